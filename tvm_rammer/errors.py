@@ -1,0 +1,27 @@
+"""The errors that tvm_rammer raises: one line that says what was wrong, where, and what to do."""
+
+from __future__ import annotations
+
+
+class RammerError(Exception):
+    """Base class of every error that this package raises on purpose."""
+
+
+class ModelError(RammerError):
+    """A model cannot be read, imported or compiled."""
+
+
+class InputError(RammerError):
+    """An input tensor, an option or an argument does not fit."""
+
+
+class PlanError(RammerError):
+    """An rProgram is malformed, or could not be proved safe."""
+
+
+class LibraryError(RammerError):
+    """A compiled library cannot be written, read or run here."""
+
+
+class DeviceError(RammerError):
+    """A device or target is unknown, or cannot be used from this process."""

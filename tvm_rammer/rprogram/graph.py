@@ -1,0 +1,81 @@
+"""The operator graph: what a policy schedules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from tvm_rammer.rprogram.program import Buffer, RKernel
+
+
+@dataclass(frozen=True)
+class Operator:
+    """An operator with every rKernel that may implement it.
+
+    ``arguments`` are buffer indices in the order of the kernels' pointers; all candidates have the
+    same pointers with the same modes. The first candidate ends soonest when it owns the device (the
+    *fast* one); the others use less of it.
+    """
+
+    name: str
+    candidates: tuple[RKernel, ...]
+    arguments: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class OperatorGraph:
+    """The operators of one region in a topological order, and the buffers between them.
+
+    Arena buffers have no place yet (their ``offset`` is 0 until memory is planned). Every buffer is
+    written by at most one operator; operators come after the producers of what they read.
+    """
+
+    name: str
+    buffers: tuple[Buffer, ...]
+    operators: tuple[Operator, ...]
+    constant_bytes: int = 0
+
+    @cached_property
+    def producers(self) -> dict[int, int]:
+        """Which operator writes a buffer (inputs and constants have none)."""
+        return {
+            buffer: number
+            for number, op in enumerate(self.operators)
+            for buffer, mode in zip(op.arguments, op.candidates[0].modes, strict=True)
+            if mode == "write"
+        }
+
+    @cached_property
+    def predecessors(self) -> tuple[tuple[int, ...], ...]:
+        """For each operator the operators whose results it reads, ascending."""
+        return tuple(
+            tuple(
+                sorted(
+                    {
+                        self.producers[buffer]
+                        for buffer, mode in zip(
+                            op.arguments, op.candidates[0].modes, strict=True
+                        )
+                        if mode == "read" and buffer in self.producers
+                    }
+                )
+            )
+            for op in self.operators
+        )
+
+    @cached_property
+    def successors(self) -> tuple[tuple[int, ...], ...]:
+        """For each operator the operators that read its results, ascending."""
+        found: list[list[int]] = [[] for _ in self.operators]
+        for number, before in enumerate(self.predecessors):
+            for producer in before:
+                found[producer].append(number)
+        return tuple(map(tuple, found))
+
+    @cached_property
+    def levels(self) -> tuple[int, ...]:
+        """Length of the longest path from a source to each operator (Kahn's levels, ASAP)."""
+        depth: list[int] = []
+        for before in self.predecessors:
+            depth.append(1 + max((depth[p] for p in before), default=-1))
+        return tuple(depth)

@@ -1,0 +1,183 @@
+"""The plan's data types: what runs where, in which order, on which bytes.
+
+An :class:`RProgram` is plain data. It can be printed, saved, verified, interpreted, drawn, and made
+anew for another number of vEUs without compiling anything again. The vocabulary is Rammer's (OSDI
+2020, section 3): an operator is a set of independent, homogeneous rTasks (*rOperator*), one
+implementation of it is an *rKernel*, and the program assigns the rTasks to virtual execution units
+(*vEUs*) and orders them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Literal
+
+import numpy as np
+
+Space = Literal["arena", "constant", "input", "output"]
+Mode = Literal["read", "write"]
+
+#: Every buffer of the arena and of the constant pool starts on a multiple of this many bytes.
+ALIGNMENT = 64
+
+
+def dtype_bytes(dtype: str) -> int:
+    """Size of one element of a TVM dtype in bytes (``bool`` takes one byte)."""
+    return 1 if dtype == "bool" else np.dtype(dtype).itemsize
+
+
+def aligned(nbytes: int) -> int:
+    """``nbytes`` rounded up to a multiple of :data:`ALIGNMENT`."""
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A tensor that rTasks read or write.
+
+    Attributes
+    ----------
+    name : str
+        For people.
+    shape, dtype
+        Its logical type; the bytes are compact and row-major.
+    space : {"arena", "constant", "input", "output"}
+        Where its bytes live: the arena (intermediate results of one run), the pool of constants, or a
+        tensor that the caller passes in.
+    index : int
+        Which input or output (0 for the arena and the constants).
+    offset : int
+        Bytes from the start of the arena or the constant pool (0 for inputs and outputs).
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    space: Space
+    index: int = 0
+    offset: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        return prod(self.shape) * dtype_bytes(self.dtype)
+
+
+@dataclass(frozen=True)
+class RKernel:
+    """One implementation of an rOperator, cut into independent tiles.
+
+    Attributes
+    ----------
+    name : str
+        Symbol of the compiled body, called as ``body(start, stop, *pointers)``; it computes the tiles
+        ``start <= i < stop``.
+    num_tiles : int
+        Tiles of the whole operator; they are independent of each other.
+    modes : tuple of {"read", "write"}
+        What the body does to each of its pointers.
+    tile_time : float
+        Seconds that one tile takes alone on one vEU, measured or modelled.
+    origin : str
+        Which rule made it, e.g. ``"matmul"`` or ``"generic"``.
+    tiling : str
+        The tile, for people, e.g. ``"2x64 outputs, 4 vectors of 16"``.
+    """
+
+    name: str
+    num_tiles: int
+    modes: tuple[Mode, ...]
+    tile_time: float = 1e-6
+    origin: str = ""
+    tiling: str = ""
+
+
+@dataclass(frozen=True)
+class ROperator:
+    """An operator of the network with the rKernel that was chosen for it.
+
+    ``arguments[k]`` is the index (in ``RProgram.buffers``) of the buffer behind pointer ``k`` of the
+    kernel; ``kernel`` indexes ``RProgram.kernels``.
+    """
+
+    name: str
+    kernel: int
+    arguments: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Do not start before vEU ``veu`` has completed the first ``count`` rTasks of its list."""
+
+    veu: int
+    count: int
+
+
+@dataclass(frozen=True)
+class RTask:
+    """What is scheduled: the tiles ``start <= i < stop`` of one operator, run by one vEU in one go.
+
+    All ``waits`` are waited for before the first tile starts. ``wave`` is the wavefront that the
+    policy put the task in.
+    """
+
+    operator: int
+    start: int
+    stop: int
+    waits: tuple[Wait, ...] = ()
+    wave: int = 0
+
+
+@dataclass(frozen=True)
+class RProgram:
+    """A complete static schedule of one region of a network.
+
+    ``veus[v]`` is the ordered list of rTasks of vEU ``v``. Task ``i`` of a vEU happens before task
+    ``j > i`` of the same vEU, and the first ``count`` tasks of vEU ``u`` happen before a task that
+    holds ``Wait(u, count)``; happens-before is the transitive closure of the two.
+    """
+
+    name: str
+    policy: str
+    buffers: tuple[Buffer, ...]
+    kernels: tuple[RKernel, ...]
+    operators: tuple[ROperator, ...]
+    veus: tuple[tuple[RTask, ...], ...]
+    arena_bytes: int = 0
+    constant_bytes: int = 0
+
+    @property
+    def num_veus(self) -> int:
+        return len(self.veus)
+
+    @property
+    def num_tasks(self) -> int:
+        return sum(map(len, self.veus))
+
+    @property
+    def num_waves(self) -> int:
+        return 1 + max((task.wave for tasks in self.veus for task in tasks), default=-1)
+
+    def kernel_of(self, operator: int) -> RKernel:
+        """The rKernel of operator number ``operator``."""
+        return self.kernels[self.operators[operator].kernel]
+
+    def reads(self, operator: int) -> tuple[int, ...]:
+        """Buffers that the operator reads, in the order of its pointers."""
+        return self._arguments(operator, "read")
+
+    def writes(self, operator: int) -> tuple[int, ...]:
+        """Buffers that the operator writes, in the order of its pointers."""
+        return self._arguments(operator, "write")
+
+    def _arguments(self, operator: int, wanted: Mode) -> tuple[int, ...]:
+        op = self.operators[operator]
+        modes = self.kernels[op.kernel].modes
+        return tuple(b for b, mode in zip(op.arguments, modes, strict=True) if mode == wanted)
+
+    def tasks(self) -> Iterator[tuple[int, int, RTask]]:
+        """Every rTask as ``(vEU, position on it, task)``."""
+        for veu, tasks in enumerate(self.veus):
+            for position, task in enumerate(tasks):
+                yield veu, position, task
