@@ -1,0 +1,315 @@
+"""rProgram to TIR for CPUs: bodies, a dispatcher that walks the instruction table, one entry a region.
+
+The module holds
+
+- every distinct rTask body once, as a private function ``(start, stop, *pointers)``;
+- ``worker``: walks one vEU's rows of the table: wait, dispatch to the body, signal;
+- per region an entry ``name(*inputs, constants, table, *outputs, arena)``: it clears the counters,
+  fills the base pointers and launches the workers once (*program* form), or calls one kernel symbol
+  per wavefront, each a launch of its own (*wavefront* form).
+
+A table for ``P`` vEUs runs correctly with any number of workers. With at least ``P``, worker ``v`` walks
+the rows of vEU ``v``. With fewer, worker ``w`` walks *all* rows in a linear extension of happens-before
+and runs those whose vEU is ``w`` modulo the number of workers: the first row in that order that has
+not run yet can always run, so nobody waits for ever, and with one worker nobody waits at all.
+
+Bodies are ``noalias`` although other threads write the same arena: the verifier has proved that nobody
+writes a byte that a running body reads, and that a body's buffers do not overlap each other. The
+memory fence between two bodies keeps the compiler from moving accesses across them once they are
+inlined into the dispatcher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import tirx
+from tvm.ir import Call, GlobalVar, PointerType, PrimType
+
+from tvm_rammer.codegen.llvm_text import support_functions
+from tvm_rammer.codegen.table import (
+    COUNTER_BYTES,
+    HEADER_WORDS,
+    ROW_WORDS,
+    Header,
+    Layout,
+    Row,
+)
+
+#: Name under which our lowering is known to ``tvm.tirx.build``.
+_PIPELINE = "tvm_rammer"
+
+_I32 = PrimType("int32")
+_COUNTER_WORDS = COUNTER_BYTES // 4
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """Shape and dtype of a tensor in a kernel's signature."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class RegionSignature:
+    """What a region's kernel is called with, besides constants, table and arena.
+
+    ``num_waves`` is 0 in *program* form, else the number of kernel symbols in *wavefront* form.
+    """
+
+    name: str
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    num_waves: int = 0
+
+    @property
+    def layout(self) -> Layout:
+        return Layout(len(self.inputs), len(self.outputs))
+
+    def wave_symbols(self) -> tuple[str, ...]:
+        """The kernel symbols of the wavefronts."""
+        return tuple(f"{self.name}_wave{number}" for number in range(self.num_waves))
+
+
+def build_module(
+    bodies: Mapping[str, tirx.PrimFunc],
+    regions: Sequence[RegionSignature],
+    target: tvm.target.Target,
+) -> tvm.runtime.Module:
+    """Compile the kernels of all regions of a model.
+
+    Parameters
+    ----------
+    bodies : mapping of str to PrimFunc
+        rTask bodies by rKernel name; the position in the mapping is the dispatcher's number.
+    regions : sequence of RegionSignature
+    target : Target
+        Of kind ``llvm``.
+
+    Returns
+    -------
+    tvm.runtime.Module
+        Exports one packed function per region (and per wavefront).
+    """
+    return tvm.tirx.build(lower(bodies, regions, target), target=target, pipeline=_pipeline())
+
+
+def kernel_ids(bodies: Mapping[str, tirx.PrimFunc]) -> dict[str, int]:
+    """The dispatcher's number of each body."""
+    return {name: number for number, name in enumerate(bodies)}
+
+
+def lower(
+    bodies: Mapping[str, tirx.PrimFunc],
+    regions: Sequence[RegionSignature],
+    target: tvm.target.Target,
+) -> tvm.IRModule:
+    """The TIR module that :func:`build_module` compiles."""
+    text = support_functions(str(target.attrs["mtriple"]).split("-")[0])
+    symbols = {name: GlobalVar(f"rtask_{number}") for number, name in enumerate(bodies)}
+    worker = GlobalVar("rammer_worker")
+    functions: dict[GlobalVar, tirx.PrimFunc] = {
+        symbols[name]: body for name, body in bodies.items()
+    }
+    functions[worker] = _worker([(symbols[n], len(b.params) - 2) for n, b in bodies.items()])
+    for region in regions:
+        for number, symbol in enumerate(region.wave_symbols()):
+            functions[GlobalVar(symbol)] = _wave(symbol, number, worker, text)
+        functions[GlobalVar(region.name)] = _entry(region, worker, text)
+    return tvm.IRModule(functions)
+
+
+def _worker(bodies: Sequence[tuple[GlobalVar, int]]) -> tirx.PrimFunc:
+    """``worker(veu, workers, segment, table, header)``: run one worker's share of a segment."""
+    veu, workers, segment = (tirx.Var(n, "int32") for n in ("veu", "workers", "segment"))
+    table_pointer = tirx.Var("table_pointer", PointerType(_I32))
+    header_pointer = tirx.Var("header_pointer", PointerType(_I32))
+    table = tirx.decl_buffer((HEADER_WORDS,), "int32", name="table")
+    header = tirx.decl_buffer((HEADER_WORDS,), "int32", name="header")
+
+    num_veus, begin, count = (tirx.Var(n, "int32") for n in ("num_veus", "begin", "count"))
+    abort = tirx.address_of(header[num_veus * _COUNTER_WORDS])
+    bases = tirx.address_of(header[(num_veus + 1) * _COUNTER_WORDS])
+    own = workers >= num_veus
+    starts = table[Header.STARTS.value] + segment * (num_veus + 1)
+    spans = table[Header.SPANS.value] + segment
+    first = tirx.Select(own, table[starts + veu], table[spans])
+    last = tirx.Select(own, table[starts + veu + 1], table[spans + 1])
+    idle = tirx.And(tirx.Not(own), veu >= workers)
+
+    step, place, row = (tirx.Var(n, "int32") for n in ("step", "place", "row"))
+    wait, operands, kernel = (tirx.Var(n, "int32") for n in ("wait", "operands", "kernel"))
+
+    def field(name: Row) -> Any:
+        return table[row + name.value]
+
+    def counter(number: Any) -> Any:
+        return tirx.address_of(header[number * _COUNTER_WORDS])
+
+    def pointer(number: int) -> Any:
+        word = operands + 2 * number
+        return tirx.call_extern("handle", "rammer_address", bases, table[word], table[word + 1])
+
+    def call(number: int) -> Any:
+        symbol, arity = bodies[number]
+        arguments = [field(Row.START), field(Row.STOP), *map(pointer, range(arity))]
+        failed = Call(symbol, arguments, ret_ty=_I32) != 0
+        return tirx.IfThenElse(failed, _extern("rammer_abort", abort), None)
+
+    awaited = table[Header.WAITS.value] + wait * 2
+    wait_all = tirx.For(
+        wait,
+        field(Row.FIRST_WAIT),
+        field(Row.LAST_WAIT) - field(Row.FIRST_WAIT),
+        tirx.ForKind.SERIAL,
+        _extern("rammer_wait", counter(table[awaited]), table[awaited + 1], abort),
+    )
+    dispatch = [
+        tirx.Bind(operands, table[Header.OPERANDS.value] + field(Row.OPERANDS) * 2),
+        tirx.Bind(kernel, field(Row.KERNEL)),
+        _extern("rammer_fence"),
+        _decide(kernel, 0, len(bodies), call),
+        _extern("rammer_fence"),
+    ]
+    aborted = tirx.call_extern("int32", "rammer_aborted", abort) != 0
+    signal = _extern("rammer_signal", counter(field(Row.VEU)), field(Row.SIGNAL))
+    run = [
+        wait_all,
+        tirx.IfThenElse(tirx.Not(aborted), tirx.SeqStmt(dispatch), None),
+        tirx.IfThenElse(field(Row.SIGNAL) > 0, signal, None),
+    ]
+    mine = tirx.Or(own, tirx.truncmod(field(Row.VEU), workers) == veu)
+    ordered = table[table[Header.ORDER.value] + begin + step]
+    body = [
+        tirx.Bind(place, tirx.Select(own, begin + step, ordered)),
+        tirx.Bind(row, table[Header.ROWS.value] + place * ROW_WORDS),
+        tirx.IfThenElse(mine, tirx.SeqStmt(run), None),
+    ]
+    statements = [
+        tirx.DeclBuffer(table, data=table_pointer),
+        tirx.DeclBuffer(header, data=header_pointer),
+        tirx.Bind(num_veus, table[Header.NUM_VEUS.value]),
+        tirx.Bind(begin, first),
+        tirx.Bind(count, tirx.Select(idle, 0, last - begin)),
+        tirx.For(step, 0, count, tirx.ForKind.SERIAL, tirx.SeqStmt(body)),
+        tirx.Return(tirx.const(0, "int32")),
+    ]
+    params = [veu, workers, segment, table_pointer, header_pointer]
+    func = tirx.PrimFunc(params, tirx.SeqStmt(statements), ret_type=_I32)
+    return func.with_attrs({"tirx.is_scheduled": True, "s_tir": True})
+
+
+def _decide(kernel: tirx.Var, low: int, high: int, call: Any) -> Any:
+    """A binary decision tree over the kernel number (LLVM makes a jump table of it)."""
+    if high - low == 1:
+        return call(low)
+    middle = (low + high) // 2
+    return tirx.IfThenElse(
+        kernel < middle, _decide(kernel, low, middle, call), _decide(kernel, middle, high, call)
+    )
+
+
+def _entry(region: RegionSignature, worker: GlobalVar, text: str) -> tirx.PrimFunc:
+    """The function that the Relax VM and GraphModule call for a region."""
+    inputs = [
+        tirx.decl_buffer(spec.shape, spec.dtype, name=f"input{k}")
+        for k, spec in enumerate(region.inputs)
+    ]
+    outputs = [
+        tirx.decl_buffer(spec.shape, spec.dtype, name=f"output{k}")
+        for k, spec in enumerate(region.outputs)
+    ]
+    constants = tirx.decl_buffer((tirx.Var("constant_bytes", "int64"),), "uint8", name="constants")
+    table = tirx.decl_buffer((tirx.Var("table_words", "int64"),), "int32", name="table")
+    arena = tirx.decl_buffer((tirx.Var("arena_bytes", "int64"),), "uint8", name="arena")
+    header = tirx.decl_buffer((HEADER_WORDS,), "int32", name="header")
+    num_veus = table[Header.NUM_VEUS.value]
+    veu = tirx.Var("veu", "int32")
+    zero = tirx.BufferStore(header, tirx.const(0, "int32"), [veu * _COUNTER_WORDS])
+    clear = tirx.For(veu, 0, num_veus + 1, tirx.ForKind.SERIAL, zero)
+    bases = tirx.address_of(header[(num_veus + 1) * _COUNTER_WORDS])
+    pointers = [arena.data, constants.data, *(b.data for b in inputs), *(b.data for b in outputs)]
+    fill = [
+        _extern("rammer_set_base", bases, number, pointer)
+        for number, pointer in enumerate(pointers)
+    ]
+    if region.num_waves:
+        launches = [
+            tirx.Evaluate(tirx.call_packed(symbol, table, arena))
+            for symbol in region.wave_symbols()
+        ]
+    else:
+        launches = [_launch(0, worker, table, header)]
+    succeeded = header[num_veus * _COUNTER_WORDS] == 0
+    # TVM 0.27 names this constructor's first two parameters the wrong way round.
+    check = tirx.AssertStmt(succeeded, "RuntimeError", [f"{region.name}: an rTask failed"])
+    declared = tirx.DeclBuffer(header, data=_as(arena.data, _I32))
+    statements = [declared, clear, *fill, *launches, check]
+    body = tirx.AttrStmt(0, "pragma_import_llvm", text, tirx.SeqStmt(statements))
+    return _exported(region.name, [*inputs, constants, table, *outputs, arena], body)
+
+
+def _wave(symbol: str, number: int, worker: GlobalVar, text: str) -> tirx.PrimFunc:
+    """The kernel of one wavefront: one launch of one segment."""
+    table = tirx.decl_buffer((tirx.Var("table_words", "int64"),), "int32", name="table")
+    arena = tirx.decl_buffer((tirx.Var("arena_bytes", "int64"),), "uint8", name="arena")
+    header = tirx.decl_buffer((HEADER_WORDS,), "int32", name="header")
+    statements = [tirx.DeclBuffer(header, data=_as(arena.data, _I32)), _launch(number, worker, table, header)]
+    body = tirx.AttrStmt(0, "pragma_import_llvm", text, tirx.SeqStmt(statements))
+    return _exported(symbol, [table, arena], body)
+
+
+def _launch(segment: int, worker: GlobalVar, table: Any, header: Any) -> Any:
+    """Run the workers of one segment on TVM's thread pool and join them."""
+    workers = tirx.Var("workers", "int32")
+    veu = tirx.Var("veu", "int32")
+    arguments = [veu, workers, segment, tirx.address_of(table[0]), tirx.address_of(header[0])]
+    call = tirx.Evaluate(Call(worker, arguments, ret_ty=_I32))
+    loop = tirx.For(veu, 0, table[Header.NUM_VEUS.value], tirx.ForKind.PARALLEL, call)
+    strided = tirx.AttrStmt(0, "pragma_parallel_stride_pattern", 1, loop)
+    launch = tirx.AttrStmt(0, "pragma_parallel_launch_point", 1, strided)
+    return tirx.SeqStmt([tirx.Bind(workers, tirx.call_packed("runtime.NumThreads")), launch])
+
+
+def _exported(symbol: str, params: list[Any], body: Any) -> tirx.PrimFunc:
+    func = tirx.PrimFunc(params, body)
+    return func.with_attrs({"global_symbol": symbol, "tirx.is_scheduled": True, "s_tir": True})
+
+
+def _extern(name: str, *arguments: Any) -> Any:
+    """Call a function of the LLVM IR text for its effect."""
+    return tirx.Evaluate(tirx.call_extern("void", name, *arguments))
+
+
+def _as(pointer: Any, element: PrimType) -> Any:
+    """A pointer seen as one to another element type."""
+    return tirx.reinterpret(PointerType(element), pointer)
+
+
+def _pipeline() -> str:
+    """The name of our lowering: TVM's own, without rewriting storage across merged functions."""
+    from tvm.tirx import compilation_pipeline
+
+    if _PIPELINE not in compilation_pipeline.PIPELINE_MAP:
+        tirx.register_tir_pipeline(_PIPELINE, _lowering)
+    return _PIPELINE
+
+
+def _lowering() -> Any:
+    from tvm.s_tir.pipeline import default_s_tir_pipeline
+
+    stock, finalize_host, finalize_device = default_s_tir_pipeline()
+
+    @tvm.transform.module_pass(opt_level=0, name="RammerLowering")
+    def lowering(mod: tvm.IRModule, _: Any) -> tvm.IRModule:
+        config = dict(tvm.transform.PassContext.current().config)
+        # StorageRewrite would hoist a body's local buffers out of its device attributes.
+        config["tirx.disable_storage_rewrite"] = True
+        with tvm.transform.PassContext(config=config):
+            return stock(mod)
+
+    return lowering, finalize_host, finalize_device

@@ -1,0 +1,63 @@
+"""What a schedule's blocks are: reduction or not, their loops, their one multiply-accumulate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm_ffi
+from tvm import s_tir, tirx
+from tvm.ir import TensorLoad
+
+#: ``IterVar.iter_type`` of a reduction axis.
+_REDUCE = 2
+
+
+def root_blocks(sch: s_tir.Schedule) -> list[Any]:
+    """The blocks of a PrimFunc in program order."""
+    return list(sch.get_child_blocks(sch.get_sblock("root")))
+
+
+def is_reduction(sch: s_tir.Schedule, block: Any) -> bool:
+    """Whether a block has a reduction axis."""
+    return any(int(axis.iter_type) == _REDUCE for axis in sch.get(block).iter_vars)
+
+
+def extent(sch: s_tir.Schedule, loop: Any) -> int:
+    """Trip count of a loop (shapes are static in everything that is scheduled here)."""
+    return int(sch.get(loop).extent)
+
+
+def split_loops(sch: s_tir.Schedule, block: Any) -> tuple[list[Any], list[Any]]:
+    """The spatial and the reduction loops of an untransformed block, outermost first."""
+    loops = list(sch.get_loops(block))
+    axes = list(sch.get(block).iter_vars)
+    if len(loops) != len(axes):
+        return loops, []
+    spatial = [loop for loop, axis in zip(loops, axes, strict=True) if int(axis.iter_type) != _REDUCE]
+    reduced = [loop for loop, axis in zip(loops, axes, strict=True) if int(axis.iter_type) == _REDUCE]
+    return spatial, reduced
+
+
+def spatial_axes(sch: s_tir.Schedule, block: Any) -> list[Any]:
+    """The variables of a block's spatial axes, outermost first."""
+    return [axis.var for axis in sch.get(block).iter_vars if int(axis.iter_type) != _REDUCE]
+
+
+def multiply_accumulate(sch: s_tir.Schedule, block: Any) -> tuple[TensorLoad, TensorLoad] | None:
+    """The two loads ``a`` and ``b`` of a block that does ``c[...] += a[...] * b[...]``, else None."""
+    store = sch.get(block).body
+    if not isinstance(store, tirx.BufferStore) or not isinstance(store.value, tirx.Add):
+        return None
+    product = store.value.b
+    if not isinstance(product, tirx.Mul):
+        return None
+    if isinstance(product.a, TensorLoad) and isinstance(product.b, TensorLoad):
+        return product.a, product.b
+    return None
+
+
+def variables(expression: Any) -> set[Any]:
+    """The variables that an index expression mentions."""
+    found: list[Any] = []
+    tvm_ffi.structural_walk(expression, (tirx.Var, found.append))
+    return set(found)

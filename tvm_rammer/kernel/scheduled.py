@@ -1,0 +1,80 @@
+"""What a rule returns: a scheduled PrimFunc whose outer parallel loops are the rTask tiles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from tvm import tirx
+
+from tvm_rammer.vdevice import VDevice
+
+
+@dataclass(frozen=True)
+class Packing:
+    """How a constant parameter is laid out anew: ``axis`` is split by ``lanes``.
+
+    The outer part becomes the first axis and the inner part the last one, so that a vector of
+    ``lanes`` neighbours along ``axis`` is contiguous: ``[K, N]`` with ``axis=1`` becomes
+    ``[N / lanes, K, lanes]``.
+    """
+
+    axis: int
+    lanes: int
+
+    def __call__(self, array: np.ndarray) -> np.ndarray:
+        shape = array.shape
+        split = (*shape[: self.axis], shape[self.axis] // self.lanes, self.lanes)
+        parts = array.reshape(*split, *shape[self.axis + 1 :])
+        moved = np.moveaxis(parts, (self.axis, self.axis + 1), (0, -1))
+        return np.ascontiguousarray(moved)
+
+    def index_map(self, *indices: tirx.PrimExpr) -> tuple[tirx.PrimExpr, ...]:
+        """The same map on indices, for ``Schedule.transform_layout``."""
+        along = indices[self.axis]
+        others = indices[: self.axis] + indices[self.axis + 1 :]
+        return (along // self.lanes, *others, along % self.lanes)
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """A PrimFunc whose root loops of kind *parallel* are tile loops.
+
+    Attributes
+    ----------
+    func : tirx.PrimFunc
+        The scheduled function; parameters in ``packings`` have their packed shape.
+    origin : str
+        Name of the rule.
+    tiling : str
+        The tile in words.
+    packings : tuple of (int, Packing)
+        Constant parameters that must be packed before they are passed.
+    """
+
+    func: tirx.PrimFunc
+    origin: str
+    tiling: str
+    packings: tuple[tuple[int, Packing], ...] = ()
+
+
+class Rule(Protocol):
+    """A rule schedules the PrimFuncs that are its own and answers ``None`` to all others."""
+
+    def apply(
+        self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice
+    ) -> Scheduled | None:
+        """Schedule ``func``.
+
+        Parameters
+        ----------
+        func : tirx.PrimFunc
+            A legalized, fused, unscheduled function.
+        constants : frozenset of int
+            Positions of the parameters that are constants wherever the function is called; only they
+            may be packed.
+        vdevice : VDevice
+            Vector width and registers are taken from here.
+        """
+        ...

@@ -1,0 +1,243 @@
+"""From a scheduled PrimFunc to rTask bodies: one callable stage per root loop nest.
+
+A scheduled PrimFunc is a sequence of loop nests. Each becomes a *stage*, a private function
+``body(start, stop, *pointers) -> int32`` that runs the tiles ``start <= i < stop`` of its parallel
+loop, and the buffers between the stages become scratch buffers that the planner places in the arena.
+So a padded convolution whose padding was not inlined is two rOperators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import s_tir, tirx
+from tvm.ir import PointerType, PrimType, TensorLoad
+
+from tvm_rammer.errors import ModelError
+from tvm_rammer.rprogram import dtype_bytes
+from tvm_rammer.rprogram.program import Mode
+
+#: What a PrimFunc goes through by itself before its loop nests are taken apart.
+_LOWER = (
+    s_tir.transform.CanonicalizeLoop(),
+    s_tir.transform.LowerInitBlock(),
+    s_tir.transform.PlanAndUpdateBufferAllocationLocation(),
+    s_tir.transform.ConvertBlocksToOpaque(),
+    s_tir.transform.CompactBufferAllocation(),
+    s_tir.transform.LowerMatchBuffer(),
+    s_tir.transform.StmtSimplify(),
+    s_tir.transform.LowerOpaqueBlock(),
+    tirx.transform.FlattenBuffer(),
+    tirx.transform.BF16ComputeLegalize(),
+    tirx.transform.NarrowDataType(32),
+)
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """A buffer between two stages of one PrimFunc."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One loop nest as a function of a tile range.
+
+    ``arguments[k]`` names the buffer behind pointer ``k``: a parameter of the PrimFunc if below the
+    number of parameters, else a scratch buffer.
+    """
+
+    body: tirx.PrimFunc
+    num_tiles: int
+    arguments: tuple[int, ...]
+    modes: tuple[Mode, ...]
+
+
+@dataclass(frozen=True)
+class SplitKernel:
+    """All stages of a PrimFunc, in order, and the scratch buffers between them."""
+
+    stages: tuple[Stage, ...]
+    scratch: tuple[Scratch, ...]
+
+
+def split_into_stages(func: tirx.PrimFunc) -> SplitKernel:
+    """Take a scheduled PrimFunc apart.
+
+    Parameters
+    ----------
+    func : tirx.PrimFunc
+        Scheduled; its root loops of kind *parallel* are tile loops, any other root statement is a
+        stage of one tile.
+
+    Raises
+    ------
+    ModelError
+        When a parameter is not a buffer.
+    """
+    module = tvm.transform.Sequential(list(_LOWER))(tvm.IRModule({"main": func}))
+    lowered = module["main"]
+    parts = _Parts.of(lowered)
+    stages = [parts.stage(statement) for statement in parts.nests]
+    if _written_twice(stages):
+        stages = [parts.stage(tirx.SeqStmt(parts.nests) if len(parts.nests) > 1 else parts.nests[0])]
+    used = {number for stage in stages for number in stage.arguments}
+    if any(number not in used for number in range(len(lowered.params), parts.num_buffers)):
+        return _drop_unused(stages, parts, used)
+    return SplitKernel(tuple(stages), tuple(parts.scratch))
+
+
+def _drop_unused(stages: list[Stage], parts: _Parts, used: set[int]) -> SplitKernel:
+    """Renumber the scratch buffers after some turned out to be private to a stage."""
+    first = parts.num_buffers - len(parts.scratch)
+    kept = [number for number in range(first, parts.num_buffers) if number in used]
+    renumbered = {number: first + k for k, number in enumerate(kept)}
+    moved = [
+        Stage(
+            stage.body,
+            stage.num_tiles,
+            tuple(renumbered.get(number, number) for number in stage.arguments),
+            stage.modes,
+        )
+        for stage in stages
+    ]
+    return SplitKernel(tuple(moved), tuple(parts.scratch[number - first] for number in kept))
+
+
+def _written_twice(stages: Iterable[Stage]) -> bool:
+    """Whether two stages write one buffer: they are then kept together as one tile."""
+    written = [
+        number
+        for stage in stages
+        for number, mode in zip(stage.arguments, stage.modes, strict=True)
+        if mode == "write"
+    ]
+    return len(written) != len(set(written))
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """A lowered PrimFunc: views of its parameters, buffers between the loop nests, the nests."""
+
+    params: tuple[Any, ...]
+    views: tuple[tuple[Any, int], ...]
+    scratch: tuple[Scratch, ...]
+    nests: list[Any]
+
+    @property
+    def num_buffers(self) -> int:
+        return len(self.params) + len(self.scratch)
+
+    @classmethod
+    def of(cls, func: tirx.PrimFunc) -> _Parts:
+        params = tuple(func.params)
+        names = {param: number for number, param in enumerate(params)}
+        views: list[tuple[Any, int]] = [(param, number) for param, number in names.items()]
+        scratch: list[Scratch] = []
+        nests: list[Any] = []
+        for statement in _flat(func.body):
+            if isinstance(statement, tirx.DeclBuffer):
+                source = _variables(statement.data) & set(names)
+                if len(source) != 1:
+                    raise ModelError(
+                        f"PrimFunc {func.attrs.get('global_symbol', '')!s} declares a buffer on "
+                        "something other than a parameter: leave the operator out of the plan"
+                    )
+                views.append((statement.buffer, names[source.pop()]))
+            elif isinstance(statement, tirx.AllocBuffer):
+                views.append((statement.buffer, len(params) + len(scratch)))
+                shape = tuple(int(extent) for extent in statement.buffer.shape)
+                scratch.append(Scratch(shape, str(statement.buffer.dtype)))
+            else:
+                nests.append(statement)
+        return cls(params, tuple(views), tuple(scratch), nests)
+
+    def stage(self, nest: Any) -> Stage:
+        """Make the function of a tile range that runs one loop nest."""
+        reads, writes = _accessed(nest)
+        touched = [(view, number) for view, number in self.views if view in reads | writes]
+        arguments = tuple(dict.fromkeys(number for _, number in touched))
+        modes: tuple[Mode, ...] = tuple(
+            "write" if any(view in writes for view, n in touched if n == number) else "read"
+            for number in arguments
+        )
+        pointers = {
+            number: tirx.Var(f"p{k}", PointerType(PrimType(_stored(self._dtype(number)))))
+            for k, number in enumerate(arguments)
+        }
+        declared = [
+            tirx.DeclBuffer(view, data=pointers[number]) for view, number in touched
+        ]
+        start, stop = tirx.Var("start", "int32"), tirx.Var("stop", "int32")
+        num_tiles, loop = _tile_loop(nest, start, stop)
+        body = _function([start, stop, *pointers.values()], [*declared, loop])
+        return Stage(body, num_tiles, arguments, modes)
+
+    def _dtype(self, number: int) -> str:
+        if number < len(self.params):
+            return str(self.params[number].dtype)
+        return self.scratch[number - len(self.params)].dtype
+
+
+def _stored(dtype: str) -> str:
+    """The dtype that memory holds (a bool takes a byte)."""
+    return dtype
+
+
+def _tile_loop(nest: Any, start: tirx.Var, stop: tirx.Var) -> tuple[int, Any]:
+    """The nest restricted to a tile range, and how many tiles there are in all."""
+    if isinstance(nest, tirx.For) and nest.kind == tirx.ForKind.PARALLEL:
+        serial = tirx.For(
+            nest.loop_var, start, stop - start, tirx.ForKind.SERIAL, nest.body
+        )
+        return int(nest.extent), serial
+    index = tirx.Var("tile", "int32")
+    return 1, tirx.For(index, start, stop - start, tirx.ForKind.SERIAL, nest)
+
+
+def _function(params: list[Any], statements: list[Any]) -> tirx.PrimFunc:
+    """A private function that returns 0; the device attributes serve its workspace allocations."""
+    device = tirx.AttrStmt("default", "device_type", 1, tirx.SeqStmt(statements))
+    device = tirx.AttrStmt("default", "device_id", 0, device)
+    body = tirx.SeqStmt([device, tirx.Return(tirx.const(0, "int32"))])
+    func = tirx.PrimFunc(params, body, ret_type=PrimType("int32"))
+    return func.with_attrs({"tirx.noalias": True, "tirx.is_scheduled": True, "s_tir": True})
+
+
+def _flat(statement: Any) -> list[Any]:
+    """The statements of nested sequences in order."""
+    if isinstance(statement, tirx.SeqStmt):
+        return [inner for child in statement.seq for inner in _flat(child)]
+    return [statement]
+
+
+def _variables(expression: Any) -> set[Any]:
+    found: list[Any] = []
+    tvm_ffi.structural_walk(expression, (tvm.ir.Var, found.append))
+    return set(found)
+
+
+def _accessed(nest: Any) -> tuple[set[Any], set[Any]]:
+    """Buffers that a loop nest loads from and stores to."""
+    reads: list[Any] = []
+    writes: list[Any] = []
+    tvm_ffi.structural_walk(
+        nest,
+        (
+            (TensorLoad, lambda load: reads.append(load.source)),
+            (tirx.BufferStore, lambda store: writes.append(store.buffer)),
+        ),
+    )
+    return set(reads), set(writes)
+
+
+def bytes_of(shape: tuple[int, ...], dtype: str) -> int:
+    """Bytes of a compact tensor."""
+    return prod(shape) * dtype_bytes(dtype)
