@@ -1,6 +1,14 @@
 """The plan: its data types, and what can be done with a plan without a device."""
 
 from tvm_rammer.rprogram.graph import Operator, OperatorGraph
+from tvm_rammer.rprogram.happens_before import Clocks, linear_extension, vector_clocks
+from tvm_rammer.rprogram.interpret import (
+    UNWRITTEN,
+    Interpreter,
+    interpret_numeric,
+    interpret_symbolic,
+    legal_interleavings,
+)
 from tvm_rammer.rprogram.program import (
     ALIGNMENT,
     Buffer,
@@ -12,10 +20,16 @@ from tvm_rammer.rprogram.program import (
     aligned,
     dtype_bytes,
 )
+from tvm_rammer.rprogram.serialize import from_json, to_json
+from tvm_rammer.rprogram.text import format_program
+from tvm_rammer.rprogram.verify import verify
 
 __all__ = [
     "ALIGNMENT",
+    "UNWRITTEN",
     "Buffer",
+    "Clocks",
+    "Interpreter",
     "Operator",
     "OperatorGraph",
     "RKernel",
@@ -25,4 +39,13 @@ __all__ = [
     "Wait",
     "aligned",
     "dtype_bytes",
+    "format_program",
+    "from_json",
+    "interpret_numeric",
+    "interpret_symbolic",
+    "legal_interleavings",
+    "linear_extension",
+    "to_json",
+    "vector_clocks",
+    "verify",
 ]

@@ -1,0 +1,279 @@
+"""Run an rProgram on the host, in any legal interleaving, symbolically or on real numbers."""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from tvm_rammer.errors import InputError, PlanError
+from tvm_rammer.rprogram.happens_before import Place, task_label, walk
+from tvm_rammer.rprogram.program import ALIGNMENT, Buffer, RProgram, RTask, dtype_bytes
+
+#: Stands for the producer of bytes that no rTask has written.
+UNWRITTEN = -1
+
+Array = npt.NDArray[np.generic]
+#: Bytes that no buffer's start or end divides: their space, its index, and where they start.
+Piece = tuple[str, int, int]
+Body = Callable[[int, int, "list[Array]"], None]
+
+
+def legal_interleavings(program: RProgram, seed: int) -> Iterator[list[Place]]:
+    """Random legal interleavings, without end; the same ones for the same seed.
+
+    Yields
+    ------
+    list of (vEU, position)
+        At each step one of the vEUs whose next rTask has all of its waits satisfied goes on.
+
+    Raises
+    ------
+    PlanError
+        If the program cannot come to its end: a wait is out of range, or waits form a cycle.
+    """
+    choice = random.Random(seed)
+    while True:
+        yield walk(program, choice.randrange)
+
+
+def interpret_symbolic(
+    program: RProgram, order: Sequence[Place]
+) -> dict[tuple[int, int, int], frozenset[int]]:
+    """Whose writes does each read of an arena or output buffer see?
+
+    Parameters
+    ----------
+    program : RProgram
+        Its tiles run at most once each.
+    order : sequence of (vEU, position)
+        A legal interleaving.
+
+    Returns
+    -------
+    dict
+        From (vEU, position, argument) of a read to the operators that its bytes may come from. A
+        read of a complete result has one, the producer. Until all tiles of an operator have run,
+        the bytes may still be what was there before, :data:`UNWRITTEN` if nothing was.
+    """
+    interpreter = SymbolicInterpreter(program)
+    interpreter.run(order)
+    return interpreter.seen
+
+
+def interpret_numeric(
+    program: RProgram,
+    order: Sequence[Place],
+    bodies: Mapping[str, Body],
+    inputs: Sequence[Array],
+    constants: Array | None = None,
+) -> list[Array]:
+    """Compute the outputs of a program.
+
+    Parameters
+    ----------
+    program : RProgram
+    order : sequence of (vEU, position)
+        A legal interleaving.
+    bodies : mapping of str to Callable
+        By ``RKernel.name``, called as ``body(start, stop, arrays)`` with one array per pointer of
+        the kernel, aligned to :data:`ALIGNMENT` bytes.
+    inputs : sequence of ndarray
+    constants : ndarray of uint8, optional
+        The pool of constants, ``program.constant_bytes`` long.
+
+    Returns
+    -------
+    list of ndarray
+    """
+    interpreter = NumericInterpreter(program, bodies, inputs, constants)
+    interpreter.run(order)
+    return interpreter.outputs
+
+
+class Interpreter:
+    """Steps through an interleaving and checks that it is legal.
+
+    Methods are called as follows; a subclass overrides :meth:`run_task`::
+
+        run(order)
+            +-- run_task(veu, position, task), for each rTask
+    """
+
+    def __init__(self, program: RProgram) -> None:
+        self.program = program
+
+    def run(self, order: Sequence[Place]) -> None:
+        """Run every rTask once, in the given order; PlanError if that is not a legal one."""
+        veus = self.program.veus
+        done = [0] * len(veus)
+        for veu, position in order:
+            if not (0 <= veu < len(veus) and position == done[veu] < len(veus[veu])):
+                raise PlanError(
+                    f"the order has rTask {position} of vEU {veu} where it does not come next; "
+                    "take one from legal_interleavings"
+                )
+            task = veus[veu][position]
+            for wait in task.waits:
+                if done[wait.veu] < wait.count:
+                    raise PlanError(
+                        f"the order has {task_label(self.program, veu, position)} before rTask "
+                        f"{wait.count - 1} of vEU {wait.veu}, which it waits for; "
+                        "take one from legal_interleavings"
+                    )
+            self.run_task(veu, position, task)
+            done[veu] += 1
+        if sum(done) != self.program.num_tasks:
+            raise PlanError(
+                f"the order has {sum(done)} of the {self.program.num_tasks} rTasks; "
+                "take one from legal_interleavings"
+            )
+
+    def run_task(self, veu: int, position: int, task: RTask) -> None:
+        """What to do for one rTask."""
+        raise NotImplementedError
+
+
+class SymbolicInterpreter(Interpreter):
+    """Keeps, for every piece of memory, the log of the writes that may still show.
+
+    Attributes
+    ----------
+    seen : dict
+        See :func:`interpret_symbolic`.
+    """
+
+    def __init__(self, program: RProgram) -> None:
+        super().__init__(program)
+        self.seen: dict[tuple[int, int, int], frozenset[int]] = {}
+        self._pieces = _pieces(program.buffers)
+        self._log: defaultdict[Piece, list[tuple[int, int]]] = defaultdict(lambda: [(UNWRITTEN, 0)])
+
+    def run_task(self, veu: int, position: int, task: RTask) -> None:
+        op = self.program.operators[task.operator]
+        kernel = self.program.kernels[op.kernel]
+        for argument, (buffer, mode) in enumerate(zip(op.arguments, kernel.modes, strict=True)):
+            readable = self.program.buffers[buffer].space in ("arena", "output")
+            if mode == "read" and readable:
+                self.seen[veu, position, argument] = frozenset(
+                    writer for piece in self._pieces[buffer] for writer, _ in self._log[piece]
+                )
+        for buffer in self.program.writes(task.operator):
+            for piece in self._pieces[buffer]:
+                self._write(self._log[piece], task, kernel.num_tiles)
+
+    @staticmethod
+    def _write(log: list[tuple[int, int]], task: RTask, num_tiles: int) -> None:
+        """An operator whose last tile has run covers all that was there before its first one."""
+        log.append((task.operator, task.stop - task.start))
+        mine = [i for i, (writer, _) in enumerate(log) if writer == task.operator]
+        if sum(log[i][1] for i in mine) == num_tiles:
+            del log[: mine[0]]
+
+
+class NumericInterpreter(Interpreter):
+    """Calls the compiled bodies on memory of its own.
+
+    Attributes
+    ----------
+    outputs : list of ndarray
+    """
+
+    def __init__(
+        self,
+        program: RProgram,
+        bodies: Mapping[str, Body],
+        inputs: Sequence[Array],
+        constants: Array | None = None,
+    ) -> None:
+        super().__init__(program)
+        missing = sorted({kernel.name for kernel in program.kernels} - set(bodies))
+        if missing:
+            raise InputError(f"no body for kernel {missing[0]!r}; pass one for every kernel")
+        self._bodies = bodies
+        spaces = {
+            ("arena", 0): _memory(program.arena_bytes),
+            ("constant", 0): _constant_pool(program, constants),
+        }
+        for buffer in program.buffers:
+            if buffer.space == "input":
+                spaces["input", buffer.index] = _input(buffer, inputs)
+            elif buffer.space == "output":
+                spaces["output", buffer.index] = _memory(buffer.nbytes)
+        self._views = [
+            spaces[_space(buffer)][buffer.offset : buffer.offset + buffer.nbytes]
+            .view(buffer.dtype)
+            .reshape(buffer.shape)
+            for buffer in program.buffers
+        ]
+        by_index = sorted(
+            (buffer.index, number)
+            for number, buffer in enumerate(program.buffers)
+            if buffer.space == "output"
+        )
+        self.outputs = [self._views[number] for _, number in by_index]
+
+    def run_task(self, veu: int, position: int, task: RTask) -> None:
+        op = self.program.operators[task.operator]
+        body = self._bodies[self.program.kernels[op.kernel].name]
+        body(task.start, task.stop, [self._views[buffer] for buffer in op.arguments])
+
+
+def _space(buffer: Buffer) -> tuple[str, int]:
+    return buffer.space, buffer.index if buffer.space in ("input", "output") else 0
+
+
+def _pieces(buffers: Sequence[Buffer]) -> list[list[Piece]]:
+    """Every buffer cut wherever a buffer of its space starts or ends: (space, index, offset)."""
+    marks: defaultdict[tuple[str, int], set[int]] = defaultdict(set)
+    for buffer in buffers:
+        marks[_space(buffer)] |= {buffer.offset, buffer.offset + buffer.nbytes}
+    cuts = {space: sorted(offsets) for space, offsets in marks.items()}
+    pieces = []
+    for buffer in buffers:
+        space = _space(buffer)
+        first = bisect_left(cuts[space], buffer.offset)
+        last = bisect_left(cuts[space], buffer.offset + buffer.nbytes)
+        pieces.append([(*space, offset) for offset in cuts[space][first:last]])
+    return pieces
+
+
+def _memory(nbytes: int) -> npt.NDArray[np.uint8]:
+    """Aligned bytes, filled with a pattern that is NaN in every floating-point type."""
+    memory = np.full(nbytes + ALIGNMENT, 0xFF, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + nbytes]
+
+
+def _constant_pool(program: RProgram, constants: Array | None) -> npt.NDArray[np.uint8]:
+    pool = _memory(program.constant_bytes)
+    given = np.empty(0, np.uint8) if constants is None else constants
+    if given.dtype != np.uint8 or given.shape != pool.shape:
+        raise InputError(
+            f"the pool of constants is {given.dtype}{list(given.shape)}; "
+            f"pass uint8[{program.constant_bytes}]"
+        )
+    pool[:] = given
+    return pool
+
+
+def _input(buffer: Buffer, inputs: Sequence[Array]) -> npt.NDArray[np.uint8]:
+    """A copy, so that a body that writes where it should read changes nothing of the caller's."""
+    if buffer.index >= len(inputs):
+        raise InputError(
+            f"no array for input {buffer.index} ({buffer.name!r}), only {len(inputs)} were passed; "
+            "pass every input"
+        )
+    array = inputs[buffer.index]
+    if array.shape != buffer.shape or array.dtype != np.dtype(buffer.dtype):
+        raise InputError(
+            f"input {buffer.index} ({buffer.name!r}) is {array.dtype}{list(array.shape)}; "
+            f"pass {buffer.dtype}{list(buffer.shape)}"
+        )
+    memory = _memory(array.size * dtype_bytes(buffer.dtype))
+    memory[:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return memory
