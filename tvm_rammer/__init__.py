@@ -1,0 +1,78 @@
+"""tvm_rammer: an extension for Apache TVM that runs independent operators of a network together.
+
+The public surface is below. A name is imported when it is first used, so that importing the
+package costs nothing and ``relax_pipeline="rammer"`` is all that stock TVM code needs.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from tvm_rammer import _autoload
+from tvm_rammer.errors import (
+    DeviceError,
+    InputError,
+    LibraryError,
+    ModelError,
+    PlanError,
+    RammerError,
+)
+
+if TYPE_CHECKING:
+    from tvm_rammer.frontend import LoadedModel, load_model
+    from tvm_rammer.runtime.build import build
+    from tvm_rammer.runtime.graph_module import GraphModule
+    from tvm_rammer.runtime.library import Library, load
+    from tvm_rammer.transform.pipeline import pipeline
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DeviceError",
+    "GraphModule",
+    "InputError",
+    "Library",
+    "LibraryError",
+    "LoadedModel",
+    "ModelError",
+    "PlanError",
+    "RammerError",
+    "__version__",
+    "build",
+    "load",
+    "load_model",
+    "pipeline",
+]
+
+_HOMES = {
+    "GraphModule": "tvm_rammer.runtime.graph_module",
+    "Library": "tvm_rammer.runtime.library",
+    "LoadedModel": "tvm_rammer.frontend",
+    "build": "tvm_rammer.runtime.build",
+    "load": "tvm_rammer.runtime.library",
+    "load_model": "tvm_rammer.frontend",
+    "pipeline": "tvm_rammer.transform.pipeline",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})
+
+
+if (_problem := _autoload.tvm_ffi_problem()) is not None:
+    _autoload.warn(_problem)
+
+# TVM is imported here only where nothing else would make it learn the pipeline's name: its import
+# takes most of a second, which `tvm-rammer --help` need not pay.
+if "tvm" in sys.modules or not _autoload.registers_at_import_of_tvm():
+    _autoload.register()

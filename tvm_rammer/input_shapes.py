@@ -1,0 +1,95 @@
+"""The shapes of a model's inputs: what the model says, matched with what the user gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from tvm_rammer.errors import InputError, ModelError
+
+#: What a user gives: shapes by the name of the input.
+Shapes = Mapping[str, Sequence[int]]
+
+#: What a model says, one entry per dimension: its size, its symbol, or None for neither. None in
+#: place of the tuple is an unknown rank.
+Dims = tuple[int | str | None, ...] | None
+
+
+def static_shapes(
+    inputs: Mapping[str, Dims], shapes: Shapes, where: str
+) -> dict[str, tuple[int, ...]]:
+    """Shape of every input. A symbol that several inputs share needs to be given only once.
+
+    Parameters
+    ----------
+    inputs : mapping of str to Dims
+        What the model says.
+    shapes : mapping of str to sequence of int
+        What the user gives; inputs without symbols may be missing.
+    where : str
+        The model, for messages.
+    """
+    values = symbol_values(inputs, shapes, where)
+    return {
+        name: tuple(shapes[name]) if name in shapes else _resolve(name, dims, values, where)
+        for name, dims in inputs.items()
+    }
+
+
+def symbol_values(inputs: Mapping[str, Dims], shapes: Shapes, where: str) -> dict[str, int]:
+    """Size of every symbol that the given shapes speak of (parameters as in static_shapes)."""
+    values: dict[str, int] = {}
+    for name, shape in shapes.items():
+        if name not in inputs:
+            known = ", ".join(f"{other!r} {show(dims)}" for other, dims in inputs.items())
+            raise InputError(f"{where}: there is no input {name!r}; its inputs: {known or 'none'}")
+        if not all(isinstance(size, int) and size > 0 for size in shape):
+            raise InputError(
+                f"{where}: the shape {show(shape)} of input {name!r} must have positive integers"
+            )
+        for symbol, size in _matched(name, inputs[name], shape, where):
+            if values.setdefault(symbol, size) != size:
+                raise InputError(
+                    f"{where}: the shapes make the dimension {symbol!r} both {values[symbol]} and "
+                    f"{size}; give it one size"
+                )
+    return values
+
+
+def show(dims: Iterable[int | str | None] | None) -> str:
+    """Dimensions as people write them."""
+    if dims is None:
+        return "(unknown rank)"
+    return "(" + ", ".join("?" if dim is None else str(dim) for dim in dims) + ")"
+
+
+def _resolve(name: str, dims: Dims, values: Mapping[str, int], where: str) -> tuple[int, ...]:
+    if dims is None:
+        raise ModelError(
+            f"{where}: input {name!r} has no shape in the model; give it one: "
+            f"--shape {name}=1,... (in Python shapes={{{name!r}: (1, ...)}})"
+        )
+    sizes = [values.get(dim) if isinstance(dim, str) else dim for dim in dims]
+    if None in sizes:
+        example = tuple(1 if size is None else size for size in sizes)
+        raise ModelError(
+            f"{where}: input {name!r} has the symbolic shape {show(dims)}; give it sizes, such as "
+            f"--shape {name}={','.join(map(str, example))} "
+            f"(in Python shapes={{{name!r}: {example}}})"
+        )
+    return tuple(size for size in sizes if size is not None)
+
+
+def _matched(name: str, dims: Dims, shape: Sequence[int], where: str) -> Iterator[tuple[str, int]]:
+    """The symbols of an input, each with the size that a shape gives it."""
+    if dims is None:
+        return
+    if len(dims) != len(shape) or any(
+        isinstance(dim, int) and dim != size for dim, size in zip(dims, shape, strict=True)
+    ):
+        raise InputError(
+            f"{where}: input {name!r} is {show(dims)} in the model; "
+            f"the shape {show(shape)} does not fit"
+        )
+    for dim, size in zip(dims, shape, strict=True):
+        if isinstance(dim, str):
+            yield dim, size
