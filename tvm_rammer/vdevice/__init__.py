@@ -1,0 +1,24 @@
+"""What a device is: its vEUs, caches, vectors, and the costs of launching and synchronising."""
+
+from tvm_rammer.vdevice.cache import cache_directory, load_json, store_json
+from tvm_rammer.vdevice.calibrate import calibrated
+from tvm_rammer.vdevice.cpu import HostCPU, detect_cpu, host_cpu
+from tvm_rammer.vdevice.pool import configure_pool
+from tvm_rammer.vdevice.target import host_target, resolve_target, vdevice_for
+from tvm_rammer.vdevice.vdevice import OversubscriptionWarning, VDevice
+
+__all__ = [
+    "HostCPU",
+    "OversubscriptionWarning",
+    "VDevice",
+    "cache_directory",
+    "calibrated",
+    "configure_pool",
+    "detect_cpu",
+    "host_cpu",
+    "host_target",
+    "load_json",
+    "resolve_target",
+    "store_json",
+    "vdevice_for",
+]

@@ -1,0 +1,149 @@
+"""Measured costs of synchronising vEUs, kept on disk between processes.
+
+Building a model must not take seconds longer now and then, so only :func:`calibrated` measures.
+Everything else takes what it left in the cache, or the defaults.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import warnings
+from dataclasses import asdict, dataclass, replace
+from importlib import metadata
+from typing import Any
+
+from tvm_rammer.vdevice.cache import load_json, store_json
+from tvm_rammer.vdevice.vdevice import VDevice
+
+#: Raised when the measuring changes, so that older results are not used.
+FORMAT_VERSION = 1
+
+_MEASURE_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class SyncCosts:
+    """What synchronising a number of vEUs costs, in seconds."""
+
+    launch: float
+    barrier: float
+    point_to_point: float
+
+    def applied_to(self, vdevice: VDevice) -> VDevice:
+        """``vdevice`` with these costs, marked as calibrated."""
+        return replace(
+            vdevice,
+            launch_seconds=self.launch,
+            barrier_seconds=self.barrier,
+            point_to_point_seconds=self.point_to_point,
+            calibrated=True,
+        )
+
+
+def calibrated(vdevice: VDevice, *, refresh: bool = False) -> VDevice:
+    """The device with measured costs, from the cache or by measuring (under 5 s) and keeping them.
+
+    A device of one core has nothing to measure, and one that is not this machine cannot be: both
+    come back with the costs they have.
+
+    Parameters
+    ----------
+    vdevice : VDevice
+        The costs are those of ``vdevice.num_veus`` vEUs, or of the nearest number measured.
+    refresh : bool
+        Measure again even if the cache knows.
+    """
+    if not _measurable(vdevice):
+        return vdevice
+    known = {} if refresh else _load(vdevice)
+    if not known:
+        known = measure(vdevice.cores)
+        if known:
+            store = {str(count): asdict(costs) for count, costs in known.items()}
+            store_json(_file(vdevice), {"key": _key(vdevice), "costs": store})
+    return _nearest(known, vdevice)
+
+
+def with_known_costs(vdevice: VDevice) -> VDevice:
+    """The device with the costs from the cache if it has any; never measures."""
+    return _nearest(_load(vdevice), vdevice) if _measurable(vdevice) else vdevice
+
+
+def measure(cores: int) -> dict[int, SyncCosts]:
+    """Measure the costs for 2, 4, 8, ... and ``cores`` workers.
+
+    This happens in a process of its own, as the pool of a thread cannot be enlarged and idle
+    workers keep spinning for a while.
+
+    Returns
+    -------
+    dict
+        From the number of workers to their costs; empty, with a warning, if measuring failed.
+    """
+    command = [sys.executable, "-m", "tvm_rammer.vdevice.measure", str(cores)]
+    environment = {**os.environ, "TVM_NUM_THREADS": str(cores)}
+    try:
+        child = subprocess.run(
+            command,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=_MEASURE_SECONDS,
+            check=True,
+        )
+        return _parsed(json.loads(child.stdout.splitlines()[-1]))
+    except (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError) as error:
+        cause = (getattr(error, "stderr", None) or str(error)).strip().splitlines()[-1]
+        warnings.warn(
+            f"synchronisation costs could not be measured, defaults are used: {cause}",
+            stacklevel=3,
+        )
+        return {}
+
+
+def _measurable(vdevice: VDevice) -> bool:
+    return vdevice.host and vdevice.kind == "cpu" and vdevice.cores > 1
+
+
+def _nearest(known: dict[int, SyncCosts], vdevice: VDevice) -> VDevice:
+    """Apply the costs of the fewest workers that are enough, or of the most there are."""
+    if not known:
+        return vdevice
+    enough = [count for count in known if count >= vdevice.num_veus]
+    return known[min(enough, default=max(known))].applied_to(vdevice)
+
+
+def _load(vdevice: VDevice) -> dict[int, SyncCosts]:
+    stored = load_json(_file(vdevice))
+    try:
+        return _parsed(stored["costs"]) if stored["key"] == _key(vdevice) else {}
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return {}
+
+
+def _parsed(costs: Any) -> dict[int, SyncCosts]:
+    parsed = {int(count): SyncCosts(**each) for count, each in costs.items()}
+    for each in parsed.values():
+        if not all(0 < cost < 1 for cost in asdict(each).values()):
+            raise ValueError(f"these are no costs of synchronising: {each}")
+    return parsed
+
+
+def _key(vdevice: VDevice) -> dict[str, Any]:
+    """All that a measurement depends on."""
+    return {
+        "device": vdevice.name,
+        "cores": vdevice.cores,
+        "threads": vdevice.threads,
+        "tvm": metadata.version("apache-tvm"),
+        "format": FORMAT_VERSION,
+    }
+
+
+def _file(vdevice: VDevice) -> str:
+    digest = hashlib.sha256(json.dumps(_key(vdevice)).encode()).hexdigest()
+    return f"calibration-{digest[:16]}.json"

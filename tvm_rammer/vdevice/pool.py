@@ -1,0 +1,93 @@
+"""Sets the running thread's pool of TVM workers up, so that every vEU gets a worker.
+
+TVM's pool is thread-local. It takes its size when something in the thread touches it first (by
+default half of the hardware threads on x86, and the thread is pinned to these), and it never grows.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass
+from itertools import cycle, islice
+
+from tvm_rammer.vdevice.cpu import host_cpu
+from tvm_rammer.vdevice.vdevice import MAX_OVERSUBSCRIPTION, positive_count
+
+# kSpecifyThreadShareAllCore: the workers share the listed CPUs, none is pinned to one of them.
+_SHARE_ALL_CPUS = -3
+
+
+@dataclass
+class _Pool:
+    """What this module made of one thread's pool."""
+
+    size: int
+    asked: int = 0
+    got: int = 0
+
+
+_local = threading.local()
+
+
+def configure_pool(num_workers: int) -> int:
+    """Give the calling thread's launches ``num_workers`` workers, itself included.
+
+    The first call in a thread fixes the size of its pool: as many workers as this process may use
+    cores, or ``num_workers`` if that is more. A later call uses more or fewer workers of that pool,
+    but cannot enlarge it, nor can the first call once other code has used the pool in this thread.
+    Afterwards the thread and the workers may run on all CPUs that the process had at import.
+
+    A ``TVM_NUM_THREADS`` below ``num_workers`` is the user's wish and wins. Asking again for the
+    same number costs a tenth of a microsecond.
+
+    Returns
+    -------
+    int
+        Workers that launches from this thread have now: a program planned for more vEUs than that
+        still runs, serially.
+    """
+    pool: _Pool | None = getattr(_local, "pool", None)
+    if pool is None or pool.asked != num_workers:
+        pool = _local.pool = _configured(pool, positive_count("num_workers", num_workers))
+    return pool.got
+
+
+def default_pool_size() -> int:
+    """Workers that a thread gets from TVM if nobody configures its pool."""
+    from tvm import get_global_func
+
+    # A thread of its own: to ask for the size is to fix it.
+    sizes: list[int] = []
+    thread = threading.Thread(target=lambda: sizes.append(get_global_func("runtime.NumThreads")()))
+    thread.start()
+    thread.join()
+    return sizes[0]
+
+
+def requested_workers() -> int | None:
+    """The user's ``TVM_NUM_THREADS``; None if it is not set."""
+    text = os.environ.get("TVM_NUM_THREADS")
+    if not text:
+        return None
+    return positive_count("TVM_NUM_THREADS", int(text) if text.isdigit() else text)
+
+
+def _configured(pool: _Pool | None, asked: int) -> _Pool:
+    from tvm import get_global_func
+
+    configure = get_global_func("runtime.config_threadpool")
+    host = host_cpu()
+    used = min(asked, requested_workers() or asked, MAX_OVERSUBSCRIPTION * host.threads)
+    if pool is None:
+        size = max(used, min(host.cores, requested_workers() or host.cores))
+        # The length of the list is the size of the pool ...
+        configure(_SHARE_ALL_CPUS, used, _cpu_list(host.cpus, size))
+        pool = _Pool(size)
+    # ... and once the pool is there, the list says where its threads may run.
+    configure(_SHARE_ALL_CPUS, used, _cpu_list(host.cpus, max(pool.size, len(host.cpus))))
+    return _Pool(pool.size, asked, int(get_global_func("runtime.NumThreads")()))
+
+
+def _cpu_list(cpus: tuple[int, ...], length: int) -> list[str]:
+    return list(islice(cycle(map(str, cpus)), length))

@@ -1,0 +1,205 @@
+"""From what a user calls a target to a TVM target, and from that to a vDevice."""
+
+from __future__ import annotations
+
+import json
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import Any
+
+from tvm_rammer.errors import DeviceError
+from tvm_rammer.vdevice.calibrate import with_known_costs
+from tvm_rammer.vdevice.cpu import host_cpu
+from tvm_rammer.vdevice.vdevice import VDevice
+
+SUPPORTED_KINDS = ("llvm",)
+SUPPORTED_ARCHITECTURES = ("x86_64", "aarch64")
+
+#: (feature, bytes of a vector register, vector registers); the first that a target has counts.
+VECTOR_UNITS = (("avx512f", 64, 32), ("avx", 32, 16), ("sse2", 16, 16), ("neon", 16, 32))
+
+#: The features that a :class:`VDevice` lists, in LLVM's names.
+FEATURES = (
+    *("sse2", "sse4.2", "avx", "avx2", "fma", "f16c", "avxvnni"),
+    *("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni", "avx512bf16", "amx-tile"),
+    *("neon", "fullfp16", "dotprod", "i8mm", "bf16", "sve", "sve2"),
+)
+
+_ALIASES = {"amd64": "x86_64", "arm64": "aarch64"}
+
+# What a virtual machine may hide although its CPU model has it, and LLVM would generate code for.
+_HIDEABLE = ("sse", "avx", "amx", "fma", "f16c", "bmi", "lzcnt", "popcnt", "movbe", "sve")
+
+
+@lru_cache(maxsize=1)
+def host_target() -> Any:
+    """The ``tvm.target.Target`` of this machine: its CPU, its features, the cores we may use."""
+    from tvm.target import Target, codegen
+
+    described: dict[str, Any] = {
+        "kind": "llvm",
+        "mtriple": codegen.llvm_get_system_triple(),
+        "mcpu": codegen.llvm_get_system_cpu(),
+        "num-cores": host_cpu().cores,
+    }
+    if hidden := _hidden_features(Target(described)):
+        described["mattr"] = [f"-{feature}" for feature in hidden]
+    return Target(described)
+
+
+def resolve_target(target: Any = None) -> Any:
+    """The checked ``tvm.target.Target`` behind what a user may write.
+
+    Parameters
+    ----------
+    target : str, dict, Target or None
+        A target kind, tag or JSON text, its dictionary, or None for this machine. Note that
+        ``"llvm"`` alone is TVM's most general CPU of this architecture, without AVX.
+
+    Returns
+    -------
+    tvm.target.Target
+        Of a kind, an architecture and a CPU that this package generates code for.
+    """
+    if target is None:
+        return host_target()
+    made = _make_target(target)
+    if made.kind.name not in SUPPORTED_KINDS:
+        raise DeviceError(
+            f"target kind {made.kind.name!r} is not supported: use {' or '.join(SUPPORTED_KINDS)}"
+        )
+    _check_cpu(made)
+    return made
+
+
+def vdevice_for(target: Any = None, num_veus: int | None = None) -> VDevice:
+    """Describe the device behind a target; takes milliseconds, as nothing is measured.
+
+    The costs of synchronising are those that :func:`~tvm_rammer.vdevice.calibrate.calibrated` left
+    in the cache if the target is this machine, else the defaults.
+
+    Parameters
+    ----------
+    target : str, dict, Target or None
+        As for :func:`resolve_target`.
+    num_veus : int, optional
+        vEUs of the plan; the cores of the device if not given. More than its hardware threads are a
+        :class:`~tvm_rammer.errors.DeviceError` (see :meth:`VDevice.with_veus`).
+    """
+    resolved = resolve_target(target)
+    vdevice = _describe(resolved)
+    return with_known_costs(vdevice if num_veus is None else vdevice.with_veus(num_veus))
+
+
+def _describe(target: Any) -> VDevice:
+    features = tuple(feature for feature in FEATURES if _has(target, feature))
+    width, registers = next(
+        (sizes for feature, *sizes in VECTOR_UNITS if feature in features), (16, 16)
+    )
+    common: dict[str, Any] = {
+        "features": features,
+        "vector_bytes": width,
+        "vector_registers": registers,
+    }
+    host = host_cpu()
+    cores = int(target.attrs.get("num-cores", host.cores))
+    mcpu = str(target.attrs.get("mcpu", "generic"))
+    if not _is_host(target) or cores > host.threads:
+        return VDevice(f"{mcpu} CPU", cores, cores=cores, threads=cores, **common)
+    caches = {
+        level: size
+        for level in ("l1_bytes", "l2_bytes", "l3_bytes")
+        if (size := getattr(host, level))
+    }
+    name = f"{host.model} ({mcpu})"
+    return VDevice(name, cores, cores=cores, threads=host.threads, host=True, **caches, **common)
+
+
+def _is_host(target: Any) -> bool:
+    """Whether code for ``target`` runs here: same architecture, and this CPU or the general one."""
+    host = host_target()
+    mcpu = target.attrs.get("mcpu", "generic")
+    return _architecture(target) == _architecture(host) and mcpu in (
+        "generic",
+        host.attrs["mcpu"],
+    )
+
+
+def _make_target(target: Any) -> Any:
+    from tvm.target import Target
+
+    if isinstance(target, Target):
+        return target
+    try:
+        return Target(target)
+    except (ValueError, TypeError, KeyError, RuntimeError) as error:
+        cause = str(error).split(". Target creation from")[0].splitlines()[0]
+        hint = _as_json(target)
+        raise DeviceError(
+            f"{target!r} is not a target: " + (f"write it as '{hint}'" if hint else cause)
+        ) from error
+
+
+def _as_json(target: Any) -> str | None:
+    """The JSON form of a target written as older TVMs wanted it, such as ``llvm -mcpu=x``."""
+    kind, *options = str(target).split()
+    pairs = [option.lstrip("-").partition("=") for option in options]
+    if not isinstance(target, str) or not pairs or not all(value for _, _, value in pairs):
+        return None
+    values = {key: int(value) if value.isdigit() else value for key, _, value in pairs}
+    return json.dumps({"kind": kind, **values})
+
+
+def _check_cpu(target: Any) -> None:
+    from tvm.target import Target, codegen
+
+    architecture = _architecture(target)
+    if architecture not in SUPPORTED_ARCHITECTURES:
+        # LLVM would be asked next, and crashes over an architecture that it does not know.
+        raise DeviceError(
+            f"architecture {architecture!r} of target triple {_triple(target)!r} is not supported: "
+            f"use {' or '.join(SUPPORTED_ARCHITECTURES)}"
+        )
+    mcpu = target.attrs.get("mcpu")
+    if mcpu is None or mcpu == "generic" or codegen.llvm_is_valid_cpu(mcpu, _triple(target)):
+        return
+    general = {"kind": "llvm", "mtriple": _triple(target)}
+    known = [str(name) for name in codegen.llvm_get_cpu_archlist(Target(general))]
+    near = " or ".join(map(repr, get_close_matches(mcpu, known)))
+    raise DeviceError(
+        f"LLVM knows no {architecture} CPU {mcpu!r}"
+        + (f", did you mean {near}" if near else "")
+        # The call that lists them, as it would be typed.
+        + f"? tvm.target.codegen.llvm_get_cpu_archlist(tvm.target.Target({general})) lists all"
+    )
+
+
+def _triple(target: Any) -> str:
+    from tvm.target import codegen
+
+    return str(target.attrs.get("mtriple") or codegen.llvm_get_system_triple())
+
+
+def _architecture(target: Any) -> str:
+    first = _triple(target).split("-")[0]
+    return _ALIASES.get(first, first)
+
+
+def _hidden_features(target: Any) -> list[str]:
+    """Features that the CPU's name implies and this machine lacks, as under some hypervisors."""
+    from tvm import get_global_func
+
+    present = get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")()
+    implied = get_global_func("target.llvm_get_cpu_features")(target)
+    return sorted(
+        str(feature)
+        for feature in implied
+        if feature.startswith(_HIDEABLE) and feature in present and not present[feature]
+    )
+
+
+def _has(target: Any, feature: str) -> bool:
+    # target.codegen.llvm_get_vector_width says 512 for every x86, with AVX-512 or not.
+    from tvm.target import codegen
+
+    return bool(codegen.target_has_features(feature, target))
