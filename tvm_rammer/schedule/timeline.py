@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Span:
-    """One rTask in time: task ``position`` of vEU ``veu`` ran from ``start`` to ``stop`` (seconds)."""
+    """One rTask in time: task ``position`` of vEU ``veu``, from ``start`` to ``stop`` (seconds)."""
 
     veu: int
     position: int

@@ -1,0 +1,31 @@
+"""Policies, one per file, from an operator graph and a vDevice to an rProgram."""
+
+from tvm_rammer.schedule.costs import CostModel, Device
+from tvm_rammer.schedule.memory import MemoryReport, memory_report, plan_memory
+from tvm_rammer.schedule.placement import Placed, Placement
+from tvm_rammer.schedule.policies import POLICIES, plan
+from tvm_rammer.schedule.sequential import sequential
+from tvm_rammer.schedule.simulate import Bounds, bounds, simulate
+from tvm_rammer.schedule.synchronise import synchronise
+from tvm_rammer.schedule.timeline import Span, Timeline
+from tvm_rammer.schedule.wavefront import wavefront
+
+__all__ = [
+    "POLICIES",
+    "Bounds",
+    "CostModel",
+    "Device",
+    "MemoryReport",
+    "Placed",
+    "Placement",
+    "Span",
+    "Timeline",
+    "bounds",
+    "memory_report",
+    "plan",
+    "plan_memory",
+    "sequential",
+    "simulate",
+    "synchronise",
+    "wavefront",
+]

@@ -1,0 +1,64 @@
+"""What a plan costs besides the tiles themselves: synchronising and launching."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from tvm_rammer.rprogram.program import RKernel
+
+
+class Device(Protocol):
+    """What a policy has to know of a vDevice."""
+
+    @property
+    def num_veus(self) -> int: ...
+    @property
+    def point_to_point_seconds(self) -> float: ...
+    @property
+    def barrier_seconds(self) -> float: ...
+    @property
+    def launch_seconds(self) -> float: ...
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """Seconds that a device takes for everything but computing.
+
+    Attributes
+    ----------
+    point_to_point : float
+        From the end of an rTask to the start of one that waits for it on another vEU.
+    barrier : float
+        All vEUs wait for each other.
+    launch : float
+        From the call of the program to the start of its first rTask.
+    """
+
+    point_to_point: float
+    barrier: float
+    launch: float
+
+    @classmethod
+    def of(cls, vdevice: Device) -> CostModel:
+        """The costs that ``vdevice`` states."""
+        return cls(
+            point_to_point=vdevice.point_to_point_seconds,
+            barrier=vdevice.barrier_seconds,
+            launch=vdevice.launch_seconds,
+        )
+
+    def operator_time(self, kernel: RKernel, veus: int) -> float:
+        """Seconds that an operator takes on ``veus`` vEUs that it has for itself."""
+        computing = -(-kernel.num_tiles // veus) * kernel.tile_time
+        return computing + (self.barrier if veus > 1 else 0.0)
+
+    def best_width(self, kernel: RKernel, veus: int) -> int:
+        """How many of ``veus`` vEUs end the operator soonest (the fewest of those that do).
+
+        One vEU pays no barrier; of several only those counts are worth a look that shorten the
+        longest range, and the full width has the shortest one.
+        """
+        shortest = -(-kernel.num_tiles // veus)
+        width = -(-kernel.num_tiles // shortest) if shortest else 1
+        return min((1, width), key=lambda k: self.operator_time(kernel, k))

@@ -1,0 +1,48 @@
+"""What a policy decides: which tiles run on which vEU, in which order (no waits, no addresses)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+
+@dataclass(frozen=True)
+class Placed:
+    """The tiles ``start <= i < stop`` of an operator, run by its rKernel number ``candidate``."""
+
+    operator: int
+    candidate: int
+    start: int
+    stop: int
+    wave: int
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The decision of a policy.
+
+    Attributes
+    ----------
+    policy : str
+        Who decided.
+    veus : tuple of tuple of Placed
+        For each vEU what it runs, in order.
+    barrier : bool
+        All vEUs wait for each other between two waves; otherwise a task waits only for the
+        operators whose results it reads.
+    """
+
+    policy: str
+    veus: tuple[tuple[Placed, ...], ...]
+    barrier: bool = False
+
+
+def split(tiles: int, parts: int) -> list[tuple[int, int]]:
+    """``tiles`` as ``parts`` contiguous ranges whose lengths differ by at most one.
+
+    >>> split(7, 3)
+    [(0, 3), (3, 5), (5, 7)]
+    """
+    short, longer = divmod(tiles, parts)
+    bounds = [part * short + min(part, longer) for part in range(parts + 1)]
+    return list(pairwise(bounds))

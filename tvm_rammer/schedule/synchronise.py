@@ -1,0 +1,160 @@
+"""From a placement to an rProgram: derive the waits that order it, and none that others imply."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tvm_rammer.errors import PlanError
+from tvm_rammer.rprogram.graph import OperatorGraph
+from tvm_rammer.rprogram.program import RKernel, ROperator, RProgram, RTask, Wait
+from tvm_rammer.schedule.placement import Placed, Placement
+
+
+def synchronise(graph: OperatorGraph, placement: Placement) -> RProgram:
+    """Turn a placement into an rProgram whose waits make it safe; memory is not planned yet.
+
+    A task waits for the tasks of the operators whose results it reads and, if the placement asks
+    for barriers, for all tasks of earlier waves. What already follows from the order of its own vEU
+    and from its other waits is left out: the waits are the transitive reduction of the order that
+    is needed (as Nimble, NeurIPS 2020, does between streams).
+
+    Raises
+    ------
+    PlanError
+        If two ranges of an operator name different candidates, or the order on the vEUs contradicts
+        the graph.
+    """
+    veus = [[placed for placed in veu if placed.start < placed.stop] for veu in placement.veus]
+    kernels: dict[RKernel, int] = {}
+    operators = []
+    for op, candidate in zip(graph.operators, _candidates(graph, veus), strict=True):
+        kernel = kernels.setdefault(op.candidates[candidate], len(kernels))
+        operators.append(ROperator(op.name, kernel, op.arguments))
+    return RProgram(
+        name=graph.name,
+        policy=placement.policy,
+        buffers=graph.buffers,
+        kernels=tuple(kernels),
+        operators=tuple(operators),
+        veus=_Walk(graph, veus, placement.barrier).run(),
+        constant_bytes=graph.constant_bytes,
+    )
+
+
+def _candidates(graph: OperatorGraph, veus: Sequence[Sequence[Placed]]) -> list[int]:
+    """The one candidate of each operator (the first for an operator without tiles)."""
+    chosen: dict[int, int] = {}
+    for veu in veus:
+        for placed in veu:
+            if chosen.setdefault(placed.operator, placed.candidate) != placed.candidate:
+                name = graph.operators[placed.operator].name
+                raise PlanError(
+                    f"operator {name!r} is placed with candidates {chosen[placed.operator]} and "
+                    f"{placed.candidate}; give all of its ranges the same candidate"
+                )
+    return [chosen.get(number, 0) for number in range(len(graph.operators))]
+
+
+class _Need(NamedTuple):
+    """What the tasks of one operator have to come after.
+
+    ``waits`` are the tasks that no other one of them implies; ``clock[u]`` counts the tasks of vEU
+    ``u`` that are complete when all of them are.
+    """
+
+    waits: tuple[Wait, ...]
+    clock: list[int]
+
+
+class _Walk:
+    """A walk through all tasks in an order that the needs allow; gives each its waits and clock.
+
+    ``clocks[v][i][u]`` counts the tasks of vEU ``u`` that are complete when task ``i`` of vEU ``v``
+    is.
+    """
+
+    def __init__(
+        self, graph: OperatorGraph, veus: Sequence[Sequence[Placed]], barrier: bool
+    ) -> None:
+        self.graph = graph
+        self.veus = veus
+        self.barrier = barrier
+        self.waves = [[placed.wave for placed in veu] for veu in veus]
+        for number, waves in enumerate(self.waves):
+            if barrier and waves != sorted(waves):
+                raise PlanError(
+                    f"vEU {number} goes back to an earlier wave, which the barrier between waves "
+                    "rules out; order its ranges by wave or place them without barriers"
+                )
+        self.places: list[list[tuple[int, int]]] = [[] for _ in graph.operators]
+        for number, veu in enumerate(veus):
+            for position, placed in enumerate(veu):
+                self.places[placed.operator].append((number, position))
+        self.left = list(map(len, self.places))
+        self.needs: dict[int, _Need] = {}
+        self.clocks: list[list[list[int]]] = [[] for _ in veus]
+
+    def run(self) -> tuple[tuple[RTask, ...], ...]:
+        tasks: list[list[RTask]] = [[] for _ in self.veus]
+        progress = True
+        while progress:
+            progress = False
+            for veu, mine in enumerate(self.veus):
+                while len(tasks[veu]) < len(mine) and self._ready(mine[len(tasks[veu])]):
+                    tasks[veu].append(self._step(veu, mine[len(tasks[veu])]))
+                    progress = True
+        for mine, done in zip(self.veus, tasks, strict=True):
+            if len(done) < len(mine):
+                raise PlanError(self._stuck(mine[len(done)]))
+        return tuple(map(tuple, tasks))
+
+    def _ready(self, placed: Placed) -> bool:
+        if placed.operator in self.needs:
+            return True
+        if any(self.left[before] for before in self.graph.predecessors[placed.operator]):
+            return False
+        return not self.barrier or all(
+            len(clocks) >= bisect_left(waves, placed.wave)
+            for clocks, waves in zip(self.clocks, self.waves, strict=True)
+        )
+
+    def _step(self, veu: int, placed: Placed) -> RTask:
+        if placed.operator not in self.needs:
+            self.needs[placed.operator] = self._need(placed)
+        need, clocks = self.needs[placed.operator], self.clocks[veu]
+        if clocks:
+            before = clocks[-1]
+            waits = tuple(wait for wait in need.waits if wait.count > before[wait.veu])
+            clock = list(map(max, before, need.clock)) if waits else before.copy()
+        else:
+            waits, clock = need.waits, need.clock.copy()
+        clock[veu] = len(clocks) + 1
+        clocks.append(clock)
+        self.left[placed.operator] -= 1
+        return RTask(placed.operator, placed.start, placed.stop, waits, placed.wave)
+
+    def _need(self, placed: Placed) -> _Need:
+        """All tasks of the operator share this; what its own vEU implies differs per task."""
+        last = [0] * len(self.veus)
+        if self.barrier:
+            last = [bisect_left(waves, placed.wave) for waves in self.waves]
+        for before in self.graph.predecessors[placed.operator]:
+            for veu, position in self.places[before]:
+                last[veu] = max(last[veu], position + 1)
+        wanted = [(veu, count) for veu, count in enumerate(last) if count]
+        reached = [self.clocks[veu][count - 1] for veu, count in wanted]
+        waits = tuple(
+            Wait(veu, count)
+            for (veu, count), own in zip(wanted, reached, strict=True)
+            if not any(other[veu] >= count for other in reached if other is not own)
+        )
+        return _Need(waits, [max(counts) for counts in zip(*reached, strict=True)] or last)
+
+    def _stuck(self, placed: Placed) -> str:
+        name = self.graph.operators[placed.operator].name
+        return (
+            f"operator {name!r} in wave {placed.wave} is placed before operators that it needs; "
+            "order the ranges of every vEU by wave and the waves by the graph"
+        )
