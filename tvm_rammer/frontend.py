@@ -28,9 +28,11 @@ _PROTOBUF_LIMIT = 2**31
 #: TVM's importer does not look at domains; another domain's Relu would silently become ONNX's.
 _DOMAINS = ("", "ai.onnx", "com.microsoft")
 
-#: Warnings of the importer that tell a user nothing: the original names are kept, every shape is
-#: known, and onnx.checker cannot look at models above protobuf's limit.
-_NOISE = re.compile(r"Renaming name |Input .* has unknown |Failed to serialize |.* too large ")
+#: Warnings of the importer that tell a user nothing: the original names are kept, shapes missing in
+#: the model were given, and onnx.checker cannot look at models above protobuf's limit.
+_NOISE = re.compile(
+    r"Renaming name |Input .* has unknown |Field 'shape' of 'type' is required |Failed to serialize"
+)
 
 
 @dataclass(frozen=True)
@@ -223,7 +225,7 @@ def _from_relax(module: tvm.IRModule, where: str) -> LoadedModel:
         raise ModelError(f"{where}: the module has no Relax function 'main'; rename its entry")
     count = len(main.ret_ty.fields) if isinstance(main.ret_ty, relax.TupleType) else 1
     outputs = tuple(f"output_{number}" for number in range(count))
-    return LoadedModel(module, tuple(param.name_hint for param in main.params), outputs)
+    return LoadedModel(module, tuple(param.name for param in main.params), outputs)
 
 
 def _specialise(model: LoadedModel, shapes: Shapes, where: str) -> LoadedModel:

@@ -1,0 +1,446 @@
+"""Models from files and from memory: what is accepted, and the one line for what is not."""
+
+from __future__ import annotations
+
+import glob
+import os
+import subprocess
+import sys
+import time
+import warnings
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx.backend.test
+import pytest
+import tvm
+from onnx import TensorProto, helper, numpy_helper
+from tvm import relax, tirx
+
+from tvm_rammer.errors import InputError, ModelError
+from tvm_rammer.frontend import LoadedModel, load_model
+
+LIGHT = sorted(
+    glob.glob(os.path.join(os.path.dirname(onnx.backend.test.__file__), "data/light/*.onnx"))
+)
+
+
+def tensor(name: str, shape: object, dtype: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, dtype, shape)
+
+
+def weight(name: str, *shape: int) -> onnx.TensorProto:
+    return numpy_helper.from_array(np.arange(np.prod(shape), dtype="float32").reshape(shape), name)
+
+
+def model_of(*nodes, inputs=(), outputs=(), weights=(), opset=18, **options) -> onnx.ModelProto:
+    graph = helper.make_graph(list(nodes), "graph", list(inputs), list(outputs), list(weights))
+    opsets = [helper.make_opsetid("", opset)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8, **options)
+
+
+def relu(shape: object = (2, 3), name: str = "r") -> onnx.ModelProto:
+    node = helper.make_node("Relu", ["x"], ["y"], name=name)
+    return model_of(node, inputs=[tensor("x", shape)], outputs=[tensor("y", None)])
+
+
+def linear() -> onnx.ModelProto:
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    inputs, outputs = [tensor("x", (2, 3))], [tensor("y", (2, 4))]
+    return model_of(node, inputs=inputs, outputs=outputs, weights=[weight("w", 3, 4)])
+
+
+def run(loaded: LoadedModel, *arrays: np.ndarray) -> list[np.ndarray]:
+    executable = relax.build(loaded.module, "llvm")
+    machine = relax.VirtualMachine(executable, tvm.cpu())
+    results = machine["main"](*map(tvm.runtime.tensor, arrays))
+    return [r.numpy() for r in (results if len(loaded.output_names) > 1 else [results])]
+
+
+def message(error: type[Exception], *arguments: object) -> str:
+    """The one line that loading raises (symbolic links in temporary paths do not matter)."""
+    with pytest.raises(error) as caught:
+        load_model(*arguments)
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+# What is accepted
+
+
+@pytest.mark.parametrize("path", LIGHT, ids=lambda path: Path(path).stem)
+def test_networks_of_the_onnx_package_load(path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loaded = load_model(path)
+    assert len(loaded.input_names) == len(loaded.module["main"].params) == 1
+    assert len(loaded.output_names) == 1
+
+
+def test_weights_become_constants(tmp_path):
+    onnx.save(linear(), tmp_path / "m.onnx")
+    loaded = load_model(tmp_path / "m.onnx")
+    assert (loaded.input_names, loaded.output_names) == (("x",), ("y",))
+    x = np.ones((2, 3), "float32")
+    expected = x @ np.arange(12, dtype="float32").reshape(3, 4)
+    np.testing.assert_allclose(run(loaded, x)[0], expected)
+
+
+def test_the_names_of_the_model_survive():
+    """TVM renames ``input.1``; we say what the model says, and do not warn about it."""
+    nodes = [helper.make_node("Relu", ["input.1"], ["0"]), helper.make_node("Neg", ["0"], ["b:0"])]
+    model = model_of(
+        *nodes, inputs=[tensor("input.1", (2,))], outputs=[tensor("b:0", (2,)), tensor("0", (2,))]
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loaded = load_model(model)
+    assert (loaded.input_names, loaded.output_names) == (("input.1",), ("b:0", "0"))
+
+
+def test_initialisers_listed_as_inputs_are_weights():
+    model = linear()
+    model.graph.input.append(tensor("w", (3, 4)))
+    assert load_model(model).input_names == ("x",)
+
+
+def test_no_operators_pass_the_input_through():
+    loaded = load_model(model_of(inputs=[tensor("x", (2,))], outputs=[tensor("x", (2,))]))
+    assert run(loaded, np.array([1, 2], "float32"))[0].tolist() == [1, 2]
+
+
+def test_local_functions_are_inlined():
+    opsets = [helper.make_opsetid("", 18)]
+    body = [helper.make_node("Relu", ["a"], ["c"]), helper.make_node("Neg", ["c"], ["b"])]
+    function = helper.make_function("my", "NegRelu", ["a"], ["b"], body, opsets)
+    model = model_of(
+        helper.make_node("NegRelu", ["x"], ["y"], domain="my"),
+        inputs=[tensor("x", (2,))],
+        outputs=[tensor("y", (2,))],
+        functions=[function],
+    )
+    model.opset_import.append(helper.make_opsetid("my", 1))
+    assert run(load_model(model), np.array([-1, 2], "float32"))[0].tolist() == [0, -2]
+
+
+def test_external_data_is_read_from_beside_the_model(tmp_path, monkeypatch):
+    external = {"save_as_external_data": True, "location": "m.bin", "size_threshold": 0}
+    onnx.save(linear(), tmp_path / "m.onnx", **external)
+    monkeypatch.chdir("/")
+    expected = load_model(linear()).module
+    tvm.ir.assert_structural_equal(load_model(tmp_path / "m.onnx").module, expected)
+
+
+@pytest.mark.slow
+def test_a_model_above_two_gigabytes_loads(tmp_path):
+    """Above what one protobuf message can hold (needs some 7 GB of memory)."""
+    with open(tmp_path / "m.bin", "wb") as data:
+        data.truncate(9 * 2**28)
+    weights = [onnx.TensorProto(name=f"w{n}", data_type=1, dims=(8192, 8192)) for n in range(9)]
+    for number, tensor_proto in enumerate(weights):
+        tensor_proto.data_location = TensorProto.EXTERNAL
+        place = {"location": "m.bin", "offset": number * 2**28, "length": 2**28}
+        for key, value in place.items():
+            tensor_proto.external_data.add(key=key, value=str(value))
+    names = [f"x{n}" for n in range(10)]
+    nodes = [helper.make_node("MatMul", [names[n], f"w{n}"], [names[n + 1]]) for n in range(9)]
+    ends = tensor("x0", (1, 8192)), tensor("x9", (1, 8192))
+    onnx.save(
+        model_of(*nodes, inputs=ends[:1], outputs=ends[1:], weights=weights), tmp_path / "m.onnx"
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert load_model(tmp_path / "m.onnx").output_names == ("x9",)
+
+
+def test_a_saved_module_loads_back(tmp_path):
+    module = load_model(linear()).module
+    (tmp_path / "m.json").write_text(tvm.ir.save_json(module))
+    loaded = load_model(str(tmp_path / "m.json"))
+    tvm.ir.assert_structural_equal(loaded.module, module)
+    assert (loaded.input_names, loaded.output_names) == (("x",), ("output_0",))
+
+
+def test_a_module_and_a_loaded_model_pass_through():
+    loaded = load_model(linear())
+    assert load_model(loaded) is loaded
+    assert load_model(loaded.module).module is loaded.module
+
+
+def test_many_nodes_load_quickly():
+    """25,000 nodes, as in an unrolled LSTM of 10 layers and 100 steps."""
+    names = ["x", *(f"v{number}" for number in range(24_999)), "y"]
+    nodes = [helper.make_node("Tanh", [a], [b]) for a, b in pairwise(names)]
+    model = model_of(*nodes, inputs=[tensor("x", (2,))], outputs=[tensor("y", (2,))])
+    start = time.perf_counter()
+    load_model(model)
+    assert time.perf_counter() - start < 5
+
+
+# Shapes
+
+
+def test_shapes_settle_symbols_wherever_they_occur():
+    node = helper.make_node("MatMul", ["a", "b"], ["y"])
+    model = model_of(
+        node,
+        inputs=[tensor("a", ("batch", "n", 3)), tensor("b", ("batch", 3, 4))],
+        outputs=[tensor("y", None)],
+    )
+    main = load_model(model, {"a": (2, 5, 3)}).module["main"]
+    assert [list(map(int, p.ty.shape)) for p in main.params] == [[2, 5, 3], [2, 3, 4]]
+
+
+def test_symbolic_dimensions_without_sizes(tmp_path):
+    path = tmp_path / "m.onnx"
+    onnx.save(relu(("batch", 3, None)), path)
+    assert message(ModelError, path) == (
+        f"{path}: input 'x' has the symbolic shape (batch, 3, ?); give it sizes, such as "
+        "--shape x=1,3,1 (in Python shapes={'x': (1, 3, 1)})"
+    )
+
+
+def test_an_unknown_rank():
+    assert message(ModelError, relu(None)) == (
+        "the model: input 'x' has no shape in the model; give it one: "
+        "--shape x=1,... (in Python shapes={'x': (1, ...)})"
+    )
+    assert load_model(relu(None), {"x": (4,)}).module["main"].ret_ty.ndim == 1
+
+
+@pytest.mark.parametrize(
+    "shapes, expected",
+    [
+        ({"z": (1,)}, "there is no input 'z'; its inputs: 'x' (n, 3)"),
+        ({"x": (1, 3, 4)}, "input 'x' is (n, 3) in the model; the shape (1, 3, 4) does not fit"),
+        ({"x": (1, 4)}, "input 'x' is (n, 3) in the model; the shape (1, 4) does not fit"),
+        ({"x": (0, 3)}, "the shape (0, 3) of input 'x' must have positive integers"),
+        ({"x": (1.5, 3)}, "the shape (1.5, 3) of input 'x' must have positive integers"),
+    ],
+)
+def test_shapes_that_do_not_fit(shapes, expected):
+    assert message(InputError, relu(("n", 3)), shapes) == f"the model: {expected}"
+
+
+def test_one_symbol_with_two_sizes():
+    node = helper.make_node("Add", ["a", "b"], ["y"])
+    inputs = [tensor("a", ("n",)), tensor("b", ("n",))]
+    model = model_of(node, inputs=inputs, outputs=[tensor("y", None)])
+    assert message(InputError, model, {"a": (2,), "b": (3,)}) == (
+        "the model: the shapes make the dimension 'n' both 2 and 3; give it one size"
+    )
+
+
+def symbolic_module() -> tvm.IRModule:
+    n, builder = tirx.Var("n", "int64"), relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType([n, 3], "float32"))
+    y = relax.Var("y", relax.TensorType([n + 1], "float32"))
+    with builder.function("main", [x, y]):
+        with builder.dataflow():
+            out = builder.emit_output(relax.Tuple([relax.op.nn.relu(x), y]))
+        builder.emit_func_output(out)
+    return builder.get()
+
+
+def test_a_module_keeps_its_symbols_until_shapes_are_given():
+    module = symbolic_module()
+    loaded = load_model(module)
+    assert loaded.module is module
+    assert loaded.output_names == ("output_0", "output_1")
+    main = load_model(loaded, {"x": (4, 3)}).module["main"]
+    assert [list(map(int, p.ty.shape)) for p in main.params] == [[4, 3], [5]]
+
+
+def test_a_shape_that_contradicts_an_expression_of_symbols():
+    assert message(InputError, symbolic_module(), {"x": (4, 3), "y": (9,)}) == (
+        "the model: input 'y' is (5) in the model; the shape (9) does not fit"
+    )
+
+
+# What is not accepted
+
+
+def test_a_missing_file_and_a_directory(tmp_path):
+    path = tmp_path / "no.onnx"
+    assert message(ModelError, path) == f"{path}: no such file; give the path of a model"
+    assert message(ModelError, tmp_path) == (
+        f"{tmp_path}: cannot be read: Is a directory; give a model file"
+    )
+
+
+def test_something_else():
+    assert message(ModelError, 3) == (
+        "a int is not a model: give a path, an onnx.ModelProto, a torch.export.ExportedProgram "
+        "or a tvm.IRModule"
+    )
+
+
+def test_damaged_onnx_files(tmp_path):
+    path = tmp_path / "m.onnx"
+    onnx.save(linear(), path)
+    path.write_bytes(path.read_bytes()[:-20])
+    text = message(ModelError, path)
+    assert text.startswith(f"{path}: not an ONNX model, or damaged (Error parsing message ")
+    assert text.endswith("); export the model again")
+    path.write_bytes(b"")
+    assert message(ModelError, path) == f"{path}: the file is empty; export the model again"
+
+
+def test_external_data_is_missing_or_cut(tmp_path):
+    path, data = tmp_path / "m.onnx", tmp_path / "m.bin"
+    onnx.save(linear(), path, save_as_external_data=True, location=data.name, size_threshold=0)
+    data.write_bytes(data.read_bytes()[:5])
+    for cause in ("data", "m.bin"):
+        text = message(ModelError, path)
+        assert text.startswith(f"{path}: the weights beside it cannot be read: ")
+        assert cause in text
+        assert text.endswith("; put the external data file that belongs to the model there")
+        data.unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("text", ["", "garbage", "[]", "3", '{"nodes": []}', "\xff"])
+def test_damaged_json_files(tmp_path, text):
+    path = tmp_path / "m.json"
+    path.write_text(text, "latin1")
+    found = message(ModelError, path)
+    assert found.startswith(f"{path}: not a module saved by tvm.ir.save_json, or damaged (")
+    assert found.endswith("); save it again")
+
+
+def test_json_of_something_else(tmp_path):
+    path = tmp_path / "m.json"
+    path.write_text(tvm.ir.save_json(tirx.Var("n", "int64")))
+    assert message(ModelError, path) == (
+        f"{path}: holds a Var, not a tvm.IRModule; save the whole module"
+    )
+
+
+def test_a_module_without_main():
+    assert message(ModelError, tvm.IRModule()) == (
+        "the model: the module has no Relax function 'main'; rename its entry"
+    )
+
+
+def test_no_outputs():
+    assert message(ModelError, model_of(inputs=[tensor("x", (2,))])) == (
+        "the model: the graph has no outputs; there is nothing to compile"
+    )
+
+
+def test_inputs_that_are_no_numeric_tensors():
+    strings = model_of(
+        inputs=[tensor("x", (2,), TensorProto.STRING)],
+        outputs=[tensor("x", (2,), TensorProto.STRING)],
+    )
+    assert message(ModelError, strings) == (
+        "the model: input 'x' is a tensor of strings; it must be a numeric tensor"
+    )
+    sequence = helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, (2,))
+    assert message(ModelError, model_of(inputs=[sequence], outputs=[sequence])) == (
+        "the model: input 's' is of the type sequence; it must be a numeric tensor"
+    )
+
+
+def test_unsupported_operators_are_named_with_their_first_nodes():
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"]),
+        helper.make_node("Det", ["a"], ["b"], name="first"),
+        helper.make_node("Bernoulli", ["b"], ["c"]),
+        helper.make_node("Det", ["c"], ["y"], name="second"),
+    ]
+    model = model_of(*nodes, inputs=[tensor("x", (2, 2))], outputs=[tensor("y", None)])
+    assert message(ModelError, model) == (
+        "the model: TVM's ONNX importer does not support Bernoulli (node 'c'), "
+        "Det (node 'first'); export the model without"
+    )
+
+
+def test_an_operator_of_another_domain_is_not_taken_for_its_namesake():
+    node = helper.make_node("Relu", ["x"], ["y"], name="r", domain="my.company")
+    model = model_of(node, inputs=[tensor("x", (2,))], outputs=[tensor("y", (2,))])
+    assert message(ModelError, model) == (
+        "the model: TVM's ONNX importer does not support my.company.Relu (node 'r'); "
+        "export the model without"
+    )
+
+
+def test_a_node_that_cannot_be_imported_is_named(capfd):
+    node = helper.make_node("Concat", ["x", "x"], ["y"], name="join", axis=9)
+    model = model_of(node, inputs=[tensor("x", (2, 3))], outputs=[tensor("y", None)])
+    text = message(ModelError, model)
+    assert text.startswith("the model: TVM cannot import Concat (node 'join'): ")
+    assert "the input axis 9 is out of range" in text
+    assert capfd.readouterr() == ("", "")
+
+
+def test_the_checker_explains_a_broken_graph():
+    node = helper.make_node("Relu", ["nowhere"], ["y"], name="r")
+    model = model_of(node, inputs=[tensor("x", (2,))], outputs=[tensor("y", (2,))])
+    assert message(ModelError, model) == (
+        "the model: TVM cannot import Relu (node 'r'): 'nowhere'; onnx.checker: Nodes in a graph "
+        "must be topologically sorted, however input 'nowhere' of node: name: r OpType: Relu is "
+        "not output of any previous nodes."
+    )
+
+
+def test_the_checker_is_heard_when_the_import_succeeds():
+    node = helper.make_node("Relu", ["x"], ["y"], name="r", surprise=1)
+    model = model_of(node, inputs=[tensor("x", (2,))], outputs=[tensor("y", (2,))])
+    with pytest.warns(UserWarning, match="^the model: onnx.checker: Unrecognized attribute"):
+        load_model(model)
+
+
+# PyTorch
+
+EXPORT_AND_LOAD = """
+import sys
+import numpy, torch, tvm
+from tvm import relax
+from tvm_rammer.errors import ModelError
+from tvm_rammer.frontend import load_model
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 5)
+
+    def forward(self, x, y):
+        return torch.relu(self.linear(x)), y + 1
+
+model, x, y = Model().eval(), torch.randn(2, 4), torch.randn(3)
+dynamic = {"x": {0: torch.export.Dim("batch")}, "y": None}
+torch.export.save(torch.export.export(model, (x, y)), sys.argv[1])
+program = torch.export.export(model, (x, y), dynamic_shapes=dynamic)
+for loaded in load_model(sys.argv[1]), load_model(program, {"x": (2, 4)}):
+    assert loaded.input_names == ("x", "y"), loaded
+    assert loaded.output_names == ("relu", "add"), loaded
+    machine = relax.VirtualMachine(relax.build(loaded.module, "llvm"), tvm.cpu())
+    results = machine["main"](tvm.runtime.tensor(x.numpy()), tvm.runtime.tensor(y.numpy()))
+    for result, expected in zip(results, model(x, y), strict=True):
+        numpy.testing.assert_allclose(result.numpy(), expected.detach().numpy(), atol=1e-5)
+try:
+    load_model(program)
+except ModelError as error:
+    assert "input 'x' has the symbolic shape (" in str(error), error
+else:
+    raise AssertionError("the batch is unknown")
+"""
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
+@pytest.mark.parametrize("first", ["tvm", "torch"])
+def test_an_exported_program_loads(tmp_path, first):
+    """In a process of its own: PyTorch and TVM are particular about who is imported first."""
+    command = [sys.executable, "-c", f"import {first}\n{EXPORT_AND_LOAD}", tmp_path / "m.pt2"]
+    subprocess.run(command, check=True, timeout=120)
+
+
+def test_a_torch_file_without_torch(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    path = tmp_path / "m.pt2"
+    path.write_bytes(b"x")
+    assert message(ModelError, path) == f"{path}: needs PyTorch to be read: pip install torch"
