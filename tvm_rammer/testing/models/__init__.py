@@ -1,0 +1,20 @@
+"""Models that the field measures, built as ONNX with seeded random weights."""
+
+from tvm_rammer.testing.models.builder import GraphBuilder
+from tvm_rammer.testing.models.light import light
+from tvm_rammer.testing.models.recurrent import lstm
+from tvm_rammer.testing.models.registry import MODELS, ModelInfo, get_model
+from tvm_rammer.testing.models.softmax import before_softmax
+from tvm_rammer.testing.models.statistics import ModelStatistics, statistics
+
+__all__ = [
+    "MODELS",
+    "GraphBuilder",
+    "ModelInfo",
+    "ModelStatistics",
+    "before_softmax",
+    "get_model",
+    "light",
+    "lstm",
+    "statistics",
+]
