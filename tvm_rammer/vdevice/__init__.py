@@ -3,11 +3,13 @@
 from tvm_rammer.vdevice.cache import cache_directory, load_json, store_json
 from tvm_rammer.vdevice.calibrate import calibrated
 from tvm_rammer.vdevice.cpu import HostCPU, detect_cpu, host_cpu
+from tvm_rammer.vdevice.doctor import Finding, diagnose
 from tvm_rammer.vdevice.pool import configure_pool
 from tvm_rammer.vdevice.target import host_target, resolve_target, vdevice_for
 from tvm_rammer.vdevice.vdevice import OversubscriptionWarning, VDevice
 
 __all__ = [
+    "Finding",
     "HostCPU",
     "OversubscriptionWarning",
     "VDevice",
@@ -15,6 +17,7 @@ __all__ = [
     "calibrated",
     "configure_pool",
     "detect_cpu",
+    "diagnose",
     "host_cpu",
     "host_target",
     "load_json",

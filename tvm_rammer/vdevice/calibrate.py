@@ -12,17 +12,24 @@ import os
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from tvm_rammer.vdevice.cache import load_json, store_json
+from tvm_rammer.vdevice.cpu import host_cpu
 from tvm_rammer.vdevice.vdevice import VDevice
 
 #: Raised when the measuring changes, so that older results are not used.
 FORMAT_VERSION = 1
 
 _MEASURE_SECONDS = 60.0
+
+# Between two sockets it is under a microsecond; more means that a worker lost its core meanwhile.
+_PLAUSIBLE_POINT_TO_POINT = 5e-6
 
 
 @dataclass(frozen=True)
@@ -59,18 +66,18 @@ def calibrated(vdevice: VDevice, *, refresh: bool = False) -> VDevice:
     """
     if not _measurable(vdevice):
         return vdevice
-    known = {} if refresh else _load(vdevice)
+    known = {} if refresh else _load()
     if not known:
-        known = measure(vdevice.cores)
+        known = _undisturbed(measure(host_cpu().cores))
         if known:
             store = {str(count): asdict(costs) for count, costs in known.items()}
-            store_json(_file(vdevice), {"key": _key(vdevice), "costs": store})
+            store_json(_file(), {"key": _key(), "costs": store})
     return _nearest(known, vdevice)
 
 
 def with_known_costs(vdevice: VDevice) -> VDevice:
     """The device with the costs from the cache if it has any; never measures."""
-    return _nearest(_load(vdevice), vdevice) if _measurable(vdevice) else vdevice
+    return _nearest(_load(), vdevice) if _measurable(vdevice) else vdevice
 
 
 def measure(cores: int) -> dict[int, SyncCosts]:
@@ -84,18 +91,8 @@ def measure(cores: int) -> dict[int, SyncCosts]:
     dict
         From the number of workers to their costs; empty, with a warning, if measuring failed.
     """
-    command = [sys.executable, "-m", "tvm_rammer.vdevice.measure", str(cores)]
-    environment = {**os.environ, "TVM_NUM_THREADS": str(cores)}
     try:
-        child = subprocess.run(
-            command,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=_MEASURE_SECONDS,
-            check=True,
-        )
-        return _parsed(json.loads(child.stdout.splitlines()[-1]))
+        return _parsed(json.loads(_run_measure(cores).splitlines()[-1]))
     except (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError) as error:
         cause = (getattr(error, "stderr", None) or str(error)).strip().splitlines()[-1]
         warnings.warn(
@@ -105,8 +102,46 @@ def measure(cores: int) -> dict[int, SyncCosts]:
         return {}
 
 
+def _run_measure(cores: int) -> str:
+    package_root = str(Path(__file__).parents[2])
+    search_path = os.pathsep.join(filter(None, [package_root, os.environ.get("PYTHONPATH")]))
+    with _all_cpus():
+        return subprocess.run(
+            [sys.executable, "-m", "tvm_rammer.vdevice.measure", str(cores)],
+            env={**os.environ, "TVM_NUM_THREADS": str(cores), "PYTHONPATH": search_path},
+            capture_output=True,
+            text=True,
+            timeout=_MEASURE_SECONDS,
+            check=True,
+        ).stdout
+
+
+@contextmanager
+def _all_cpus() -> Iterator[None]:
+    """Let children use all CPUs of this process, even if TVM's pool has pinned the thread."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, host_cpu().cpus)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def _undisturbed(measured: dict[int, SyncCosts]) -> dict[int, SyncCosts]:
+    """What was measured, or nothing if other processes took the cores away from the workers."""
+    slowest = max((costs.point_to_point for costs in measured.values()), default=0.0)
+    if slowest <= _PLAUSIBLE_POINT_TO_POINT:
+        return measured
+    warnings.warn(
+        f"other programs keep the cores busy (a signal between two took {slowest * 1e6:.0f} us): "
+        "default synchronisation costs are used, and nothing is kept",
+        stacklevel=3,
+    )
+    return {}
+
+
 def _measurable(vdevice: VDevice) -> bool:
-    return vdevice.host and vdevice.kind == "cpu" and vdevice.cores > 1
+    return vdevice.host and vdevice.kind == "cpu" and host_cpu().cores > 1
 
 
 def _nearest(known: dict[int, SyncCosts], vdevice: VDevice) -> VDevice:
@@ -117,10 +152,10 @@ def _nearest(known: dict[int, SyncCosts], vdevice: VDevice) -> VDevice:
     return known[min(enough, default=max(known))].applied_to(vdevice)
 
 
-def _load(vdevice: VDevice) -> dict[int, SyncCosts]:
-    stored = load_json(_file(vdevice))
+def _load() -> dict[int, SyncCosts]:
+    stored = load_json(_file())
     try:
-        return _parsed(stored["costs"]) if stored["key"] == _key(vdevice) else {}
+        return _parsed(stored["costs"]) if stored["key"] == _key() else {}
     except (LookupError, TypeError, ValueError, AttributeError):
         return {}
 
@@ -133,17 +168,18 @@ def _parsed(costs: Any) -> dict[int, SyncCosts]:
     return parsed
 
 
-def _key(vdevice: VDevice) -> dict[str, Any]:
+def _key() -> dict[str, Any]:
     """All that a measurement depends on."""
+    host = host_cpu()
     return {
-        "device": vdevice.name,
-        "cores": vdevice.cores,
-        "threads": vdevice.threads,
+        "cpu": host.model,
+        "cores": host.cores,
+        "threads": host.threads,
         "tvm": metadata.version("apache-tvm"),
         "format": FORMAT_VERSION,
     }
 
 
-def _file(vdevice: VDevice) -> str:
-    digest = hashlib.sha256(json.dumps(_key(vdevice)).encode()).hexdigest()
+def _file() -> str:
+    digest = hashlib.sha256(json.dumps(_key()).encode()).hexdigest()
     return f"calibration-{digest[:16]}.json"

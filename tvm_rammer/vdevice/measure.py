@@ -17,11 +17,12 @@ from tvm.script import ir as I
 from tvm.script import tirx as T
 
 from tvm_rammer.vdevice.pool import configure_pool
-from tvm_rammer.vdevice.target import host_target
+from tvm_rammer.vdevice.target import architecture, host_target
 
-#: Times that a kernel repeats what is measured, and the most seconds that go into one figure.
+#: Times that a kernel repeats what is measured, calls of it, and the most seconds that these take.
 ROUNDS = 500
-SECONDS = 0.15
+CALLS = 200
+SECONDS = 0.4
 
 # Counters of different workers lie two cache lines apart, as CPUs fetch lines in pairs.
 STRIDE = 32
@@ -114,31 +115,30 @@ class Kernels:
 """
 
 
-def kernels(architecture: str) -> Any:
+def kernels(processor: str) -> Any:
     """A module of three kernels that repeat one synchronisation of ``n`` workers each."""
-    declare_pause, call_pause = _PAUSE[architecture]
+    declare_pause, call_pause = _PAUSE[processor]
     signal_and_wait = _SIGNAL_AND_WAIT.format(declare_pause=declare_pause, call_pause=call_pause)
     names = {"I": I, "T": T, "SIZE": SIZE, "STRIDE": STRIDE, "SIGNAL_AND_WAIT": signal_and_wait}
     return tvm.script.from_source(_KERNELS, extra_vars=names)
 
 
 def seconds_each(kernel: Any, workers: int) -> float:
-    """Seconds per repetition when nothing else disturbs: the lower quartile of many calls."""
+    """Seconds per repetition while nothing disturbs: those of the fastest call."""
     counters = tvm.runtime.tensor(np.zeros(SIZE, "int32"))
     samples: list[float] = []
     end = time.perf_counter() + SECONDS
-    while not samples or time.perf_counter() < end:
+    while not samples or (len(samples) < CALLS and time.perf_counter() < end):
         start = time.perf_counter()
         kernel(workers, ROUNDS, len(samples) * ROUNDS, counters)
         samples.append((time.perf_counter() - start) / ROUNDS)
-    return float(np.quantile(samples, 0.25))
+    return min(samples)
 
 
 def main(cores: int) -> None:
     """Measure for 2, 4, 8, ... and ``cores`` workers, and print the result."""
     target = host_target()
-    architecture = str(target.attrs["mtriple"]).split("-")[0]
-    executable = tvm.compile(kernels(architecture), target=target)
+    executable = tvm.compile(kernels(architecture(target)), target=target)
     counts = sorted({cores, *(2**k for k in range(1, cores.bit_length()))})
     costs = {}
     for workers in counts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any
@@ -68,11 +69,27 @@ def resolve_target(target: Any = None) -> Any:
         raise DeviceError(
             f"target kind {made.kind.name!r} is not supported: use {' or '.join(SUPPORTED_KINDS)}"
         )
-    _check_cpu(made)
+    _check(made)
     return made
 
 
-def vdevice_for(target: Any = None, num_veus: int | None = None) -> VDevice:
+def architecture(target: Any) -> str:
+    """``"x86_64"`` or ``"aarch64"`` (or another that :func:`resolve_target` refuses)."""
+    first = _triple(target).split("-")[0]
+    return _ALIASES.get(first, first)
+
+
+def target_features(target: Any) -> tuple[str, ...]:
+    """Those of :data:`FEATURES` that code for a ``tvm.target.Target`` may use."""
+    # target_has_features, as llvm_get_vector_width says 512 bits for every x86.
+    from tvm.target import codegen
+
+    return tuple(feature for feature in FEATURES if codegen.target_has_features(feature, target))
+
+
+def vdevice_for(
+    target: Any = None, num_veus: int | None = None, *, oversubscribe: bool = False
+) -> VDevice:
     """Describe the device behind a target; takes milliseconds, as nothing is measured.
 
     The costs of synchronising are those that :func:`~tvm_rammer.vdevice.calibrate.calibrated` left
@@ -83,45 +100,54 @@ def vdevice_for(target: Any = None, num_veus: int | None = None) -> VDevice:
     target : str, dict, Target or None
         As for :func:`resolve_target`.
     num_veus : int, optional
-        vEUs of the plan; the cores of the device if not given. More than its hardware threads are a
-        :class:`~tvm_rammer.errors.DeviceError` (see :meth:`VDevice.with_veus`).
+        vEUs of the plan; the cores of the device if not given.
+    oversubscribe : bool
+        Allow more vEUs than the device has hardware threads (see :meth:`VDevice.with_veus`).
     """
-    resolved = resolve_target(target)
-    vdevice = _describe(resolved)
-    return with_known_costs(vdevice if num_veus is None else vdevice.with_veus(num_veus))
+    vdevice = _describe(resolve_target(target))
+    if num_veus is not None:
+        vdevice = vdevice.with_veus(num_veus, oversubscribe=oversubscribe)
+    return with_known_costs(vdevice)
 
 
 def _describe(target: Any) -> VDevice:
-    features = tuple(feature for feature in FEATURES if _has(target, feature))
+    mcpu = str(target.attrs.get("mcpu", "generic"))
+    features = target_features(target)
     width, registers = next(
         (sizes for feature, *sizes in VECTOR_UNITS if feature in features), (16, 16)
     )
-    common: dict[str, Any] = {
-        "features": features,
-        "vector_bytes": width,
-        "vector_registers": registers,
-    }
     host = host_cpu()
     cores = int(target.attrs.get("num-cores", host.cores))
-    mcpu = str(target.attrs.get("mcpu", "generic"))
-    if not _is_host(target) or cores > host.threads:
-        return VDevice(f"{mcpu} CPU", cores, cores=cores, threads=cores, **common)
-    caches = {
-        level: size
-        for level in ("l1_bytes", "l2_bytes", "l3_bytes")
-        if (size := getattr(host, level))
-    }
-    name = f"{host.model} ({mcpu})"
-    return VDevice(name, cores, cores=cores, threads=host.threads, host=True, **caches, **common)
+    foreign = VDevice(
+        name=f"{mcpu} CPU",
+        num_veus=cores,
+        cores=cores,
+        threads=cores,
+        vector_bytes=width,
+        vector_registers=registers,
+        features=features,
+    )
+    if cores > host.threads or not _runs_here(target):
+        return foreign
+    return replace(
+        foreign,
+        name=f"{host.model} ({mcpu})",
+        threads=host.threads,
+        l1_bytes=host.l1_bytes or foreign.l1_bytes,
+        l2_bytes=host.l2_bytes or foreign.l2_bytes,
+        l3_bytes=host.l3_bytes or foreign.l3_bytes,
+        host=True,
+    )
 
 
-def _is_host(target: Any) -> bool:
-    """Whether code for ``target`` runs here: same architecture, and this CPU or the general one."""
+def _runs_here(target: Any) -> bool:
+    """Whether ``target`` stands for this machine: by name, or as a level that it reaches."""
     host = host_target()
-    mcpu = target.attrs.get("mcpu", "generic")
-    return _architecture(target) == _architecture(host) and mcpu in (
-        "generic",
-        host.attrs["mcpu"],
+    mcpu = str(target.attrs.get("mcpu", "generic"))
+    return (
+        architecture(target) == architecture(host)
+        and (mcpu in ("generic", host.attrs["mcpu"]) or mcpu.startswith("x86-64"))
+        and set(target_features(target)) <= set(target_features(host))
     )
 
 
@@ -142,22 +168,24 @@ def _make_target(target: Any) -> Any:
 
 def _as_json(target: Any) -> str | None:
     """The JSON form of a target written as older TVMs wanted it, such as ``llvm -mcpu=x``."""
-    kind, *options = str(target).split()
-    pairs = [option.lstrip("-").partition("=") for option in options]
+    kind, *options = [*str(target).split(), ""]
+    pairs = [option.lstrip("-").partition("=") for option in options if option]
     if not isinstance(target, str) or not pairs or not all(value for _, _, value in pairs):
         return None
     values = {key: int(value) if value.isdigit() else value for key, _, value in pairs}
     return json.dumps({"kind": kind, **values})
 
 
-def _check_cpu(target: Any) -> None:
+def _check(target: Any) -> None:
     from tvm.target import Target, codegen
 
-    architecture = _architecture(target)
-    if architecture not in SUPPORTED_ARCHITECTURES:
+    if int(target.attrs.get("num-cores", 1)) < 1:
+        raise DeviceError(f"num-cores of target {target} must be at least 1")
+    processor = architecture(target)
+    if processor not in SUPPORTED_ARCHITECTURES:
         # LLVM would be asked next, and crashes over an architecture that it does not know.
         raise DeviceError(
-            f"architecture {architecture!r} of target triple {_triple(target)!r} is not supported: "
+            f"architecture {processor!r} of target triple {_triple(target)!r} is not supported: "
             f"use {' or '.join(SUPPORTED_ARCHITECTURES)}"
         )
     mcpu = target.attrs.get("mcpu")
@@ -165,12 +193,11 @@ def _check_cpu(target: Any) -> None:
         return
     general = {"kind": "llvm", "mtriple": _triple(target)}
     known = [str(name) for name in codegen.llvm_get_cpu_archlist(Target(general))]
-    near = " or ".join(map(repr, get_close_matches(mcpu, known)))
+    similar = ", ".join(map(repr, get_close_matches(mcpu, known)))
+    near = f" (near: {similar})" if similar else ""
     raise DeviceError(
-        f"LLVM knows no {architecture} CPU {mcpu!r}"
-        + (f", did you mean {near}" if near else "")
-        # The call that lists them, as it would be typed.
-        + f"? tvm.target.codegen.llvm_get_cpu_archlist(tvm.target.Target({general})) lists all"
+        f"LLVM knows no {processor} CPU {mcpu!r}{near}: use one that "
+        f"tvm.target.codegen.llvm_get_cpu_archlist(tvm.target.Target({general})) lists"
     )
 
 
@@ -178,11 +205,6 @@ def _triple(target: Any) -> str:
     from tvm.target import codegen
 
     return str(target.attrs.get("mtriple") or codegen.llvm_get_system_triple())
-
-
-def _architecture(target: Any) -> str:
-    first = _triple(target).split("-")[0]
-    return _ALIASES.get(first, first)
 
 
 def _hidden_features(target: Any) -> list[str]:
@@ -196,10 +218,3 @@ def _hidden_features(target: Any) -> list[str]:
         for feature in implied
         if feature.startswith(_HIDEABLE) and feature in present and not present[feature]
     )
-
-
-def _has(target: Any, feature: str) -> bool:
-    # target.codegen.llvm_get_vector_width says 512 for every x86, with AVX-512 or not.
-    from tvm.target import codegen
-
-    return bool(codegen.target_has_features(feature, target))
