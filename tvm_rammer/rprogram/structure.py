@@ -9,7 +9,7 @@ from typing import get_args
 
 from tvm_rammer.errors import PlanError
 from tvm_rammer.rprogram.happens_before import Place, task_label
-from tvm_rammer.rprogram.program import ALIGNMENT, Buffer, Mode, RProgram, Space
+from tvm_rammer.rprogram.program import ALIGNMENT, Buffer, Mode, RProgram, Space, dtype_bytes
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,9 @@ def _span(program: RProgram, buffer: Buffer) -> Span:
         raise PlanError(f"{where} is in the space {buffer.space!r}; use one of {get_args(Space)}")
     if any(extent < 0 for extent in buffer.shape):
         raise PlanError(f"{where} has the shape {buffer.shape}; give it extents from 0")
-    try:
-        stop = buffer.offset + buffer.nbytes
-    except TypeError:
-        raise PlanError(
-            f"{where} has the unknown dtype {buffer.dtype!r}; use a TVM dtype"
-        ) from None
+    if not _is_dtype(buffer.dtype):
+        raise PlanError(f"{where} has the unknown dtype {buffer.dtype!r}; use a TVM dtype")
+    stop = buffer.offset + buffer.nbytes
     if buffer.space in ("input", "output"):
         if buffer.offset or buffer.index < 0:
             raise PlanError(
@@ -92,6 +89,14 @@ def _span(program: RProgram, buffer: Buffer) -> Span:
             f"correct its offset or {buffer.space}_bytes"
         )
     return span
+
+
+def _is_dtype(dtype: str) -> bool:
+    # numpy knows more than names: repeat counts, records, byte orders.
+    try:
+        return dtype.isidentifier() and dtype_bytes(dtype) > 0
+    except TypeError:
+        return False
 
 
 def _check_operators(program: RProgram, spans: list[Span]) -> None:

@@ -163,7 +163,7 @@ class _Sweep:
         span, producer = self.spans[buffer], self.producer.get(buffer)
         holder = int(self.holder[interval])
         if producer is None:
-            reason = "which no operator writes; name its producer"
+            reason = "which no operator writes; have one write it before"
         elif holder not in (-1, buffer):
             span = span.intersection(self.spans[holder])
             other = self.program.operators[self.producer[holder]].name
