@@ -159,11 +159,10 @@ def _make_target(target: Any) -> Any:
     try:
         return Target(target)
     except (ValueError, TypeError, KeyError, RuntimeError) as error:
-        cause = str(error).split(". Target creation from")[0].splitlines()[0]
         hint = _as_json(target)
-        raise DeviceError(
-            f"{target!r} is not a target: " + (f"write it as '{hint}'" if hint else cause)
-        ) from error
+        cause = str(error).split(". Target creation from")[0].splitlines()[0]
+        advice = f"write it as '{hint}'" if hint else f"{cause}; leave it out for this machine"
+        raise DeviceError(f"{target!r} is not a target: {advice}") from error
 
 
 def _as_json(target: Any) -> str | None:
@@ -179,8 +178,8 @@ def _as_json(target: Any) -> str | None:
 def _check(target: Any) -> None:
     from tvm.target import Target, codegen
 
-    if int(target.attrs.get("num-cores", 1)) < 1:
-        raise DeviceError(f"num-cores of target {target} must be at least 1")
+    if (cores := int(target.attrs.get("num-cores", 1))) < 1:
+        raise DeviceError(f"num-cores of the target is {cores}: it must be at least 1")
     processor = architecture(target)
     if processor not in SUPPORTED_ARCHITECTURES:
         # LLVM would be asked next, and crashes over an architecture that it does not know.

@@ -1,0 +1,109 @@
+"""Every thread gets the workers it asks for, within what its pool can give."""
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tvm import get_global_func
+
+from tvm_rammer.errors import InputError
+from tvm_rammer.vdevice import configure_pool, host_cpu
+from tvm_rammer.vdevice.pool import default_pool_size
+
+CORES = host_cpu().cores
+num_threads = get_global_func("runtime.NumThreads")
+
+
+@pytest.fixture(autouse=True)
+def no_wish(monkeypatch):
+    monkeypatch.delenv("TVM_NUM_THREADS", raising=False)
+
+
+def in_new_thread(work: Callable[[], Any]) -> Any:
+    results: list[Any] = []
+    thread = threading.Thread(target=lambda: results.append(work()))
+    thread.start()
+    thread.join()
+    return results[0]
+
+
+def test_a_thread_gets_what_it_asks_for():
+    assert in_new_thread(lambda: (configure_pool(CORES), num_threads())) == (CORES, CORES)
+
+
+def test_later_calls_move_within_the_first_ones_size():
+    asked = (1, CORES, CORES + 1, 1)
+    got = in_new_thread(lambda: tuple(configure_pool(count) for count in asked))
+    assert got == (1, CORES, CORES, 1)
+
+
+def test_workers_may_outnumber_the_cpus_four_times():
+    most = 4 * host_cpu().threads
+    assert in_new_thread(lambda: configure_pool(host_cpu().threads + 1)) == host_cpu().threads + 1
+    assert in_new_thread(lambda: configure_pool(most + 1)) == most
+
+
+def test_a_pool_that_was_used_before_cannot_grow():
+    default = default_pool_size()
+    assert in_new_thread(lambda: (num_threads(), configure_pool(CORES))) == (
+        default,
+        min(default, CORES),
+    )
+
+
+@pytest.mark.skipif(CORES < 2, reason="nothing to limit")
+def test_the_users_wish_wins(monkeypatch):
+    monkeypatch.setenv("TVM_NUM_THREADS", "1")
+    assert in_new_thread(lambda: configure_pool(CORES)) == 1
+    monkeypatch.setenv("TVM_NUM_THREADS", "64")
+    assert in_new_thread(lambda: configure_pool(CORES)) == CORES
+
+
+def test_threads_may_run_on_all_cpus_of_the_process():
+    def masks() -> tuple[set[int], list[set[int]]]:
+        before = set(os.listdir("/proc/self/task"))
+        configure_pool(CORES)
+        workers = set(os.listdir("/proc/self/task")) - before
+        return os.sched_getaffinity(0), [os.sched_getaffinity(int(tid)) for tid in workers]
+
+    own, workers = in_new_thread(masks)
+    assert own == set(host_cpu().cpus)
+    assert all(mask == own for mask in workers)
+
+
+def test_nonsense_is_refused(monkeypatch):
+    with pytest.raises(InputError, match=r"^num_workers is 0: it must be a whole number of at"):
+        configure_pool(0)
+    monkeypatch.setenv("TVM_NUM_THREADS", "all")
+    with pytest.raises(InputError, match=r"^TVM_NUM_THREADS is 'all': it must be a whole number"):
+        configure_pool(2)
+
+
+MAIN_FIRST = """
+import os
+import tvm_rammer.vdevice as vdevice
+import tvm, threading
+
+default = tvm.get_global_func("runtime.NumThreads")()  # fixes this thread's pool, and pins it
+cores = vdevice.host_cpu().cores
+assert vdevice.configure_pool(cores) == min(default, cores)
+got = []
+thread = threading.Thread(target=lambda: got.append(vdevice.configure_pool(cores)))
+thread.start()
+thread.join()
+print(got[0] == cores, os.sched_getaffinity(0) == set(vdevice.host_cpu().cpus))
+"""
+
+
+def test_a_new_thread_gets_a_full_pool_although_the_main_thread_has_half_a_one():
+    environment = {k: v for k, v in os.environ.items() if k not in ("TVM_NUM_THREADS",)}
+    environment["PYTHONPATH"] = str(Path(__file__).parents[2])
+    child = subprocess.run(
+        [sys.executable, "-c", MAIN_FIRST], env=environment, capture_output=True, text=True
+    )
+    assert (child.stdout, child.returncode) == ("True True\n", 0), child.stderr
