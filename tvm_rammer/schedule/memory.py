@@ -1,8 +1,8 @@
 """One arena for all intermediate results, its offsets planned from lifetimes under happens-before.
 
 Two arena buffers may share bytes only if all accesses of one happen before all accesses of the
-other. In a parallel plan "dead" is therefore no point in time: the bytes of a buffer are free for an
-operator if every rTask that touches the buffer happens before *every* rTask of the operator.
+other. In a parallel plan "dead" is therefore no point in time: the bytes of a buffer are free for
+an operator if every rTask that touches the buffer happens before *every* rTask of the operator.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from tvm_rammer.rprogram.happens_before import Clocks, vector_clocks
 from tvm_rammer.rprogram.program import RProgram, aligned
 
 Counts = npt.NDArray[np.int32]
+
+_NEVER = np.iinfo(np.int32).max
 
 
 @dataclass(frozen=True)
@@ -116,11 +118,12 @@ def _last_accesses(program: RProgram) -> Counts:
 
 def _complete_before(program: RProgram, clocks: Clocks) -> Counts:
     """``[operator, u]``: tasks of vEU ``u`` that are complete before any of the operator starts."""
-    complete = np.full((len(program.operators), program.num_veus), np.iinfo(np.int32).max, np.int32)
-    for veu, position, task in program.tasks():
-        clock = clocks.of(veu, position).copy()
-        clock[veu] = position
-        np.minimum(complete[task.operator], clock, out=complete[task.operator])
+    before = clocks.table.copy()
+    veu_of_row = np.repeat(np.arange(program.num_veus), [len(tasks) for tasks in program.veus])
+    before[np.arange(len(before)), veu_of_row] -= 1
+    operators = np.array([task.operator for _, _, task in program.tasks()], np.int64)
+    complete = np.full((len(program.operators), program.num_veus), _NEVER, np.int32)
+    np.minimum.at(complete, operators, before)
     return complete
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
+from tvm_rammer.errors import PlanError
+
 
 @dataclass(frozen=True)
 class Placed:
@@ -35,6 +37,15 @@ class Placement:
     policy: str
     veus: tuple[tuple[Placed, ...], ...]
     barrier: bool = False
+
+    def __post_init__(self) -> None:
+        for number, veu in enumerate(self.veus):
+            waves = [placed.wave for placed in veu]
+            if self.barrier and waves != sorted(waves):
+                raise PlanError(
+                    f"vEU {number} goes back to an earlier wave in spite of barriers; "
+                    "order its ranges by wave or place them without barriers"
+                )
 
 
 def split(tiles: int, parts: int) -> list[tuple[int, int]]:

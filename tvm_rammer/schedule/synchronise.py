@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
+from math import inf
 from typing import NamedTuple
 
 from tvm_rammer.errors import PlanError
@@ -71,8 +71,15 @@ class _Need(NamedTuple):
 class _Walk:
     """A walk through all tasks in an order that the needs allow; gives each its waits and clock.
 
-    ``clocks[v][i][u]`` counts the tasks of vEU ``u`` that are complete when task ``i`` of vEU ``v``
-    is.
+    Attributes
+    ----------
+    clocks : list
+        ``clocks[v][i][u]`` counts the tasks of vEU ``u`` that are complete when task ``i`` of vEU
+        ``v`` is.
+    left : list of int
+        Tasks of each operator that are still to come.
+    wave, fence
+        With barriers: the wave that runs, and how many tasks of each vEU came before it.
     """
 
     def __init__(
@@ -80,14 +87,6 @@ class _Walk:
     ) -> None:
         self.graph = graph
         self.veus = veus
-        self.barrier = barrier
-        self.waves = [[placed.wave for placed in veu] for veu in veus]
-        for number, waves in enumerate(self.waves):
-            if barrier and waves != sorted(waves):
-                raise PlanError(
-                    f"vEU {number} goes back to an earlier wave, which the barrier between waves "
-                    "rules out; order its ranges by wave or place them without barriers"
-                )
         self.places: list[list[tuple[int, int]]] = [[] for _ in graph.operators]
         for number, veu in enumerate(veus):
             for position, placed in enumerate(veu):
@@ -95,34 +94,41 @@ class _Walk:
         self.left = list(map(len, self.places))
         self.needs: dict[int, _Need] = {}
         self.clocks: list[list[list[int]]] = [[] for _ in veus]
+        self.waves = sorted({placed.wave for veu in veus for placed in veu}) if barrier else [inf]
+        self.fence = [0] * len(veus)
 
     def run(self) -> tuple[tuple[RTask, ...], ...]:
         tasks: list[list[RTask]] = [[] for _ in self.veus]
-        progress = True
-        while progress:
-            progress = False
-            for veu, mine in enumerate(self.veus):
-                while len(tasks[veu]) < len(mine) and self._ready(mine[len(tasks[veu])]):
-                    tasks[veu].append(self._step(veu, mine[len(tasks[veu])]))
-                    progress = True
+        for wave in self.waves:
+            self.fence = list(map(len, tasks))
+            while self._sweep(tasks, wave):
+                pass
         for mine, done in zip(self.veus, tasks, strict=True):
             if len(done) < len(mine):
                 raise PlanError(self._stuck(mine[len(done)]))
         return tuple(map(tuple, tasks))
 
-    def _ready(self, placed: Placed) -> bool:
-        if placed.operator in self.needs:
-            return True
-        if any(self.left[before] for before in self.graph.predecessors[placed.operator]):
-            return False
-        return not self.barrier or all(
-            len(clocks) >= bisect_left(waves, placed.wave)
-            for clocks, waves in zip(self.clocks, self.waves, strict=True)
+    def _sweep(self, tasks: list[list[RTask]], wave: float) -> bool:
+        """Take every vEU as far as it can go up to ``wave``; say whether any task ran."""
+        ran = False
+        for veu, mine in enumerate(self.veus):
+            done = tasks[veu]
+            while len(done) < len(mine):
+                placed = mine[len(done)]
+                if placed.wave > wave or not self._ready(placed.operator):
+                    break
+                done.append(self._step(veu, placed))
+                ran = True
+        return ran
+
+    def _ready(self, operator: int) -> bool:
+        return operator in self.needs or not any(
+            self.left[before] for before in self.graph.predecessors[operator]
         )
 
     def _step(self, veu: int, placed: Placed) -> RTask:
         if placed.operator not in self.needs:
-            self.needs[placed.operator] = self._need(placed)
+            self.needs[placed.operator] = self._need(placed.operator)
         need, clocks = self.needs[placed.operator], self.clocks[veu]
         if clocks:
             before = clocks[-1]
@@ -135,12 +141,10 @@ class _Walk:
         self.left[placed.operator] -= 1
         return RTask(placed.operator, placed.start, placed.stop, waits, placed.wave)
 
-    def _need(self, placed: Placed) -> _Need:
+    def _need(self, operator: int) -> _Need:
         """All tasks of the operator share this; what its own vEU implies differs per task."""
-        last = [0] * len(self.veus)
-        if self.barrier:
-            last = [bisect_left(waves, placed.wave) for waves in self.waves]
-        for before in self.graph.predecessors[placed.operator]:
+        last = self.fence.copy()
+        for before in self.graph.predecessors[operator]:
             for veu, position in self.places[before]:
                 last[veu] = max(last[veu], position + 1)
         wanted = [(veu, count) for veu, count in enumerate(last) if count]

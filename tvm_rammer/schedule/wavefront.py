@@ -108,21 +108,24 @@ def _place(
     """Longest processing time first. No vEU gets more than its fair share if splitting can help it.
 
     An operator stays whole if it then ends within the fair share, at home if it can be; otherwise
-    it is split into contiguous ranges over as few vEUs as suffice. An excess that is worth less
-    than the wait for a range on another vEU is no reason to split.
+    it fills up one vEU after the other with contiguous ranges, as McNaughton's rule does. An excess
+    that is worth less than the wait for a range on another vEU is no reason to split.
     """
     loads = [0.0] * num_veus
-    fair = max(
+    fair = _ROUNDING * max(
         sum(area(kernels[number]) for number in wave) / num_veus,
-        max(fastest_time(kernels[number], num_veus, costs) for number in wave),
+        max(_longest_range(kernels[number], num_veus, costs) for number in wave),
     )
-    limit = fair * _ROUNDING + costs.point_to_point
     pieces = []
     for number in sorted(wave, key=lambda n: (-area(kernels[n]), n)):
         operator, kernel = homes.operators[number], kernels[number]
-        shares = _shares(loads, kernel, limit, homes.of(operator))
+        home = homes.of(operator)
+        if home is not None and loads[home] + area(kernel) <= fair + costs.point_to_point:
+            shares = [(home, kernel.num_tiles)]
+        else:
+            shares = _fill(loads, kernel, fair, costs.point_to_point)
         start = 0
-        for veu, tiles in shares:
+        for veu, tiles in sorted(shares):
             pieces.append(_Piece(veu, number, start, start + tiles))
             loads[veu] += tiles * kernel.tile_time
             start += tiles
@@ -130,32 +133,34 @@ def _place(
     return pieces
 
 
-def _shares(
-    loads: Sequence[float], kernel: RKernel, limit: float, home: int | None
+def _longest_range(kernel: RKernel, num_veus: int, costs: CostModel) -> float:
+    """Seconds of computing on one vEU, if the operator has as many vEUs as pay."""
+    return -(-kernel.num_tiles // costs.best_width(kernel, num_veus)) * kernel.tile_time
+
+
+def _fill(
+    loads: Sequence[float], kernel: RKernel, fair: float, excess: float
 ) -> list[tuple[int, int]]:
-    """How many tiles of an operator go to which vEUs, ascending."""
-    work = area(kernel)
-    if home is not None and loads[home] + work <= limit:
-        return [(home, kernel.num_tiles)]
-    idlest = sorted(range(len(loads)), key=lambda veu: loads[veu])
-    best, end = [(idlest[0], kernel.num_tiles)], loads[idlest[0]] + work
-    for width in range(2, len(loads) + 1):
-        if end <= limit:
-            break
-        shares = _level(loads, sorted(idlest[:width]), kernel)
-        this_end = max(loads[veu] + tiles * kernel.tile_time for veu, tiles in shares)
-        if this_end < end:
-            best, end = shares, this_end
-    return best
+    """Fill the idlest vEUs up to the fair share: (vEU, how many of the operator's tiles)."""
+    shares: list[tuple[int, int]] = []
+    left = kernel.num_tiles
+    for veu in sorted(range(len(loads)), key=lambda v: loads[v]):
+        if loads[veu] + left * kernel.tile_time <= fair + excess:
+            return [*shares, (veu, left)]
+        tiles = int((fair - loads[veu]) / kernel.tile_time)
+        if tiles > 0:
+            shares.append((veu, tiles))
+            left -= tiles
+    return _level(loads, kernel)
 
 
-def _level(loads: Sequence[float], veus: Sequence[int], kernel: RKernel) -> list[tuple[int, int]]:
-    """Fill the vEUs up to one level with an operator's tiles, as well as whole tiles can."""
-    level = (sum(loads[veu] for veu in veus) + area(kernel)) / len(veus)
-    rooms = [max(0.0, level - loads[veu]) for veu in veus]
+def _level(loads: Sequence[float], kernel: RKernel) -> list[tuple[int, int]]:
+    """Fill all vEUs up to one level as well as whole tiles can."""
+    level = (sum(loads) + area(kernel)) / len(loads)
+    rooms = [max(0.0, level - load) for load in loads]
     tiles_per_second = kernel.num_tiles / sum(rooms)
     shares, filled, given = [], 0.0, 0
-    for veu, room in zip(veus, rooms, strict=True):
+    for veu, room in enumerate(rooms):
         filled += room
         tiles = round(filled * tiles_per_second) - given
         if tiles:

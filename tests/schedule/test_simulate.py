@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import pytest
+from graphs import US, costs, device, graph, graphs
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tvm_rammer.schedule import (
+    POLICIES,
+    Placed,
+    Placement,
+    Span,
+    Timeline,
+    bounds,
+    simulate,
+    synchronise,
+)
+
+#: Two branches of 2 us and 3 us (three tiles) that meet in an operator of 1 us.
+FORK = graph(([], [(1, 2.0)]), ([], [(3, 1.0)]), ([0, 1], [(1, 1.0)]))
+
+
+def on_two_veus():
+    first = (Placed(0, 0, 0, 1, 0), Placed(2, 0, 0, 1, 1))
+    return synchronise(FORK, Placement("test", (first, (Placed(1, 0, 0, 3, 0),))))
+
+
+def test_tasks_start_after_the_launch_and_after_what_they_wait_for():
+    """1 us launch, then 3 us on vEU 1, 0.1 us until vEU 0 sees it, then 1 us."""
+    timeline = simulate(on_two_veus(), costs())
+    spans = [
+        (s.veu, s.position, s.operator, round(s.start / US, 6), round(s.stop / US, 6))
+        for s in timeline.spans
+    ]
+    assert spans == [(0, 0, 0, 1, 3), (0, 1, 2, 4.1, 5.1), (1, 0, 1, 1, 4)]
+    assert timeline.source == "simulated"
+
+
+def test_a_timeline_knows_its_length_and_use():
+    timeline = simulate(on_two_veus(), costs())
+    assert timeline.makespan == pytest.approx(5.1 * US)
+    assert timeline.busy == pytest.approx(6 * US)
+    assert timeline.utilisation == pytest.approx(6 / 10.2)
+
+
+def test_veus_without_a_span_are_idle():
+    spans = (Span(0, 0, 0, 0.0, 1.0),)
+    assert Timeline(spans, "measured").utilisation == 1.0
+    assert Timeline(spans, "measured", num_veus=4).utilisation == 0.25
+    assert (Timeline((), "measured").makespan, Timeline((), "measured").utilisation) == (0, 0)
+
+
+def test_bounds_are_the_longest_path_and_the_work():
+    """Across two vEUs the three tiles take 2 us."""
+    found = bounds(on_two_veus())
+    assert found.critical_path == pytest.approx(3 * US)
+    assert found.work == pytest.approx(3 * US)
+    assert found.makespan == max(found.critical_path, found.work)
+
+
+@given(graphs(), st.integers(1, 16), st.sampled_from(sorted(POLICIES)))
+def test_no_simulation_beats_the_bounds(made, num_veus, policy):
+    program = synchronise(made, POLICIES[policy](made, device(num_veus), costs()))
+    timeline = simulate(program, costs())
+    assert timeline.makespan >= bounds(program).makespan * (1 - 1e-9)
+    assert len(timeline.spans) == program.num_tasks
+
+
+@given(graphs())
+def test_one_veu_is_always_busy_after_the_launch(made):
+    """Nothing waits on one vEU, so that the makespan is the work."""
+    program = synchronise(made, POLICIES["wavefront"](made, device(1), costs()))
+    timeline = simulate(program, costs())
+    assert timeline.makespan == pytest.approx(bounds(program).work + 1 * US)
