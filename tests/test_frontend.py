@@ -290,6 +290,15 @@ def test_damaged_onnx_files(tmp_path):
     assert message(ModelError, path) == f"{path}: the file is empty; export the model again"
 
 
+def test_a_file_above_the_limit_of_protobuf(tmp_path, monkeypatch):
+    monkeypatch.setattr("tvm_rammer.frontend._PROTOBUF_LIMIT", 3)
+    path = tmp_path / "m.onnx"
+    path.write_bytes(b"much")
+    assert message(ModelError, path).endswith(
+        "; above 2 GB use onnx.save(..., save_as_external_data=True)"
+    )
+
+
 def test_external_data_is_missing_or_cut(tmp_path):
     path, data = tmp_path / "m.onnx", tmp_path / "m.bin"
     onnx.save(linear(), path, save_as_external_data=True, location=data.name, size_threshold=0)
