@@ -60,22 +60,34 @@ class GraphBuilder:
         self._graph.input.append(helper.make_value_info(name, self._types[name]))
         return name
 
+    def initialiser(self, array: np.ndarray, stem: str = "weight") -> str:
+        """Add an initialiser; float64 becomes float32."""
+        if array.dtype == np.float64:
+            array = array.astype(np.float32)
+        name = self._name(stem)
+        tensor = numpy_helper.from_array(array, name)
+        self._graph.initializer.append(tensor)
+        self._types[name] = helper.make_tensor_type_proto(tensor.data_type, array.shape)
+        if array.dtype == np.int64:  # shapes, axes and pads decide the shapes of results
+            self._small[name] = tensor
+        return name
+
     def constant(self, value: ArrayLike, dtype: DTypeLike = np.float32) -> str:
         """A constant; equal ones share an initialiser."""
         array = np.asarray(value, dtype=dtype)
         key = (array.tobytes(), str(array.dtype), array.shape)
         if key not in self._constants:
-            self._constants[key] = self._initialiser("constant", array)
+            self._constants[key] = self.initialiser(array, "constant")
         return self._constants[key]
 
     def weight(self, shape: Sequence[int], scale: float) -> str:
         """A normally distributed float32 weight with standard deviation ``scale``."""
         array = self.rng.standard_normal(tuple(shape), dtype=np.float32)
-        return self._initialiser("weight", array * np.float32(scale))
+        return self.initialiser(array * np.float32(scale))
 
     def uniform(self, shape: Sequence[int], low: float, high: float) -> str:
         """A float32 weight distributed uniformly over [low, high)."""
-        return self._initialiser("weight", self.rng.uniform(low, high, tuple(shape)))
+        return self.initialiser(self.rng.uniform(low, high, tuple(shape)))
 
     def op(self, op_type: str, *inputs: str, **attributes: Any) -> str:
         """Add a node with one output and return that value's name."""
@@ -116,17 +128,6 @@ class GraphBuilder:
     def _name(self, stem: str) -> str:
         self._count += 1
         return f"{self._scope}{stem}_{self._count}"
-
-    def _initialiser(self, stem: str, array: np.ndarray) -> str:
-        if array.dtype == np.float64:
-            array = array.astype(np.float32)
-        name = self._name(stem)
-        tensor = numpy_helper.from_array(array, name)
-        self._graph.initializer.append(tensor)
-        self._types[name] = helper.make_tensor_type_proto(tensor.data_type, array.shape)
-        if array.dtype == np.int64:  # shapes, axes and pads decide the shapes of results
-            self._small[name] = tensor
-        return name
 
     def _infer(self, node: onnx.NodeProto) -> None:
         read = [value for value in node.input if value]

@@ -1,17 +1,40 @@
 """The layers that several families share.
 
-Weights follow He's rule (variance ``gain / fan-in``, gain 2 before a ReLU), so that activations
-keep their scale through a hundred layers. A batch norm's ``scale`` below one tames sums of
-branches.
+Weights follow He's rule (variance ``gain / fan-in``), so that activations keep their scale through
+a hundred layers. A batch norm's ``scale`` below one tames sums of branches.
 """
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from tvm_rammer.testing.models.builder import GraphBuilder
 
 _BN_EPSILON = 1e-3
+# One over what a ReLU leaves of a unit variance: as second moment, and about its mean.
+_RELU_GAIN = 2.0
+_CENTRED_RELU_GAIN = 2 / (1 - 1 / math.pi)
+
+
+def conv_weight(
+    rng: np.random.Generator, shape: tuple[int, ...], after_relu: bool = True
+) -> np.ndarray:
+    """Filters of [out, in, height, width] that keep the scale and let results vary with the input.
+
+    A ReLU leaves all channels positive. Filters with a random mean pass that common part on, and
+    after some dozens of layers the result no longer depends on the input: any error would go
+    unseen. So each filter's mean is taken away. A depthwise filter keeps its mean, which is all
+    that a smooth channel gives it.
+    """
+    weight = rng.standard_normal(shape, dtype=np.float32)
+    gain = _RELU_GAIN if after_relu else 1.0
+    if shape[1] > 1:
+        weight -= weight.mean(axis=(1, 2, 3), keepdims=True)
+        gain = _CENTRED_RELU_GAIN if after_relu else 1.0
+    weight *= np.float32(math.sqrt(gain / math.prod(shape[1:])))
+    return weight
 
 
 def conv(
@@ -24,14 +47,17 @@ def conv(
     padding: int | tuple[int, int] | None = None,
     groups: int = 1,
     bias: bool = False,
-    gain: float = 2.0,
+    after_relu: bool = True,
+    scale: float = 1.0,
 ) -> str:
-    """A 2-D convolution; ``padding=None`` keeps the size at stride 1 (odd kernels)."""
+    """A 2-D convolution; ``padding=None`` keeps the size at stride 1 (odd kernels).
+
+    Its results vary ``scale`` times as much as what it reads, given whether that is positive.
+    """
     kh, kw = _pair(kernel)
     ph, pw = (kh // 2, kw // 2) if padding is None else _pair(padding)
-    fan_in = g.shape(x)[1] // groups * kh * kw
     shape = (channels, g.shape(x)[1] // groups, kh, kw)
-    inputs = [x, g.weight(shape, math.sqrt(gain / fan_in))]
+    inputs = [x, g.initialiser(conv_weight(g.rng, shape, after_relu) * np.float32(scale))]
     if bias:
         inputs.append(g.weight((channels,), 0.05))
     return g.op(
@@ -84,12 +110,10 @@ def conv_bias_relu(
     return relu(g, conv(g, x, channels, kernel, stride=stride, padding=padding, bias=True))
 
 
-def separable_conv(
-    g: GraphBuilder, x: str, channels: int, kernel: int, *, stride: int = 1, gain: float = 2.0
-) -> str:
+def separable_conv(g: GraphBuilder, x: str, channels: int, kernel: int, *, stride: int = 1) -> str:
     """A depthwise convolution and the 1x1 convolution that mixes its channels."""
-    depthwise = conv(g, x, g.shape(x)[1], kernel, stride=stride, groups=g.shape(x)[1], gain=gain)
-    return conv(g, depthwise, channels, 1, gain=1.0)
+    depthwise = conv(g, x, g.shape(x)[1], kernel, stride=stride, groups=g.shape(x)[1])
+    return conv(g, depthwise, channels, 1, after_relu=False)
 
 
 def max_pool(g: GraphBuilder, x: str, kernel: int, stride: int, padding: int = 0) -> str:

@@ -16,6 +16,7 @@ from onnx import numpy_helper, shape_inference
 
 from tvm_rammer.errors import ModelError
 from tvm_rammer.testing.models.builder import IR_VERSION
+from tvm_rammer.testing.models.layers import conv_weight
 
 LIGHT = (
     "bvlc_alexnet",
@@ -81,42 +82,62 @@ def _truncate(graph: onnx.GraphProto, stop: int) -> None:
 def _randomise(graph: onnx.GraphProto, rng: np.random.Generator) -> None:
     """Replace every ConstantOfShape by an initialiser that suits the operator that reads it."""
     shapes = {tensor.name: tensor for tensor in graph.initializer}
-    readers: dict[str, tuple[onnx.NodeProto, int]] = {}
-    for node in graph.node:
-        for position, value in enumerate(node.input):
-            readers.setdefault(value, (node, position))
+    context = _Context(graph)
     nodes = []
     for node in graph.node:
         if node.op_type != "ConstantOfShape":
             nodes.append(node)
             continue
         shape = tuple(int(d) for d in numpy_helper.to_array(shapes[node.input[0]]))
-        value = _values(rng, shape, *_reader(readers, node.output[0]))
+        value = _values(rng, shape, context, node.output[0])
         graph.initializer.append(numpy_helper.from_array(value, node.output[0]))
     del graph.node[:]
     graph.node.extend(nodes)
     _keep(graph.initializer, {value for node in nodes for value in node.input})
 
 
-def _reader(
-    readers: dict[str, tuple[onnx.NodeProto, int]], value: str
-) -> tuple[onnx.NodeProto, int]:
-    node, position = readers[value]
-    while node.op_type == "Unsqueeze":
-        node, position = readers[node.output[0]]
-    return node, position
+class _Context:
+    """Who makes and who reads a value."""
+
+    def __init__(self, graph: onnx.GraphProto) -> None:
+        self.producers = {value: node for node in graph.node for value in node.output}
+        self.readers: dict[str, tuple[onnx.NodeProto, int]] = {}
+        for node in graph.node:
+            for position, value in enumerate(node.input):
+                self.readers.setdefault(value, (node, position))
+
+    def reader(self, value: str) -> tuple[onnx.NodeProto, int]:
+        """The operator that reads a weight, and as which of its inputs."""
+        node, position = self.readers[value]
+        return self.reader(node.output[0]) if node.op_type == "Unsqueeze" else (node, position)
+
+    def after_relu(self, value: str) -> bool:
+        """Whether a convolution's input is what a ReLU left, perhaps pooled or moved."""
+        node = self.producers.get(value)
+        passing = ("BatchNormalization", "Reshape", "Transpose", "AveragePool", "MaxPool")
+        if node is not None and node.op_type in passing:
+            return self.after_relu(node.input[0])
+        return node is not None and node.op_type != "Conv"
+
+    def is_summed(self, node: onnx.NodeProto) -> bool:
+        """Whether a result goes straight into a sum with a shortcut."""
+        reader = self.readers.get(node.output[0])
+        return reader is not None and reader[0].op_type == "Sum"
 
 
 def _values(
-    rng: np.random.Generator, shape: tuple[int, ...], reader: onnx.NodeProto, position: int
+    rng: np.random.Generator, shape: tuple[int, ...], context: _Context, weight: str
 ) -> np.ndarray:
+    reader, position = context.reader(weight)
     match reader.op_type, position:
         case "Conv", 1:
-            scale = math.sqrt(2 / math.prod(shape[1:]))
+            return conv_weight(rng, shape, context.after_relu(reader.input[0]))
         case "Gemm", 1:
             scale = math.sqrt(2 / shape[-1])  # every Gemm here has transB
         case ("BatchNormalization", 1 | 4) | ("Mul", _):
-            return rng.uniform(0.8, 1.2, shape).astype(np.float32)
+            # Sums of a dozen blocks would double the variance a dozen times.
+            middle = 0.5 if position == 1 and context.is_summed(reader) else 1.0
+            return (middle * rng.uniform(0.8, 1.2, shape)).astype(np.float32)
         case _:
             scale = 0.05
     return rng.standard_normal(shape, dtype=np.float32) * np.float32(scale)

@@ -123,7 +123,7 @@ def _separable(g: GraphBuilder, x: str, filters: int, kernel: int, stride: int =
 
 
 def _squeeze(g: GraphBuilder, x: str, filters: int) -> str:
-    return batch_norm(g, conv(g, relu(g, x), filters, 1))
+    return batch_norm(g, conv(g, relu(g, x), filters, 1), _HALF_VARIANCE)
 
 
 def _fit(g: GraphBuilder, previous: str, current: str, filters: int) -> str:

@@ -82,5 +82,5 @@ def _block(g: GraphBuilder, x: str, branches: int, width: int, channels: int, st
     # A small last scale keeps the sum of dozens of blocks from growing block by block.
     residual = batch_norm(g, conv(g, concat(g, *results), channels, 1), scale=0.25)
     if g.shape(x)[1] != channels or stride != 1:
-        x = batch_norm(g, conv(g, x, channels, 1, stride=stride, gain=1.0))
+        x = batch_norm(g, conv(g, x, channels, 1, stride=stride, scale=0.7))
     return relu(g, g.op("Add", x, residual))

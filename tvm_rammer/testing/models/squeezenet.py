@@ -31,9 +31,9 @@ def squeezenet_bypass(
 def _fire(g: GraphBuilder, x: str, squeeze: int, expand: int) -> str:
     squeezed = conv_bias_relu(g, x, squeeze, 1)
     # The bypass adds its own share: together they keep the scale.
-    sides = [relu(g, conv(g, squeezed, expand, k, bias=True, gain=0.5)) for k in (1, 3)]
+    sides = [relu(g, conv(g, squeezed, expand, k, bias=True, scale=0.5)) for k in (1, 3)]
     return concat(g, *sides)
 
 
 def _bypass(g: GraphBuilder, x: str, channels: int) -> str:
-    return x if g.shape(x)[1] == channels else conv(g, x, channels, 1, bias=True, gain=0.3)
+    return x if g.shape(x)[1] == channels else conv(g, x, channels, 1, bias=True, scale=0.4)
