@@ -57,6 +57,11 @@ def _candidates(graph: OperatorGraph, veus: Sequence[Sequence[Placed]]) -> list[
     return [chosen.get(number, 0) for number in range(len(graph.operators))]
 
 
+#: For each vEU how many of its tasks are complete. (The garbage collector passes over tuples of
+#: int, of which there are as many as tasks, and not over lists.)
+Clock = tuple[int, ...]
+
+
 class _Need(NamedTuple):
     """What the tasks of one operator have to come after.
 
@@ -65,7 +70,7 @@ class _Need(NamedTuple):
     """
 
     waits: tuple[Wait, ...]
-    clock: list[int]
+    clock: Clock
 
 
 class _Walk:
@@ -78,8 +83,9 @@ class _Walk:
         ``v`` is.
     left : list of int
         Tasks of each operator that are still to come.
-    wave, fence
-        With barriers: the wave that runs, and how many tasks of each vEU came before it.
+    waves, fence
+        With barriers: the waves to run, and how many tasks of each vEU came before the one that
+        runs.
     """
 
     def __init__(
@@ -93,7 +99,8 @@ class _Walk:
                 self.places[placed.operator].append((number, position))
         self.left = list(map(len, self.places))
         self.needs: dict[int, _Need] = {}
-        self.clocks: list[list[list[int]]] = [[] for _ in veus]
+        self.clocks: list[list[Clock]] = [[] for _ in veus]
+        self.start: Clock = (0,) * len(veus)
         self.waves = sorted({placed.wave for veu in veus for placed in veu}) if barrier else [inf]
         self.fence = [0] * len(veus)
 
@@ -130,14 +137,11 @@ class _Walk:
         if placed.operator not in self.needs:
             self.needs[placed.operator] = self._need(placed.operator)
         need, clocks = self.needs[placed.operator], self.clocks[veu]
-        if clocks:
-            before = clocks[-1]
-            waits = tuple(wait for wait in need.waits if wait.count > before[wait.veu])
-            clock = list(map(max, before, need.clock)) if waits else before.copy()
-        else:
-            waits, clock = need.waits, need.clock.copy()
-        clock[veu] = len(clocks) + 1
-        clocks.append(clock)
+        before = clocks[-1] if clocks else self.start
+        waits = tuple([wait for wait in need.waits if wait.count > before[wait.veu]])
+        clock = list(map(max, before, need.clock) if waits else before)
+        clock[veu] += 1
+        clocks.append(tuple(clock))
         self.left[placed.operator] -= 1
         return RTask(placed.operator, placed.start, placed.stop, waits, placed.wave)
 
@@ -154,7 +158,8 @@ class _Walk:
             for (veu, count), own in zip(wanted, reached, strict=True)
             if not any(other[veu] >= count for other in reached if other is not own)
         )
-        return _Need(waits, [max(counts) for counts in zip(*reached, strict=True)] or last)
+        clock = tuple(map(max, zip(*reached, strict=True))) if reached else self.start
+        return _Need(waits, clock)
 
     def _stuck(self, placed: Placed) -> str:
         name = self.graph.operators[placed.operator].name
