@@ -56,8 +56,8 @@ class CostModel:
     def best_width(self, kernel: RKernel, veus: int) -> int:
         """How many of ``veus`` vEUs end the operator soonest (the fewest of those that do).
 
-        One vEU pays no barrier; of several only those counts are worth a look that shorten the
-        longest range, and the full width has the shortest one.
+        Either one vEU, which pays no barrier, or as many as make the longest range shortest: the
+        barrier costs the same for every count between.
         """
         shortest = -(-kernel.num_tiles // veus)
         width = -(-kernel.num_tiles // shortest) if shortest else 1
