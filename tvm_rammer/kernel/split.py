@@ -9,7 +9,7 @@ So a padded convolution whose padding was not inlined is two rOperators.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -19,6 +19,7 @@ from tvm import s_tir, tirx
 from tvm.ir import PointerType, PrimType, TensorLoad
 
 from tvm_rammer.errors import ModelError
+from tvm_rammer.kernel.estimate import tile_seconds
 from tvm_rammer.rprogram import dtype_bytes
 from tvm_rammer.rprogram.program import Mode
 
@@ -58,6 +59,7 @@ class Stage:
     num_tiles: int
     arguments: tuple[int, ...]
     modes: tuple[Mode, ...]
+    tile_seconds: float
 
 
 @dataclass(frozen=True)
@@ -100,12 +102,7 @@ def _drop_unused(stages: list[Stage], parts: _Parts, used: set[int]) -> SplitKer
     kept = [number for number in range(first, parts.num_buffers) if number in used]
     renumbered = {number: first + k for k, number in enumerate(kept)}
     moved = [
-        Stage(
-            stage.body,
-            stage.num_tiles,
-            tuple(renumbered.get(number, number) for number in stage.arguments),
-            stage.modes,
-        )
+        replace(stage, arguments=tuple(renumbered.get(n, n) for n in stage.arguments))
         for stage in stages
     ]
     return SplitKernel(tuple(moved), tuple(parts.scratch[number - first] for number in kept))
@@ -169,7 +166,7 @@ class _Parts:
             for number in arguments
         )
         pointers = {
-            number: tirx.Var(f"p{k}", PointerType(PrimType(_stored(self._dtype(number)))))
+            number: tirx.Var(f"p{k}", PointerType(PrimType(self._dtype(number))))
             for k, number in enumerate(arguments)
         }
         declared = [
@@ -178,17 +175,20 @@ class _Parts:
         start, stop = tirx.Var("start", "int32"), tirx.Var("stop", "int32")
         num_tiles, loop = _tile_loop(nest, start, stop)
         body = _function([start, stop, *pointers.values()], [*declared, loop])
-        return Stage(body, num_tiles, arguments, modes)
+        seconds = tile_seconds(nest, num_tiles, sum(map(self._nbytes, arguments)))
+        return Stage(body, num_tiles, arguments, modes, seconds)
+
+    def _nbytes(self, number: int) -> int:
+        if number < len(self.params):
+            shape = tuple(int(extent) for extent in self.params[number].shape)
+        else:
+            shape = self.scratch[number - len(self.params)].shape
+        return prod(shape) * dtype_bytes(self._dtype(number))
 
     def _dtype(self, number: int) -> str:
         if number < len(self.params):
             return str(self.params[number].dtype)
         return self.scratch[number - len(self.params)].dtype
-
-
-def _stored(dtype: str) -> str:
-    """The dtype that memory holds (a bool takes a byte)."""
-    return dtype
 
 
 def _tile_loop(nest: Any, start: tirx.Var, stop: tirx.Var) -> tuple[int, Any]:
@@ -236,8 +236,3 @@ def _accessed(nest: Any) -> tuple[set[Any], set[Any]]:
         ),
     )
     return set(reads), set(writes)
-
-
-def bytes_of(shape: tuple[int, ...], dtype: str) -> int:
-    """Bytes of a compact tensor."""
-    return prod(shape) * dtype_bytes(dtype)

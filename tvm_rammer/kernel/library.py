@@ -1,0 +1,87 @@
+"""The rKernels of a model: every distinct PrimFunc is scheduled, split and costed once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import tvm_ffi
+from tvm import tirx
+
+from tvm_rammer.kernel.scheduled import Packing, Scheduled
+from tvm_rammer.kernel.select import schedule
+from tvm_rammer.kernel.split import Scratch, split_into_stages
+from tvm_rammer.rprogram import RKernel
+from tvm_rammer.vdevice import VDevice
+
+
+@dataclass(frozen=True)
+class StagedKernel:
+    """A stage of a PrimFunc as an rKernel; ``arguments`` as in :class:`~.split.Stage`."""
+
+    kernel: RKernel
+    arguments: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class OperatorKernel:
+    """What one PrimFunc became.
+
+    Attributes
+    ----------
+    stages : tuple of StagedKernel
+        In order; each runs after the one before.
+    scratch : tuple of Scratch
+        Buffers between the stages.
+    packings : tuple of (int, Packing)
+        Constant parameters that must be packed.
+    scheduled : Scheduled
+        The scheduled PrimFunc, for use as an ordinary ``call_tir``.
+    """
+
+    stages: tuple[StagedKernel, ...]
+    scratch: tuple[Scratch, ...]
+    packings: tuple[tuple[int, Packing], ...]
+    scheduled: Scheduled
+
+
+@dataclass
+class KernelLibrary:
+    """Kernels by PrimFunc, and the bodies that code is generated from."""
+
+    vdevice: VDevice
+    bodies: dict[str, tirx.PrimFunc] = field(default_factory=dict)
+    _known: dict[Any, OperatorKernel] = field(default_factory=dict)
+    _body_names: dict[Any, str] = field(default_factory=dict)
+
+    def get(self, func: tirx.PrimFunc, constants: frozenset[int]) -> OperatorKernel:
+        """The kernel of a PrimFunc whose parameters ``constants`` are constants."""
+        key = (func, constants)
+        if key not in self._known:
+            self._known[key] = self._make(func, constants)
+        return self._known[key]
+
+    def _make(self, func: tirx.PrimFunc, constants: frozenset[int]) -> OperatorKernel:
+        scheduled = schedule(func, constants, self.vdevice)
+        split = split_into_stages(scheduled.func)
+        stages = []
+        for stage in split.stages:
+            name = self._name(stage.body)
+            kernel = RKernel(
+                name,
+                stage.num_tiles,
+                stage.modes,
+                stage.tile_seconds,
+                scheduled.origin,
+                scheduled.tiling,
+            )
+            stages.append(StagedKernel(kernel, stage.arguments))
+        return OperatorKernel(tuple(stages), split.scratch, scheduled.packings, scheduled)
+
+    def _name(self, body: tirx.PrimFunc) -> str:
+        """The symbol of a body; structurally equal bodies share one."""
+        key = tvm_ffi.StructuralKey(body)
+        if key not in self._body_names:
+            self._body_names[key] = f"rtask{len(self.bodies)}"
+            self.bodies[self._body_names[key]] = body
+        return self._body_names[key]

@@ -1,0 +1,43 @@
+"""Which rule schedules a PrimFunc: the first that does not decline."""
+
+from __future__ import annotations
+
+from tvm import tirx
+from tvm.s_tir import ScheduleError
+
+from tvm_rammer.kernel.convolution import Convolution
+from tvm_rammer.kernel.generic import Generic
+from tvm_rammer.kernel.matmul import Matmul
+from tvm_rammer.kernel.scheduled import Rule, Scheduled
+from tvm_rammer.vdevice import VDevice
+
+#: In the order in which they are asked; the last one never declines.
+RULES: tuple[Rule, ...] = (Convolution(), Matmul(), Generic())
+
+
+def schedule(func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice) -> Scheduled:
+    """Schedule a legalized, fused PrimFunc.
+
+    Parameters
+    ----------
+    func : tirx.PrimFunc
+        Not scheduled yet. One that is (attribute ``tirx.is_scheduled``) stays as it is.
+    constants : frozenset of int
+        Parameters that are constants wherever the function is called.
+    vdevice : VDevice
+
+    Returns
+    -------
+    Scheduled
+    """
+    if func.attrs and "tirx.is_scheduled" in func.attrs:
+        return Scheduled(func, "as given", "")
+    for rule in RULES:
+        try:
+            scheduled = rule.apply(func, constants, vdevice)
+        except ScheduleError:
+            # A schedule primitive refused this shape of function: it is not this rule's own.
+            continue
+        if scheduled is not None:
+            return scheduled
+    return Scheduled(func.with_attr("global_symbol", "main"), "untouched", "one tile")

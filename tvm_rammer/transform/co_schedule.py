@@ -1,0 +1,153 @@
+"""A compiler pass that replaces every region by one statically scheduled kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.ir import Call, GlobalVar
+
+from tvm_rammer.codegen.cpu import RegionSignature, TensorSpec, build_module, kernel_ids
+from tvm_rammer.codegen.table import arena_tensor_bytes, instruction_table
+from tvm_rammer.kernel.library import KernelLibrary
+from tvm_rammer.rprogram import Buffer, RProgram
+from tvm_rammer.schedule import plan
+from tvm_rammer.transform.operator_graph import RegionGraph, region_graph
+from tvm_rammer.transform.partition_regions import is_region
+from tvm_rammer.vdevice import VDevice
+
+
+@dataclass(frozen=True)
+class Region:
+    """A region that is planned: everything that its call in Relax is made of."""
+
+    graph: RegionGraph
+    program: RProgram
+    signature: RegionSignature
+    table: np.ndarray
+
+    @property
+    def arena_bytes(self) -> int:
+        """Bytes of the arena tensor that a run needs."""
+        return arena_tensor_bytes(self.program, self.signature.layout)
+
+
+@tvm.transform.module_pass(opt_level=0, name="CoSchedule")
+class CoSchedule:
+    """Plan, verify and compile all regions of a module.
+
+    Parameters
+    ----------
+    target : Target
+        Of kind ``llvm``.
+    vdevice : VDevice
+        States the vEUs to plan for.
+    policy : str
+        A name in :data:`tvm_rammer.schedule.POLICIES`.
+    by_wave : bool
+        One kernel symbol and one launch per wavefront instead of one launch per region.
+    kernels : KernelLibrary, optional
+        To share kernels with other passes.
+
+    Attributes
+    ----------
+    regions : list of Region
+        What was planned, after the pass has run.
+    """
+
+    def __init__(
+        self,
+        target: tvm.target.Target,
+        vdevice: VDevice,
+        policy: str = "wavefront",
+        by_wave: bool = False,
+        kernels: KernelLibrary | None = None,
+    ) -> None:
+        self.target = target
+        self.vdevice = vdevice
+        self.policy = policy
+        self.by_wave = by_wave
+        self.kernels = kernels or KernelLibrary(vdevice)
+        self.regions: list[Region] = []
+
+    def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+        """Replace the calls of all region functions; a module without any stays as it is."""
+        functions = {s: f for s, f in mod.functions_items() if is_region(f)}
+        if not functions:
+            return mod
+        graphs = {
+            symbol: region_graph(symbol.name_hint, func, mod, self.kernels)
+            for symbol, func in functions.items()
+        }
+        ids = kernel_ids(self.kernels.bodies)
+        regions = {
+            symbol: plan_region(graph, self.vdevice, self.policy, self.by_wave, ids)
+            for symbol, graph in graphs.items()
+        }
+        self.regions = list(regions.values())
+        module = build_module(
+            self.kernels.bodies, [region.signature for region in self.regions], self.target
+        )
+        result = replace_regions(mod, regions)
+        linked = list(result.attrs.get("external_mods", [])) if result.attrs else []
+        return result.with_attr("external_mods", [*linked, module])
+
+
+def plan_region(
+    graph: RegionGraph, vdevice: VDevice, policy: str, by_wave: bool, ids: dict[str, int]
+) -> Region:
+    """Plan one region for a device."""
+    program = plan(graph.graph, vdevice, policy)
+    buffers = program.buffers
+    signature = RegionSignature(
+        program.name,
+        tuple(_spec(buffer) for buffer in _tensors(buffers, "input")),
+        tuple(_spec(buffer) for buffer in _tensors(buffers, "output")),
+        program.num_waves if by_wave else 0,
+    )
+    table = instruction_table(program, signature.layout, ids, by_wave)
+    return Region(graph, program, signature, table)
+
+
+def _tensors(buffers: tuple[Buffer, ...], space: str) -> list[Buffer]:
+    return sorted((b for b in buffers if b.space == space), key=lambda b: b.index)
+
+
+def _spec(buffer: Buffer) -> TensorSpec:
+    return TensorSpec(buffer.shape, buffer.dtype)
+
+
+def replace_regions(mod: tvm.IRModule, regions: dict[GlobalVar, Region]) -> tvm.IRModule:
+    """Let every caller of a region function call the region's kernel instead."""
+    mutator = _Replacer(mod, regions)
+    for symbol, func in mod.functions_items():
+        if isinstance(func, relax.Function) and symbol not in regions:
+            mutator.builder_.update_func(symbol, mutator.visit_expr(func))
+    result = mutator.builder_.get()
+    for symbol in regions:
+        del result[symbol]
+    return relax.transform.DeadCodeElimination()(result)
+
+
+@relax.expr_functor.mutator
+class _Replacer(relax.PyExprMutator):
+    def __init__(self, mod: tvm.IRModule, regions: dict[GlobalVar, Region]) -> None:
+        super().__init__(mod)
+        self.regions = regions
+
+    def visit_call_(self, call: Any) -> Any:
+        call = super().visit_call_(call)
+        if not isinstance(call.op, GlobalVar) or call.op not in self.regions:
+            return call
+        region = self.regions[call.op]
+        arguments = [*call.args, relax.const(region.graph.constants), relax.const(region.table)]
+        types = [relax.TensorType(spec.shape, spec.dtype) for spec in region.signature.outputs]
+        types.append(relax.TensorType((region.arena_bytes,), "uint8"))
+        results = self.builder_.emit(
+            relax.call_dps_packed(region.signature.name, relax.Tuple(arguments), types)
+        )
+        wanted = [relax.TupleGetItem(results, k) for k in range(len(types) - 1)]
+        return wanted[0] if len(wanted) == 1 else relax.Tuple(wanted)

@@ -1,0 +1,96 @@
+"""A compiler pass that legalizes equal operators once.
+
+LegalizeOps builds and schedules a tensor expression for every call, 11 seconds for an LSTM of 25,000
+operators of which 20 are distinct. This pass remembers what an operator with given attributes and
+argument types became, and leaves whatever is not a plain ``call_tir`` to LegalizeOps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import relax
+from tvm.ir import Call, GenericConst, Op
+
+from tvm_rammer.transform.relax_util import operator_name, static_shape
+
+
+@tvm.transform.module_pass(opt_level=0, name="LegalizeOperators")
+class LegalizeOperators:
+    """Legalize every operator with static shapes, equal ones once."""
+
+    def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+        """Legalize every Relax function of a module."""
+        mutator = _Legalizer(mod)
+        for symbol, func in mod.functions_items():
+            if isinstance(func, relax.Function):
+                mutator.builder_.update_func(symbol, mutator.visit_expr(func))
+        return relax.transform.LegalizeOps()(mutator.builder_.get())
+
+
+@dataclass(frozen=True)
+class _Legalized:
+    """A ``call_tir`` and which of the operator's arguments it takes."""
+
+    symbol: Any
+    arguments: tuple[int, ...]
+    ty_args: Any
+
+
+@relax.expr_functor.mutator
+class _Legalizer(relax.PyExprMutator):
+    def __init__(self, mod: tvm.IRModule) -> None:
+        super().__init__(mod)
+        self.known: dict[Any, _Legalized] = {}
+
+    def visit_call_(self, call: Any) -> Any:
+        call = super().visit_call_(call)
+        key = _key(call)
+        if key is None:
+            return call
+        known = self.known.get(key)
+        if known is None:
+            legalized = call.op.get_attr("FLegalize")(self.builder_, call)
+            known = _as_call_tir(call, legalized)
+            if known is None:
+                return legalized
+            self.known[key] = known
+        arguments = relax.Tuple([call.args[k] for k in known.arguments])
+        return Call(Op.get("relax.call_tir"), [known.symbol, arguments], None, known.ty_args)
+
+
+def _as_call_tir(call: Any, legalized: Any) -> _Legalized | None:
+    if operator_name(legalized) != "relax.call_tir" or len(legalized.args) != 2:
+        return None
+    positions = [
+        next((k for k, old in enumerate(call.args) if old.same_as(new)), None)
+        for new in legalized.args[1].fields
+    ]
+    if any(position is None for position in positions):
+        return None
+    found = tuple(position for position in positions if position is not None)
+    return _Legalized(legalized.args[0], found, legalized.ty_args)
+
+
+def _key(call: Any) -> Any:
+    """What decides the legalized form; ``None`` for what is left to LegalizeOps."""
+    name = operator_name(call)
+    if not name or not call.op.has_attr("FLegalize") or static_shape(call) is None:
+        return None
+    arguments = [_argument_key(argument) for argument in call.args]
+    if any(argument is None for argument in arguments):
+        return None
+    return name, str(call.attrs) if call.attrs is not None else "", tuple(arguments)
+
+
+def _argument_key(argument: Any) -> Any:
+    if isinstance(argument, relax.ShapeExpr):
+        return str(argument)
+    shape = static_shape(argument)
+    if shape is None:
+        return None
+    # Legalization inlines the value of a scalar constant.
+    scalar = isinstance(argument, GenericConst) and not shape
+    return shape, str(argument.ty.dtype), str(argument.value.numpy()) if scalar else None

@@ -1,0 +1,206 @@
+"""A compiler pass that moves the operators that can be planned together into region functions.
+
+Every dataflow block is split by *depth*: an operator that can be planned is one region deeper than
+the deepest operator that was left out between it and an earlier region. Operators of equal depth form
+one region, whether they depend on each other or not, so that no path leaves a region and comes back.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import tvm
+from tvm import relax
+from tvm.ir import Call, GlobalVar
+
+from tvm_rammer.transform.eligibility import reason_to_leave_out
+
+#: Attribute of a region function.
+REGION = "tvm_rammer.region"
+#: Attribute of a module: what was left out and why, as JSON.
+LEFT_OUT = "tvm_rammer.left_out"
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """An operator that stays ordinary Relax."""
+
+    operator: str
+    reason: str
+
+
+@tvm.transform.module_pass(opt_level=0, name="PartitionRegions")
+class PartitionRegions:
+    """Move plannable operators into region functions.
+
+    Parameters
+    ----------
+    min_operators : int
+        Smaller regions are left out: there is nothing to run together.
+    """
+
+    def __init__(self, min_operators: int = 2) -> None:
+        self.min_operators = min_operators
+
+    def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+        """Partition every public Relax function."""
+        left_out = read_left_out(mod)
+        number = sum(1 for _, func in mod.functions_items() if is_region(func))
+        result = tvm.IRModule(dict(mod.functions_items()), attrs=mod.attrs)
+        for symbol, func in mod.functions_items():
+            if not isinstance(func, relax.Function) or is_region(func):
+                continue
+            partition = _Partition(result, func, number, self.min_operators)
+            result[symbol] = partition.run()
+            number = partition.number
+            left_out = [*left_out, *partition.left_out]
+        unique = list(dict.fromkeys(left_out))
+        return relax.transform.Normalize()(result).with_attr(LEFT_OUT, json.dumps([asdict(item) for item in unique]))
+
+
+def is_region(func: Any) -> bool:
+    """Whether a function is a region that a partition made."""
+    return isinstance(func, relax.Function) and bool(func.attrs and REGION in func.attrs)
+
+
+def read_left_out(mod: tvm.IRModule) -> list[LeftOut]:
+    """What a partition left out, and why."""
+    text = mod.attrs.get(LEFT_OUT) if mod.attrs else None
+    return [LeftOut(**item) for item in json.loads(str(text))] if text else []
+
+
+@dataclass
+class _Partition:
+    """The partition of one function."""
+
+    mod: tvm.IRModule
+    func: Any
+    number: int
+    min_operators: int
+    left_out: list[LeftOut] = field(default_factory=list)
+
+    def run(self) -> Any:
+        body = self.func.body
+        blocks = [
+            self._block(block) if isinstance(block, relax.DataflowBlock) else self._skip(block)
+            for block in body.blocks
+        ]
+        new_body = relax.SeqExpr(blocks, body.body)
+        return relax.Function(
+            self.func.params, new_body, self.func.ret_ty, self.func.is_pure, self.func.attrs
+        )
+
+    def _skip(self, block: Any) -> Any:
+        for binding in block.bindings:
+            if isinstance(getattr(binding, "value", None), Call | relax.If):
+                self._leave(binding, "outside of a dataflow block")
+        return block
+
+    def _leave(self, binding: Any, reason: str) -> None:
+        value = binding.value
+        callee = value.args[0] if isinstance(value, Call) and value.args else binding.var
+        name = callee.name_hint if isinstance(callee, GlobalVar) else str(binding.var.name)
+        self.left_out.append(LeftOut(name, reason))
+
+    def _block(self, block: Any) -> Any:
+        depth, planned = self._depths(block)
+        deepest = max((d for d in depth.values()), default=-1)
+        used_after = _used_outside(self.func, block)
+        bindings: list[Any] = [b for b in block.bindings if depth[b.var] < 0]
+        for level in range(deepest + 1):
+            members = [b for b in block.bindings if depth[b.var] == level and b.var in planned]
+            others = [b for b in block.bindings if depth[b.var] == level and b.var not in planned]
+            operators = [b for b in members if isinstance(b.value, Call)]
+            if len(operators) < self.min_operators:
+                for binding in operators:
+                    self._leave(binding, "region too small")
+                bindings += members
+            elif members:
+                outside = [b for b in block.bindings if not (b.var in planned and depth[b.var] == level)]
+                bindings += self._lift(members, outside, used_after)
+            bindings += others
+        return relax.DataflowBlock(bindings)
+
+    def _depths(self, block: Any) -> tuple[dict[Any, int], set[Any]]:
+        """Depth of every bound variable, and those that are results of planned operators."""
+        depth: dict[Any, int] = {}
+        planned: set[Any] = set()
+        for binding in block.bindings:
+            sources = [v for v in relax.analysis.free_vars(binding.value) if v in depth]
+            is_match = not isinstance(binding, relax.VarBinding)
+            reason = "match cast" if is_match else reason_to_leave_out(binding.value, self.mod)
+            if reason is None:
+                depth[binding.var] = max(
+                    (depth[v] + (v not in planned) for v in sources), default=0
+                )
+                planned.add(binding.var)
+                continue
+            depth[binding.var] = max((depth[v] for v in sources), default=-1)
+            if isinstance(binding.value, relax.TupleGetItem) and set(sources) <= planned and sources:
+                planned.add(binding.var)
+            elif reason != "no operator":
+                self._leave(binding, reason)
+        return depth, planned
+
+    def _lift(self, members: list[Any], outside: list[Any], used_after: set[Any]) -> list[Any]:
+        """Move bindings into a new region function; return the bindings that call it."""
+        wanted = used_after.union(*(relax.analysis.free_vars(b.value) for b in outside))
+        results = [
+            binding.var
+            for binding in members
+            if binding.var in wanted and isinstance(binding.var.ty, relax.TensorType)
+        ]
+        symbol, arguments = self._define(members, results)
+        builder = relax.BlockBuilder(self.mod)
+        call = builder.normalize(Call(symbol, arguments))
+        if len(results) == 1:
+            return [relax.VarBinding(results[0], call)]
+        together = relax.DataflowVar(f"{symbol.name_hint}_results", call.ty)
+        items = [
+            relax.VarBinding(variable, builder.normalize(relax.TupleGetItem(together, k)))
+            for k, variable in enumerate(results)
+        ]
+        return [relax.VarBinding(together, call), *items]
+
+    def _define(self, members: list[Any], results: list[Any]) -> tuple[GlobalVar, list[Any]]:
+        """Add the region function to the module; return it and the variables to call it with."""
+        bound = {binding.var for binding in members}
+        params: dict[Any, Any] = {}
+        for binding in members:
+            for variable in relax.analysis.free_vars(binding.value):
+                if variable not in bound and variable not in params:
+                    params[variable] = relax.Var(variable.name, variable.ty)
+        inner: dict[Any, Any] = dict(params)
+        builder = relax.BlockBuilder(self.mod)
+        name = f"rammer_region{self.number}"
+        with builder.function(name, list(params.values()), attrs={REGION: 1}, private=True):
+            with builder.dataflow():
+                for binding in members:
+                    value = _rebuild(binding.value, inner)
+                    inner[binding.var] = builder.emit(value, binding.var.name)
+                outputs = [builder.emit_output(inner[variable]) for variable in results]
+            builder.emit_func_output(outputs[0] if len(outputs) == 1 else outputs)
+        self.number += 1
+        symbol = builder.get().get_global_var(name)
+        self.mod[symbol] = builder.get()[symbol]
+        return symbol, list(params)
+
+
+def _rebuild(value: Any, renamed: dict[Any, Any]) -> Any:
+    """A call_tir or tuple access with its variables renamed."""
+    if isinstance(value, relax.TupleGetItem):
+        return relax.TupleGetItem(renamed[value.tuple_value], value.index)
+    arguments = relax.Tuple([renamed.get(argument, argument) for argument in value.args[1].fields])
+    return Call(value.op, [value.args[0], arguments], value.attrs, value.ty_args)
+
+
+def _used_outside(func: Any, block: Any) -> set[Any]:
+    """Variables of a block that later blocks or the function's result use."""
+    used: set[Any] = set(relax.analysis.free_vars(func.body.body))
+    for other in func.body.blocks:
+        if not other.same_as(block):
+            for binding in other.bindings:
+                used |= set(relax.analysis.free_vars(binding.value))
+    return used

@@ -1,0 +1,58 @@
+"""A compiler pass that brings a model into the form that is planned: call_tirs of fused PrimFuncs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from tvm_rammer.transform.fold_constants import FoldConstants
+from tvm_rammer.transform.legalize_operators import LegalizeOperators
+from tvm_rammer.transform.relax_util import operator_name
+from tvm_rammer.transform.simplify_operators import SimplifyOperators
+
+#: Layouts in which neighbouring channels are neighbours in memory, so that they fill vectors.
+_CHANNELS_LAST = {"relax.nn.conv2d": ["NHWC", "OHWI"]}
+
+
+@tvm.transform.module_pass(opt_level=0, name="Prepare")
+class Prepare:
+    """Simplify, fold, convert layouts, legalize and fuse."""
+
+    def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+        """Prepare a module; one that is prepared already stays as it is."""
+        phases = [
+            # 1. Plain operators on constants that are known.
+            SimplifyOperators(),
+            FoldConstants(),
+            relax.transform.FoldBatchnormToConv2D(),
+            relax.transform.DecomposeOpsForInference(),
+            SimplifyOperators(),
+            FoldConstants(),
+            # 2. Layouts. ConvertLayout takes quadratic time, minutes for a long recurrent network.
+            *([relax.transform.ConvertLayout(_CHANNELS_LAST)] if _convolves(mod) else []),
+            FoldConstants(),
+            # 3. PrimFuncs, as few as fusion allows.
+            LegalizeOperators(),
+            relax.transform.AnnotateTIROpPattern(),
+            relax.transform.FoldConstant(),
+            relax.transform.FuseOps(),
+            relax.transform.FuseTIR(),
+            relax.transform.DeadCodeElimination(),
+        ]
+        return tvm.transform.Sequential(phases)(mod)
+
+
+def _convolves(mod: tvm.IRModule) -> bool:
+    """Whether any function of a module convolves."""
+    found: list[bool] = []
+
+    def visit(expression: Any) -> None:
+        if operator_name(expression) in _CHANNELS_LAST:
+            found.append(True)
+
+    for _, func in mod.functions_items():
+        if isinstance(func, relax.Function):
+            relax.analysis.post_order_visit(func, visit)
+    return bool(found)

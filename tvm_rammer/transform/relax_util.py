@@ -1,0 +1,31 @@
+"""Small questions about Relax expressions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import relax
+from tvm.ir import Call, Op
+from tvm.tirx import IntImm
+
+
+def operator_name(expression: Any) -> str:
+    """The name of the operator that an expression calls, or an empty string."""
+    if isinstance(expression, Call) and isinstance(expression.op, Op):
+        return str(expression.op.name)
+    return ""
+
+
+def static_shape(expression: Any) -> tuple[int, ...] | None:
+    """The shape of a tensor expression, ``None`` if it is no tensor or not known at compile time."""
+    return type_shape(expression.ty)
+
+
+def type_shape(ty: Any) -> tuple[int, ...] | None:
+    """The shape of a tensor type, ``None`` if it is no tensor type or not known at compile time."""
+    if not isinstance(ty, relax.TensorType) or not isinstance(ty.shape, relax.ShapeExpr):
+        return None
+    extents = ty.shape.values
+    if not all(isinstance(extent, IntImm) for extent in extents):
+        return None
+    return tuple(int(extent) for extent in extents)

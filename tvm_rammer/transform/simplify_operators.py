@@ -1,0 +1,97 @@
+"""A compiler pass that rewrites operators which importers leave behind into plainer ones.
+
+What remains is what layout conversion, fusion and the kernels understand: no dropout, sums of stacked
+tensors become additions, constants of binary operators get the rank of the other side, and a broadcast
+to the shape that a tensor already has disappears.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any
+
+import tvm
+from tvm import relax
+from tvm.ir import Call, GenericConst
+
+from tvm_rammer.transform.relax_util import operator_name, static_shape
+
+_BINARY = frozenset(
+    f"relax.{name}"
+    for name in ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power")
+)
+
+
+@tvm.transform.module_pass(opt_level=0, name="SimplifyOperators")
+class SimplifyOperators:
+    """Rewrite dropout, stacked sums, low-rank constants and empty broadcasts."""
+
+    def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+        """Rewrite every Relax function of a module."""
+        mutator = _Simplifier(mod)
+        for symbol, func in mod.functions_items():
+            if isinstance(func, relax.Function):
+                mutator.builder_.update_func(symbol, mutator.visit_expr(func))
+        cleanup = [relax.transform.CanonicalizeBindings(), relax.transform.DeadCodeElimination()]
+        return tvm.transform.Sequential(cleanup)(mutator.builder_.get())
+
+
+@relax.expr_functor.mutator
+class _Simplifier(relax.PyExprMutator):
+    def visit_tuple_getitem_(self, item: Any) -> Any:
+        source = self._bound(item.tuple_value)
+        if operator_name(source) == "relax.nn.dropout" and item.index == 0:
+            return self.visit_expr(source.args[0])
+        return super().visit_tuple_getitem_(item)
+
+    def visit_call_(self, call: Any) -> Any:
+        call = super().visit_call_(call)
+        name = operator_name(call)
+        if name in _BINARY:
+            return self._raise_rank(call)
+        if name == "relax.broadcast_to" and _same_type(call, call.args[0]):
+            return call.args[0]
+        if name == "relax.sum":
+            return self._sum_of_stack(call)
+        return call
+
+    def _bound(self, value: Any) -> Any:
+        """What a variable is bound to, where that is known."""
+        return self.lookup_binding(value) if isinstance(value, relax.Var) else value
+
+    def _raise_rank(self, call: Any) -> Any:
+        left, right = call.args
+        left_shape, right_shape = static_shape(left), static_shape(right)
+        if left_shape is None or right_shape is None:
+            return call
+        if isinstance(right, GenericConst) and 0 < len(right_shape) < len(left_shape):
+            right = _with_rank(right, len(left_shape))
+        elif isinstance(left, GenericConst) and 0 < len(left_shape) < len(right_shape):
+            left = _with_rank(left, len(right_shape))
+        else:
+            return call
+        return self.builder_.normalize(Call(call.op, [left, right], call.attrs))
+
+    def _sum_of_stack(self, call: Any) -> Any:
+        """``sum(stack([a, b, c], axis=0), axis=0)`` is ``a + b + c`` (ONNX ``Sum`` imports so)."""
+        axes = call.attrs.axis
+        if axes is None or [int(axis) for axis in axes] != [0] or call.attrs.keepdims:
+            return call
+        stacked = self._bound(call.args[0])
+        if operator_name(stacked) != "relax.stack" or int(stacked.attrs.axis) != 0:
+            return call
+        parts = self._bound(stacked.args[0])
+        if not isinstance(parts, relax.Tuple):
+            return call
+        return reduce(lambda a, b: self.builder_.emit(relax.op.add(a, b)), parts.fields)
+
+
+def _with_rank(constant: Any, rank: int) -> Any:
+    """A constant with leading axes of length one."""
+    value = constant.value.numpy()
+    return relax.const(value.reshape((1,) * (rank - value.ndim) + value.shape), value.dtype.name)
+
+
+def _same_type(call: Any, argument: Any) -> bool:
+    shape = static_shape(call)
+    return shape is not None and shape == static_shape(argument)
