@@ -1,0 +1,107 @@
+"""One contender's process: sets it up, then runs blocks when it is told to.
+
+Requests and replies are lines of JSON on standard input and what was standard output when the
+process began; whatever the contender itself prints goes to standard error. This file imports
+nothing of the package, so that it also runs under another interpreter.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import signal
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Json = dict[str, Any]
+_PR_SET_PDEATHSIG = 1
+
+
+class Worker:
+    """Answers the requests ``set_up``, ``warm_up``, ``block`` and ``report``."""
+
+    def __init__(self) -> None:
+        self.affinity_at_start = sorted(os.sched_getaffinity(0))
+        self.run: Callable[[], object] = lambda: None
+
+    def set_up(self, function: str, arguments: Json, outputs: str) -> Json:
+        """Make the contender, run it once, save what it computes."""
+        module, _, name = function.partition(":")
+        start = time.perf_counter()
+        self.run, results = getattr(import_module(module), name)(**arguments)
+        seconds = time.perf_counter() - start
+        self.run()
+        np.savez(outputs, *results())
+        return {"set_up_s": seconds, "affinity": self.affinity_at_start}
+
+    def warm_up(self, seconds: float) -> Json:
+        """Run for that long, at least three times; the median says how long a block will take."""
+        times: list[int] = []
+        end = time.perf_counter() + seconds
+        while len(times) < 3 or time.perf_counter() < end:
+            times += _timed(self.run, 1)
+        return {"run_ns": statistics.median(times), "affinity": _affinity_of_all_threads()}
+
+    def block(self, runs: int) -> Json:
+        """Time every run of a block; the one that wakes the threads up does not count."""
+        self.run()
+        return {"ns": _timed(self.run, runs)}
+
+    def report(self) -> Json:
+        """What the process used."""
+        return {"peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+
+    def answer(self, request: Json) -> Json:
+        """The reply to one request; what the contender raises is part of it."""
+        try:
+            method = getattr(self, request.pop("do"))
+            return dict(method(**request))
+        except Exception as error:
+            # A module of this package that is not there is a fault, not a peer left out.
+            if isinstance(error, ModuleNotFoundError) and "tvm_rammer" not in str(error):
+                return {"missing": str(error)}
+            text = " ".join(str(error).split())
+            return {"error": f"{type(error).__name__}: {text}"}
+
+
+def main() -> None:
+    """Serve until standard input ends."""
+    # A worker sleeps by being stopped: without this it would outlive a killed parent for ever.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    replies = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    worker = Worker()
+    for line in sys.stdin:
+        print(json.dumps(worker.answer(json.loads(line))), file=replies, flush=True)
+
+
+def _timed(run: Callable[[], object], runs: int) -> list[int]:
+    clock, times = time.perf_counter_ns, []
+    for _ in range(runs):
+        start = clock()
+        run()
+        times.append(clock() - start)
+    return times
+
+
+def _affinity_of_all_threads() -> list[int]:
+    cpus: set[int] = set()
+    for thread in Path("/proc/self/task").iterdir():
+        try:
+            cpus |= os.sched_getaffinity(int(thread.name))
+        except ProcessLookupError:  # it ended while we looked
+            continue
+    return sorted(cpus)
+
+
+if __name__ == "__main__":
+    main()
