@@ -33,18 +33,17 @@ class Candidate:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-def contender(name: str, model: Path, inputs: Path, threads: int) -> Contender:
-    """The contender of that name on a model file and an ``.npz`` file of inputs.
+def get_candidate(name: str) -> Candidate:
+    """The candidate of that name; an unknown name raises InputError with the nearest one."""
+    if name in CANDIDATES:
+        return CANDIDATES[name]
+    nearest = get_close_matches(name, CANDIDATES, n=1, cutoff=0.0)[0]
+    raise InputError(f"there is no contender {name!r}; did you mean {nearest!r}?")
 
-    Raises
-    ------
-    InputError
-        There is none of that name.
-    """
-    if name not in CANDIDATES:
-        nearest = get_close_matches(name, CANDIDATES, n=1, cutoff=0.0)[0]
-        raise InputError(f"there is no contender {name!r}; did you mean {nearest!r}?")
-    candidate = CANDIDATES[name]
+
+def contender(name: str, model: Path, inputs: Path, threads: int) -> Contender:
+    """The contender of that name on a model file and an ``.npz`` file of inputs."""
+    candidate = get_candidate(name)
     files = {"model": str(model), "inputs": str(inputs)}
     return Contender(
         name=name,
@@ -61,9 +60,10 @@ def onnxruntime(model: str, inputs: str, threads: int, parallel: bool = False) -
     options = runtime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 3
-    if parallel:
+    if parallel:  # threads for the operators' insides as well only get in each other's way
         options.execution_mode = runtime.ExecutionMode.ORT_PARALLEL
         options.inter_op_num_threads = threads
+        options.intra_op_num_threads = 1
     session = runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     binding = session.io_binding()
     for name, value in _arrays(inputs).items():

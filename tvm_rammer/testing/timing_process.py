@@ -51,6 +51,7 @@ class ContenderProcess:
                 )
         except OSError as error:
             raise MissingError(f"cannot start {python}: {error.strerror}") from error
+        self.pid = self._process.pid
         assert self._process.stdin and self._process.stdout
         self._requests, self._replies = self._process.stdin, self._process.stdout
         self._selector = selectors.DefaultSelector()

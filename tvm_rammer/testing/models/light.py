@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -149,7 +150,7 @@ def _only_real_inputs(graph: onnx.GraphProto) -> None:
     _keep(graph.input, read - weights)
 
 
-def _keep(items, names: set[str]) -> None:  # type: ignore[no-untyped-def]  # protobuf containers
+def _keep(items: Any, names: set[str]) -> None:
     kept = [item for item in items if item.name in names]
     del items[:]
     items.extend(kept)

@@ -59,8 +59,10 @@ def _lstm(layers: int, steps: int, hidden: int, batch: int = 1) -> ModelInfo:
     )
 
 
-#: Real graphs keep their real sizes; the quick form is their beginning, this many operators.
-_LIGHT_BEGINNING = 24
+#: Real graphs keep their real sizes; the quick form is their beginning, this many operators. The
+#: graphs of few and large operators are cut before their dense layers.
+_BEGINNING = 24
+_BEGINNINGS = {"bvlc_alexnet": 12, "vgg19": 8, "zfnet512": 12}
 
 _ALL = (
     ModelInfo("mlp", mlp, "MLP, three dense layers", mlp),
@@ -168,7 +170,7 @@ _ALL = (
             name,
             partial(light, name),
             f"{name} from the onnx package, random weights",
-            partial(light, name, stop=_LIGHT_BEGINNING),
+            partial(light, name, stop=_BEGINNINGS.get(name, _BEGINNING)),
         )
         for name in LIGHT
     ),

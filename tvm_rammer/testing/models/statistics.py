@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import onnx
@@ -86,7 +87,7 @@ def _flops(node: onnx.NodeProto, shapes: dict[str, tuple[int, ...]]) -> int:
         case "MatMul" | "Gemm":
             return 2 * size * shapes[node.input[0]][-1]
         case "MaxPool" | "AveragePool":
-            kernel = next(a.ints for a in node.attribute if a.name == "kernel_shape")
+            kernel: Sequence[int] = next(a.ints for a in node.attribute if a.name == "kernel_shape")
             return size * math.prod(kernel)
         case "GlobalAveragePool" | "ReduceMax" | "ReduceMean" | "ReduceSum":
             return math.prod(shapes[node.input[0]])
