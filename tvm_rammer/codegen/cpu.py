@@ -239,7 +239,7 @@ def _entry(region: RegionSignature, worker: GlobalVar, text: str) -> tirx.PrimFu
     ]
     if region.num_waves:
         launches = [
-            tirx.Evaluate(tirx.call_packed(symbol, table, arena))
+            tirx.Evaluate(tirx.call_cpacked(symbol, table, arena))
             for symbol in region.wave_symbols()
         ]
     else:

@@ -59,7 +59,7 @@ def _store_cycles(value: Any) -> float:
     cycles = [0.5]
 
     def call(expression: Any) -> None:
-        if isinstance(expression.op, Op) and expression.op.name != "tirx.if_then_else":
+        if isinstance(expression.op, Op) and not expression.op.name.endswith("if_then_else"):
             cycles.append(_CALL_CYCLES)
 
     tvm_ffi.structural_walk(

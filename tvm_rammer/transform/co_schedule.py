@@ -35,22 +35,49 @@ class Region:
         return arena_tensor_bytes(self.program, self.signature.layout)
 
 
+@dataclass
+class RegionCompiler:
+    """Operator graphs and compiled kernels of a module's regions, each made once.
+
+    Planning the same regions again, for another policy or number of vEUs, compiles nothing.
+    """
+
+    target: tvm.target.Target
+    kernels: KernelLibrary
+    _graphs: dict[GlobalVar, RegionGraph] = field(default_factory=dict)
+    _modules: dict[tuple[RegionSignature, ...], tvm.runtime.Module] = field(default_factory=dict)
+
+    def graph(self, symbol: GlobalVar, mod: tvm.IRModule) -> RegionGraph:
+        """The operator graph of a region function."""
+        if symbol not in self._graphs:
+            self._graphs[symbol] = region_graph(
+                symbol.name_hint, mod[symbol], mod, self.kernels
+            )
+        return self._graphs[symbol]
+
+    def module(self, signatures: tuple[RegionSignature, ...]) -> tvm.runtime.Module:
+        """The compiled kernels of regions with these signatures."""
+        if signatures not in self._modules:
+            self._modules[signatures] = build_module(
+                self.kernels.bodies, signatures, self.target
+            )
+        return self._modules[signatures]
+
+
 @tvm.transform.module_pass(opt_level=0, name="CoSchedule")
 class CoSchedule:
     """Plan, verify and compile all regions of a module.
 
     Parameters
     ----------
-    target : Target
-        Of kind ``llvm``.
+    compiler : RegionCompiler
+        Makes and remembers what does not depend on the plan.
     vdevice : VDevice
         States the vEUs to plan for.
     policy : str
         A name in :data:`tvm_rammer.schedule.POLICIES`.
     by_wave : bool
         One kernel symbol and one launch per wavefront instead of one launch per region.
-    kernels : KernelLibrary, optional
-        To share kernels with other passes.
 
     Attributes
     ----------
@@ -60,40 +87,37 @@ class CoSchedule:
 
     def __init__(
         self,
-        target: tvm.target.Target,
+        compiler: RegionCompiler,
         vdevice: VDevice,
         policy: str = "wavefront",
         by_wave: bool = False,
-        kernels: KernelLibrary | None = None,
     ) -> None:
-        self.target = target
+        self.compiler = compiler
         self.vdevice = vdevice
         self.policy = policy
         self.by_wave = by_wave
-        self.kernels = kernels or KernelLibrary(vdevice)
         self.regions: list[Region] = []
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Replace the calls of all region functions; a module without any stays as it is."""
-        functions = {s: f for s, f in mod.functions_items() if is_region(f)}
-        if not functions:
+        symbols = [symbol for symbol, func in mod.functions_items() if is_region(func)]
+        if not symbols:
             return mod
-        graphs = {
-            symbol: region_graph(symbol.name_hint, func, mod, self.kernels)
-            for symbol, func in functions.items()
-        }
-        ids = kernel_ids(self.kernels.bodies)
+        graphs = {symbol: self.compiler.graph(symbol, mod) for symbol in symbols}
+        ids = kernel_ids(self.compiler.kernels.bodies)
         regions = {
             symbol: plan_region(graph, self.vdevice, self.policy, self.by_wave, ids)
             for symbol, graph in graphs.items()
         }
         self.regions = list(regions.values())
-        module = build_module(
-            self.kernels.bodies, [region.signature for region in self.regions], self.target
-        )
-        result = replace_regions(mod, regions)
-        linked = list(result.attrs.get("external_mods", [])) if result.attrs else []
-        return result.with_attr("external_mods", [*linked, module])
+        kernels = self.compiler.module(tuple(region.signature for region in self.regions))
+        return link(replace_regions(mod, regions), kernels)
+
+
+def link(mod: tvm.IRModule, module: tvm.runtime.Module) -> tvm.IRModule:
+    """Attach a compiled module, so that ``relax.build`` links it into the executable."""
+    linked = list(mod.attrs.get("external_mods", [])) if mod.attrs else []
+    return mod.with_attr("external_mods", [*linked, module])
 
 
 def plan_region(

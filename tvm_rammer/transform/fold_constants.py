@@ -13,6 +13,7 @@ import numpy as np
 import tvm
 from tvm import relax
 from tvm.ir import GenericConst
+from tvm.tirx import FloatImm, IntImm
 
 from tvm_rammer.transform.relax_util import operator_name, static_shape
 
@@ -110,10 +111,20 @@ class _Folder(relax.PyExprMutator):
                 continue
             fields = bound.fields if isinstance(bound, relax.Tuple) else [bound]
             for field in map(self._bound, fields):
-                if not isinstance(field, GenericConst) or not hasattr(field.value, "numpy"):
+                value = _value(field)
+                if value is None:
                     return None
-                values.append(field.value.numpy())
+                values.append(value)
         return values or None
 
     def _bound(self, value: Any) -> Any:
         return self.lookup_binding(value) if isinstance(value, relax.Var) else value
+
+
+def _value(expression: Any) -> np.ndarray | None:
+    """The value of a constant tensor or an immediate scalar, ``None`` for anything else."""
+    if isinstance(expression, GenericConst) and hasattr(expression.value, "numpy"):
+        return np.asarray(expression.value.numpy())
+    if isinstance(expression, FloatImm | IntImm):
+        return np.asarray(expression.value, dtype=str(expression.ty.dtype))
+    return None

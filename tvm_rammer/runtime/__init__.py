@@ -1,0 +1,1 @@
+"""Compiled models: building, saving, loading and running them."""

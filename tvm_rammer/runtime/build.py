@@ -1,0 +1,92 @@
+"""From a model to a compiled library, in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tvm import relax
+
+from tvm_rammer.errors import InputError, ModelError, RammerError
+from tvm_rammer.frontend import LoadedModel, load_model
+from tvm_rammer.input_shapes import Shapes
+from tvm_rammer.runtime.library import Library, assemble
+from tvm_rammer.transform.attach_description import ModelNames
+from tvm_rammer.transform.options import Form, Options
+from tvm_rammer.transform.pipeline import partition_module
+from tvm_rammer.vdevice import resolve_target
+
+
+def build(
+    model: Any,
+    target: Any = None,
+    params: Mapping[str, Any] | None = None,
+    policy: str = "wavefront",
+    num_veus: int | None = None,
+    *,
+    form: Form = "program",
+    shapes: Shapes | None = None,
+    oversubscribe: bool = False,
+) -> Library:
+    """Compile a model into a library that runs independent operators together.
+
+    Parameters
+    ----------
+    model : path, onnx.ModelProto, torch.export.ExportedProgram, tvm.IRModule or LoadedModel
+        See :func:`tvm_rammer.load_model`.
+    target : str, dict, Target or None
+        What to compile for; this machine if not given.
+    params : mapping of str to array, optional
+        Parameters of a Relax ``main`` to bind as constants.
+    policy : str
+        ``"wavefront"`` or ``"sequential"``.
+    num_veus : int, optional
+        vEUs to plan for; the cores that this process may use if not given.
+    form : {"program", "wavefront", "per-op"}
+        See :class:`~tvm_rammer.transform.options.Options`.
+    shapes : mapping of str to sequence of int, optional
+        Shapes of inputs with symbolic dimensions.
+    oversubscribe : bool
+        Allow more vEUs than hardware threads: correct, but slow.
+
+    Returns
+    -------
+    Library
+
+    Raises
+    ------
+    ModelError
+        The model cannot be read, imported or compiled.
+    InputError, DeviceError
+        An option does not fit.
+    """
+    options = Options(policy, num_veus, form, oversubscribe)
+    resolved = resolve_target(target)
+    options.vdevice(resolved)
+    loaded = load_model(model, shapes)
+    names = ModelNames(loaded.input_names, loaded.output_names)
+    if params:
+        loaded, names = _bind(loaded, params)
+    try:
+        return assemble(partition_module(loaded.module, resolved, options), options, names)
+    except RammerError:
+        raise
+    except Exception as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
+        raise ModelError(
+            f"the model cannot be compiled: {reason}; please report it with the model"
+        ) from error
+
+
+def _bind(loaded: LoadedModel, params: Mapping[str, Any]) -> tuple[LoadedModel, ModelNames]:
+    """Bind parameters of ``main``; they are no inputs any more."""
+    unknown = sorted(set(params) - set(loaded.input_names))
+    if unknown:
+        known = ", ".join(map(repr, loaded.input_names))
+        raise InputError(f"params: there is no parameter {unknown[0]!r}; main has {known}")
+    by_name = dict(zip(loaded.input_names, loaded.module["main"].params, strict=True))
+    bound = {by_name[name].name: value for name, value in params.items()}
+    module = relax.transform.BindParams("main", bound)(loaded.module)
+    inputs = tuple(name for name in loaded.input_names if name not in params)
+    names = ModelNames(inputs, loaded.output_names)
+    return LoadedModel(module, inputs, loaded.output_names), names

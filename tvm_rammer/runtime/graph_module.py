@@ -1,0 +1,264 @@
+"""GraphModule: runs a compiled model, with the graph executor's methods."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import mean, median, stdev
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from tvm_rammer.errors import InputError, LibraryError
+from tvm_rammer.runtime.description import LibraryDescription, TensorInfo
+from tvm_rammer.transform.add_guard import GUARD
+from tvm_rammer.transform.attach_description import STATE
+from tvm_rammer.vdevice import configure_pool
+
+
+@dataclass(frozen=True)
+class BenchmarkResult:
+    """Run times in seconds: one entry of ``results`` per repetition."""
+
+    results: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        return mean(self.results)
+
+    @property
+    def median(self) -> float:
+        return median(self.results)
+
+    @property
+    def min(self) -> float:
+        return min(self.results)
+
+    @property
+    def max(self) -> float:
+        return max(self.results)
+
+    @property
+    def std(self) -> float:
+        return stdev(self.results) if len(self.results) > 1 else 0.0
+
+    def __str__(self) -> str:
+        names = ("mean", "median", "min", "max", "std")
+        return "  ".join(f"{name} {getattr(self, name) * 1e3:.4f} ms" for name in names)
+
+
+class GraphModule:
+    """One instance of a compiled model: its inputs, its outputs and its arena.
+
+    Instances of one library share its code and its constants and nothing else, so they may run in
+    different threads at the same time; a single instance may be used by one thread at a time.
+
+    Parameters
+    ----------
+    module : tvm.runtime.Module
+        The loaded library.
+    description : LibraryDescription
+    device : tvm.runtime.Device
+        A CPU.
+    """
+
+    def __init__(
+        self, module: tvm.runtime.Module, description: LibraryDescription, device: Any
+    ) -> None:
+        self._description = description
+        self._device = device
+        self._skip_guard = module.get_function(f"{GUARD}_skip", query_imports=True)
+        self._thread = 0
+        self._prepare_thread()
+        check_cpu(module)
+        self._vm = relax.VirtualMachine(module, device)
+        self._names = {info.name: k for k, info in enumerate(description.inputs)}
+        self._inputs = [self._empty(info) for info in description.inputs]
+        self._outputs: list[Any] = []
+        self._kernel: Any = None
+        self._arguments: list[Any] = []
+        if description.direct is not None:
+            self._bind_kernel(module)
+
+    @property
+    def num_veus(self) -> int:
+        """vEUs that the model was planned for."""
+        return self._description.num_veus
+
+    @property
+    def num_workers(self) -> int:
+        """Workers that the calling thread has for them; with fewer the plan still runs."""
+        return self._prepare_thread()
+
+    def set_input(self, key: int | str | None = None, value: Any = None, **inputs: Any) -> None:
+        """Copy values into inputs.
+
+        Parameters
+        ----------
+        key : int or str, optional
+            Number or name of an input.
+        value : array, optional
+            For ``key``; anything that numpy or DLPack understands.
+        **inputs : array
+            More inputs by name.
+
+        Raises
+        ------
+        InputError
+            For an unknown input, or a value of another shape or dtype.
+        """
+        if key is not None:
+            self._copy_in(self._number(key), value)
+        for name, given in inputs.items():
+            self._copy_in(self._number(name), given)
+
+    def load_params(self, params: Mapping[str, Any] | bytes | bytearray) -> None:
+        """Set several inputs, given as a mapping or as the bytes of ``tvm.runtime.save_param_dict``."""
+        if isinstance(params, bytes | bytearray):
+            params = tvm.runtime.load_param_dict(bytes(params))
+        self.set_input(**{str(name): value for name, value in params.items()})
+
+    def run(self, **inputs: Any) -> None:
+        """Run the model on the inputs that are set; ``inputs`` are set before."""
+        if inputs:
+            self.set_input(**inputs)
+        self._prepare_thread()
+        if self._kernel is not None:
+            self._kernel(*self._arguments)
+        else:
+            self._outputs = _flat(self._vm["main"](*self._inputs))
+
+    def __call__(self, *values: Any, **inputs: Any) -> list[Any]:
+        """Set inputs by position or by name, run, and return all outputs."""
+        for number, value in enumerate(values):
+            self.set_input(number, value)
+        self.run(**inputs)
+        return [self.get_output(number) for number in range(self.get_num_outputs())]
+
+    def get_input(self, index: int | str) -> Any:
+        """The tensor that an input is read from; writing to it is setting the input."""
+        return self._inputs[self._number(index)]
+
+    def get_output(self, index: int, out: Any | None = None) -> Any:
+        """An output of the last run; the next run overwrites it.
+
+        Parameters
+        ----------
+        index : int
+        out : tvm.runtime.Tensor, optional
+            Copy the output there and return it.
+        """
+        if not 0 <= index < self.get_num_outputs():
+            raise InputError(
+                f"there is no output {index}; the model has {self.get_num_outputs()}, from 0"
+            )
+        if not self._outputs:
+            raise InputError("no output yet: call run() first")
+        return self._outputs[index] if out is None else self._outputs[index].copyto(out)
+
+    def get_num_inputs(self) -> int:
+        """Number of inputs."""
+        return len(self._description.inputs)
+
+    def get_num_outputs(self) -> int:
+        """Number of outputs."""
+        return len(self._description.outputs)
+
+    def get_input_info(self) -> tuple[dict[str, tuple[int, ...] | None], dict[str, str]]:
+        """Shapes and dtypes of the inputs by name."""
+        infos = self._description.inputs
+        return {i.name: i.shape for i in infos}, {i.name: i.dtype for i in infos}
+
+    def get_input_index(self, name: str) -> int:
+        """Number of an input, -1 if there is none of that name."""
+        return self._names.get(name, -1)
+
+    def benchmark(self, repeat: int = 5, number: int = 5, warm_up: int = 3) -> BenchmarkResult:
+        """Time ``repeat`` times the mean of ``number`` runs, after ``warm_up`` runs."""
+        if repeat < 1 or number < 1 or warm_up < 0:
+            raise InputError(
+                f"repeat is {repeat}, number is {number}, warm_up is {warm_up}; the first two are "
+                "at least 1, the last at least 0"
+            )
+        for _ in range(warm_up):
+            self.run()
+        return BenchmarkResult(tuple(self._time(number) for _ in range(repeat)))
+
+    def _time(self, number: int) -> float:
+        started = time.perf_counter()
+        for _ in range(number):
+            self.run()
+        return (time.perf_counter() - started) / number
+
+    def _bind_kernel(self, module: tvm.runtime.Module) -> None:
+        """Prepare the call of the region that ``main`` consists of."""
+        direct = self._description.direct
+        assert direct is not None
+        self._kernel = module.get_function(direct.region, query_imports=True)
+        constants, table = self._vm[STATE]()
+        count = 1 + max(direct.outputs, default=-1)
+        results: list[Any] = [None] * count
+        for place, info in zip(direct.outputs, self._description.outputs, strict=True):
+            results[place] = self._empty(info)
+        self._outputs = [results[place] for place in direct.outputs]
+        arena = tvm.runtime.empty(
+            (self._description.arena_bytes(direct.region),), "uint8", self._device
+        )
+        inputs = [self._inputs[number] for number in direct.inputs]
+        self._arguments = [*inputs, constants, table, *results, arena]
+
+    def _empty(self, info: TensorInfo) -> Any:
+        if info.shape is None:
+            raise InputError(
+                f"{info.name!r} has a dynamic shape; run the model through lib.executable"
+            )
+        return tvm.runtime.tensor(np.zeros(info.shape, info.dtype), self._device)
+
+    def _prepare_thread(self) -> int:
+        """Give the calling thread its workers; the library's own guard need not do it again."""
+        workers = configure_pool(self._description.num_veus)
+        if (thread := threading.get_ident()) != self._thread:
+            self._skip_guard()
+            self._thread = thread
+        return workers
+
+    def _number(self, key: int | str) -> int:
+        if isinstance(key, str):
+            if key not in self._names:
+                known = ", ".join(map(repr, self._names)) or "none"
+                raise InputError(f"there is no input {key!r}; the model's inputs are {known}")
+            return self._names[key]
+        if not 0 <= key < len(self._inputs):
+            raise InputError(f"there is no input {key}; the model has {len(self._inputs)}, from 0")
+        return int(key)
+
+    def _copy_in(self, number: int, value: Any) -> None:
+        info = self._description.inputs[number]
+        if not isinstance(value, tvm.runtime.Tensor):
+            value = np.asarray(value)
+        shape, dtype = tuple(map(int, value.shape)), str(value.dtype)
+        if shape != info.shape or dtype != info.dtype:
+            raise InputError(
+                f"input {info.name!r} is {info.dtype} of shape {info.shape}; "
+                f"got {dtype} of shape {shape}"
+            )
+        self._inputs[number].copyfrom(value)
+
+
+def check_cpu(module: tvm.runtime.Module) -> None:
+    """Raise a LibraryError if this CPU lacks a feature that a library was compiled for."""
+    try:
+        module.get_function(GUARD, query_imports=True)()
+    except RuntimeError as error:
+        raise LibraryError(str(error).strip().splitlines()[-1]) from error
+
+
+def _flat(result: Any) -> list[Any]:
+    """The tensors of a (nested) result in order."""
+    if isinstance(result, tvm.runtime.Tensor):
+        return [result]
+    return [tensor for part in result for tensor in _flat(part)]

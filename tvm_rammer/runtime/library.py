@@ -1,0 +1,190 @@
+"""A compiled model: code, constants and plans; it can be run, saved, looked at and planned anew."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm import relax
+from tvm.runtime import Executable
+
+from tvm_rammer.errors import InputError, LibraryError
+from tvm_rammer.rprogram import RProgram
+from tvm_rammer.runtime.description import LibraryDescription, read_description
+from tvm_rammer.runtime.graph_module import GraphModule, check_cpu
+from tvm_rammer.runtime.report import Report, make_report
+from tvm_rammer.transform.attach_description import ModelNames
+from tvm_rammer.transform.options import Options
+from tvm_rammer.transform.pipeline import PartitionedModule, lower_for_vm, plan_module
+
+
+@dataclass(frozen=True)
+class Library:
+    """A compiled model.
+
+    ``lib.create()`` (or ``lib["default"](tvm.cpu())``, as with ``relay.build``) makes an instance that
+    runs; ``lib.executable`` is for the Relax VM.
+
+    Attributes
+    ----------
+    executable : tvm.runtime.Executable or tvm.runtime.Module
+        For ``relax.VirtualMachine``.
+    description : LibraryDescription
+        What the library says about itself.
+    source : PartitionedModule, optional
+        What it was planned from: only a library that was built in this process can be planned anew.
+    options : Options, optional
+        Those of the build.
+    """
+
+    executable: Any
+    description: LibraryDescription
+    source: PartitionedModule | None = None
+    options: Options | None = None
+
+    @property
+    def module(self) -> tvm.runtime.Module:
+        """The runnable module."""
+        if isinstance(self.executable, Executable):
+            return self.executable.jit()
+        return self.executable
+
+    @property
+    def programs(self) -> dict[str, RProgram]:
+        """The rProgram of every region by its kernel's symbol."""
+        return self.description.programs
+
+    @property
+    def report(self) -> Report:
+        """What was planned, what was left out and why, and how much memory it takes."""
+        return make_report(self.description)
+
+    def create(self, device: Any = None) -> GraphModule:
+        """Make an instance of the model.
+
+        Parameters
+        ----------
+        device : tvm.runtime.Device, optional
+            The CPU if not given.
+        """
+        return GraphModule(self.module, self.description, device or tvm.cpu())
+
+    def __getitem__(self, name: str) -> Any:
+        """``lib["default"]`` makes instances; any other name is a function of the module."""
+        if name == "default":
+            return self.create
+        return self.module.get_function(name, query_imports=True)
+
+    def replan(self, policy: str | None = None, num_veus: int | None = None, **options: Any) -> Library:
+        """The same compiled kernels under another plan.
+
+        Parameters
+        ----------
+        policy, num_veus, **options
+            See :class:`~tvm_rammer.transform.options.Options`; what is not given stays as it was.
+
+        Returns
+        -------
+        Library
+            A new one; this one stays as it is.
+        """
+        if self.source is None or self.options is None:
+            raise LibraryError("a library that was loaded cannot be planned anew: build the model")
+        given = {"policy": policy, "num_veus": num_veus, **options}
+        changed = replace(self.options, **{k: v for k, v in given.items() if v is not None})
+        if (changed.form == "per-op") != (self.options.form == "per-op"):
+            raise InputError('form="per-op" needs a build of its own')
+        names = ModelNames(
+            tuple(info.name for info in self.description.inputs),
+            tuple(info.name for info in self.description.outputs),
+        )
+        return assemble(self.source, changed, names)
+
+    def export_library(self, path: str | os.PathLike[str]) -> Path:
+        """Write the library as a shared object that TVM's runtime loads.
+
+        The file appears complete or not at all.
+
+        Parameters
+        ----------
+        path : path
+            Ends in ``.so``.
+
+        Returns
+        -------
+        Path
+
+        Raises
+        ------
+        LibraryError
+            When the path cannot be written or no C++ compiler is found to link it.
+        """
+        target = Path(path)
+        if target.suffix != ".so":
+            raise LibraryError(f"{target}: a library's name ends in .so")
+        if not isinstance(self.executable, Executable):
+            raise LibraryError(f"{target}: a loaded library is a file already; copy that")
+        try:
+            with tempfile.TemporaryDirectory(dir=target.parent, prefix=".rammer-") as folder:
+                written = Path(folder) / target.name
+                self.executable.export_library(str(written))
+                os.replace(written, target)
+        except OSError as error:
+            raise LibraryError(
+                f"{target}: cannot be written: {error.strerror or error}; choose another path"
+            ) from error
+        except (RuntimeError, TypeError) as error:
+            raise LibraryError(
+                f"{target}: cannot be linked ({_last_line(error)}); install a C++ compiler (g++)"
+            ) from error
+        return target
+
+
+def assemble(
+    partitioned: PartitionedModule, options: Options, names: ModelNames | None = None
+) -> Library:
+    """Plan a partitioned module and link the library."""
+    planned = plan_module(partitioned, options, names)
+    target = partitioned.compiler.target
+    executable = relax.build(planned.module, target, relax_pipeline=lower_for_vm(target))
+    machine = relax.VirtualMachine(executable, tvm.cpu())
+    description = read_description(machine, "the new library")
+    return Library(executable, description, partitioned, options)
+
+
+def load(path: str | os.PathLike[str]) -> Library:
+    """Load a library that :meth:`Library.export_library` wrote.
+
+    Raises
+    ------
+    LibraryError
+        When the file is missing, no library, of another version, or needs another CPU.
+    """
+    where = Path(path)
+    if not where.is_file():
+        raise LibraryError(f"{where}: no such file; export a library there first")
+    try:
+        module = tvm.runtime.load_module(str(where.resolve()))
+    except Exception as error:
+        raise LibraryError(
+            f"{where}: TVM cannot load it ({_last_line(error)}); compile the model again"
+        ) from error
+    try:
+        machine = relax.VirtualMachine(module, tvm.cpu())
+    except (AttributeError, ValueError, RuntimeError) as error:
+        raise LibraryError(f"{where}: not a library of tvm_rammer; compile the model") from error
+    description = read_description(machine, str(where))
+    check_cpu(module)
+    return Library(module, description)
+
+
+def _last_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[-1] if lines else type(error).__name__
+
+

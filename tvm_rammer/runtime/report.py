@@ -1,0 +1,115 @@
+"""What a build decided, for people and for programs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tvm_rammer.rprogram import RProgram
+from tvm_rammer.runtime.description import LibraryDescription
+from tvm_rammer.schedule import memory_report
+from tvm_rammer.transform.partition_regions import LeftOut
+
+
+@dataclass(frozen=True)
+class RegionReport:
+    """One planned region.
+
+    Attributes
+    ----------
+    operators, tasks, waves, waits : int
+        Counts of the plan.
+    width : int
+        Most operators that a wavefront holds.
+    arena_bytes : int
+        Memory for intermediate results in the plan.
+    intermediate_bytes : int
+        Sum of all intermediate results: what no reuse would take.
+    peak_bytes : int
+        Most bytes that are live at once when the plan runs in order: no plan takes less.
+    constant_bytes : int
+        Weights, packed.
+    kernels : dict of str to int
+        Operators by the rule that made their kernel.
+    """
+
+    name: str
+    policy: str
+    num_veus: int
+    operators: int
+    tasks: int
+    waves: int
+    waits: int
+    width: int
+    arena_bytes: int
+    intermediate_bytes: int
+    peak_bytes: int
+    constant_bytes: int
+    kernels: dict[str, int]
+
+    def __str__(self) -> str:
+        kernels = ", ".join(f"{count} {name}" for name, count in self.kernels.items())
+        return (
+            f"{self.name}: {self.operators} operators as {self.tasks} rTasks in {self.waves} waves "
+            f"on {self.num_veus} vEUs ({self.policy}, {self.waits} waits, at most {self.width} "
+            f"operators at once)\n"
+            f"  arena {_size(self.arena_bytes)} of {_size(self.intermediate_bytes)} intermediate "
+            f"results (live at once {_size(self.peak_bytes)}), constants "
+            f"{_size(self.constant_bytes)}\n"
+            f"  kernels: {kernels}"
+        )
+
+
+@dataclass(frozen=True)
+class Report:
+    """All regions of a library, and what is in none."""
+
+    regions: tuple[RegionReport, ...]
+    left_out: tuple[LeftOut, ...]
+
+    def __str__(self) -> str:
+        lines = [str(region) for region in self.regions] or ["no region: nothing was planned"]
+        lines += [f"left out: {item.operator}: {item.reason}" for item in self.left_out]
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain data, for JSON."""
+        return asdict(self)
+
+
+def make_report(description: LibraryDescription) -> Report:
+    """Report on a library."""
+    regions = tuple(map(_region, description.programs.values()))
+    return Report(regions, description.left_out)
+
+
+def _region(program: RProgram) -> RegionReport:
+    memory = memory_report(program)
+    per_wave = Counter(
+        wave for wave, _ in {(task.wave, task.operator) for _, _, task in program.tasks()}
+    )
+    rules = Counter(program.kernels[op.kernel].origin for op in program.operators)
+    return RegionReport(
+        program.name,
+        program.policy,
+        program.num_veus,
+        len(program.operators),
+        program.num_tasks,
+        program.num_waves,
+        sum(len(task.waits) for _, _, task in program.tasks()),
+        max(per_wave.values(), default=0),
+        memory.arena_bytes,
+        memory.intermediate_bytes,
+        memory.peak_bytes,
+        program.constant_bytes,
+        dict(rules.most_common()),
+    )
+
+
+def _size(nbytes: int) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if nbytes < 1024:
+            return f"{nbytes:.4g} {unit}"
+        nbytes /= 1024  # type: ignore[assignment]
+    return f"{nbytes:.4g} GiB"

@@ -1,0 +1,59 @@
+"""A compiler pass that lets every entry function call the guard first.
+
+A deployed library knows its CPU and its number of workers; the process that loads it does not. The
+guard raises when the CPU lacks a feature that the kernels use, and sets TVM's thread pool up once per
+thread (see :mod:`tvm_rammer.codegen.guard`).
+"""
+
+from __future__ import annotations
+
+import tvm
+from tvm import relax
+from tvm.ir import Call
+
+from tvm_rammer.codegen.guard import build_guard
+from tvm_rammer.transform.co_schedule import link
+from tvm_rammer.vdevice import VDevice
+
+#: Symbol of the guard in every library.
+GUARD = "tvm_rammer_guard"
+
+
+@tvm.transform.module_pass(opt_level=0, name="AddGuard")
+class AddGuard:
+    """Call the guard at the start of every public Relax function.
+
+    Parameters
+    ----------
+    target : Target
+        Whose features the CPU must have.
+    vdevice : VDevice
+        Whose vEUs want a worker each.
+    """
+
+    def __init__(self, target: tvm.target.Target, vdevice: VDevice) -> None:
+        self.target = target
+        self.vdevice = vdevice
+
+    def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+        """Guard the functions of a module; one that is guarded already stays as it is."""
+        guarded = mod.attrs and GUARD in mod.attrs
+        entries = [
+            (symbol, func)
+            for symbol, func in mod.functions_items()
+            if isinstance(func, relax.Function) and func.attrs and "global_symbol" in func.attrs
+        ]
+        if guarded or not entries:
+            return mod
+        result = tvm.IRModule(dict(mod.functions_items()), attrs=mod.attrs)
+        for symbol, func in entries:
+            result[symbol] = _guarded(func)
+        guard = build_guard(GUARD, self.target, self.vdevice.num_veus)
+        return link(relax.transform.Normalize()(result), guard).with_attr(GUARD, True)
+
+
+def _guarded(func: relax.Function) -> relax.Function:
+    call = Call(relax.ExternFunc(GUARD), [], None, [relax.TupleType([])])
+    check = relax.BindingBlock([relax.VarBinding(relax.Var("guard", relax.TupleType([])), call)])
+    body = relax.SeqExpr([check, *func.body.blocks], func.body.body)
+    return relax.Function(func.params, body, func.ret_ty, False, func.attrs)

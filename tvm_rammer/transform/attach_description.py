@@ -1,0 +1,153 @@
+"""A compiler pass that puts a description of the library into the library.
+
+Relax functions are added: one returns the description (compressed JSON), so that a library can be
+listed, drawn and driven by the names of the model's own inputs wherever it is loaded; one returns
+the constants and the instruction table of the region that ``main`` consists of, so that a runtime may
+call the region's kernel without the VM between.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax, tirx
+from tvm.ir import Call, GenericConst, PrimType
+
+from tvm_rammer.rprogram.serialize import to_json
+from tvm_rammer.transform.co_schedule import Region
+from tvm_rammer.transform.direct_call import direct_call
+from tvm_rammer.transform.options import Options
+from tvm_rammer.transform.partition_regions import read_left_out
+from tvm_rammer.transform.relax_util import operator_name, type_shape
+from tvm_rammer.vdevice import VDevice
+
+#: Increased whenever a library can no longer be read by older versions of this package.
+FORMAT_VERSION = 1
+#: Returns the description: zlib-compressed JSON as a tensor of uint8.
+DESCRIBE = "tvm_rammer_describe"
+#: Returns (constants, table) of the region that ``main`` calls directly.
+STATE = "tvm_rammer_state"
+
+#: Returns the number of vEUs that the library was planned for, to compare with TVM's workers.
+NUM_VEUS = "tvm_rammer_num_veus"
+
+
+@dataclass(frozen=True)
+class ModelNames:
+    """What the model itself calls its inputs and outputs."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Description:
+    """What is put into the library besides the module's own functions."""
+
+    regions: tuple[Region, ...]
+    options: Options
+    vdevice: VDevice
+    names: ModelNames | None
+
+
+@tvm.transform.module_pass(opt_level=0, name="AttachDescription")
+class AttachDescription:
+    """Add the functions :data:`DESCRIBE` and, where it applies, :data:`STATE`.
+
+    Parameters
+    ----------
+    description : Description
+    target : Target
+    """
+
+    def __init__(self, description: Description, target: tvm.target.Target) -> None:
+        self.description = description
+        self.target = target
+
+    def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+        """Describe ``main``; a module without one, or with a description, stays as it is."""
+        names = {symbol.name_hint for symbol in mod.get_global_vars()}
+        if "main" not in names or DESCRIBE in names:
+            return mod
+        main = mod["main"]
+        direct = direct_call(main)
+        content = json.dumps(self._content(mod, main, direct)).encode()
+        packed = np.frombuffer(zlib.compress(content), np.uint8)
+        builder = relax.BlockBuilder(mod)
+        with builder.function(DESCRIBE, []):
+            builder.emit_func_output(builder.emit(relax.const(packed)))
+        if direct is not None:
+            constants, table = _state(main)
+            with builder.function(STATE, []):
+                builder.emit_func_output(builder.emit(relax.Tuple([constants, table])))
+        result = builder.get()
+        result[NUM_VEUS] = _constant_function(NUM_VEUS, self.description.vdevice.num_veus)
+        return result
+
+    def _content(self, mod: tvm.IRModule, main: Any, direct: Any) -> dict[str, Any]:
+        given = self.description
+        inputs = [param.name for param in main.params]
+        types = list(_types(main.ret_ty))
+        names = given.names or ModelNames(
+            tuple(inputs), tuple(f"output{k}" for k in range(len(types)))
+        )
+        return {
+            "format": FORMAT_VERSION,
+            "tvm": tvm.__version__,
+            "target": str(self.target),
+            "options": asdict(given.options),
+            "num_veus": given.vdevice.num_veus,
+            "vdevice": given.vdevice.name,
+            "inputs": [
+                {"name": name, **_tensor(param.ty)}
+                for name, param in zip(names.inputs, main.params, strict=True)
+            ],
+            "outputs": [
+                {"name": name, **_tensor(ty)} for name, ty in zip(names.outputs, types, strict=True)
+            ],
+            "direct": asdict(direct) if direct is not None else None,
+            "programs": [json.loads(to_json(region.program)) for region in given.regions],
+            "arenas": {region.program.name: region.arena_bytes for region in given.regions},
+            "left_out": [asdict(item) for item in read_left_out(mod)],
+        }
+
+
+def _constant_function(symbol: str, value: int) -> tirx.PrimFunc:
+    """A packed function that returns a number.
+
+    A library with at least one function of TVM's own build needs no C++ compiler to run in the process
+    that built it: for one without any, TVM makes a stand-in from C source.
+    """
+    body = tirx.Return(tirx.const(value, "int32"))
+    func = tirx.PrimFunc([], body, ret_type=PrimType("int32"))
+    return func.with_attrs({"global_symbol": symbol, "tirx.is_scheduled": True})
+
+
+def _types(ty: Any) -> list[Any]:
+    if isinstance(ty, relax.TupleType):
+        return [leaf for part in ty.fields for leaf in _types(part)]
+    return [ty]
+
+
+def _tensor(ty: Any) -> dict[str, Any]:
+    """Shape and dtype of a tensor type; an unknown shape is None."""
+    shape = type_shape(ty)
+    dtype = str(ty.dtype) if isinstance(ty, relax.TensorType) else str(ty)
+    return {"shape": list(shape) if shape is not None else None, "dtype": dtype}
+
+
+def _state(main: Any) -> tuple[GenericConst, GenericConst]:
+    """The constants and the table that ``main`` passes to its one kernel."""
+    for block in main.body.blocks:
+        for binding in block.bindings:
+            if isinstance(binding.value, Call) and (
+                operator_name(binding.value) == "relax.call_dps_packed"
+            ):
+                *_, constants, table = binding.value.args[1].fields
+                return constants, table
+    raise AssertionError("a direct call has a call_dps_packed")

@@ -1,0 +1,50 @@
+"""What a user may choose about a plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import tvm
+
+from tvm_rammer.errors import InputError
+from tvm_rammer.schedule import POLICIES
+from tvm_rammer.vdevice import VDevice, vdevice_for
+
+Form = Literal["program", "wavefront", "per-op"]
+FORMS: tuple[Form, ...] = get_args(Form)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user may choose about a plan.
+
+    Attributes
+    ----------
+    policy : str
+        A name in :data:`tvm_rammer.schedule.POLICIES`.
+    num_veus : int, optional
+        vEUs to plan for; the cores that this process may use if not given.
+    form : {"program", "wavefront", "per-op"}
+        One launch for a region; one launch and one kernel symbol per wavefront; or no plan at all,
+        the same kernels operator after operator (RammerBase).
+    oversubscribe : bool
+        Allow more vEUs than hardware threads: correct, but slow.
+    """
+
+    policy: str = "wavefront"
+    num_veus: int | None = None
+    form: Form = "program"
+    oversubscribe: bool = False
+
+    def __post_init__(self) -> None:
+        if self.policy not in POLICIES:
+            known = ", ".join(map(repr, sorted(POLICIES)))
+            raise InputError(f"there is no policy {self.policy!r}; choose one of {known}")
+        if self.form not in FORMS:
+            known = ", ".join(map(repr, FORMS))
+            raise InputError(f"there is no form {self.form!r}; choose one of {known}")
+
+    def vdevice(self, target: tvm.target.Target) -> VDevice:
+        """The vDevice to plan for."""
+        return vdevice_for(target, self.num_veus, oversubscribe=self.oversubscribe)

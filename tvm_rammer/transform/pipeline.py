@@ -1,0 +1,131 @@
+"""The whole order of passes, from a model to what the Relax VM runs."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import relax
+from tvm.relax.backend.cpu_generic import pipeline as stock
+
+from tvm_rammer.kernel.library import KernelLibrary
+from tvm_rammer.transform.add_guard import AddGuard
+from tvm_rammer.transform.attach_description import AttachDescription, Description, ModelNames
+from tvm_rammer.transform.co_schedule import CoSchedule, Region, RegionCompiler
+from tvm_rammer.transform.options import Form, Options
+from tvm_rammer.transform.partition_regions import PartitionRegions
+from tvm_rammer.transform.prepare import Prepare
+from tvm_rammer.transform.schedule_operators import ScheduleOperators
+from tvm_rammer.vdevice import VDevice, resolve_target
+
+@dataclass(frozen=True)
+class PartitionedModule:
+    """A module whose regions are functions, and what compiles them: the same for every plan."""
+
+    module: tvm.IRModule
+    compiler: RegionCompiler
+
+
+@dataclass(frozen=True)
+class PlannedModule:
+    """A module whose regions are kernels, before it is lowered for the VM."""
+
+    module: tvm.IRModule
+    regions: tuple[Region, ...]
+    vdevice: VDevice
+
+
+def partition_module(
+    mod: tvm.IRModule, target: tvm.target.Target, options: Options
+) -> PartitionedModule:
+    """The passes that do not depend on the plan."""
+    compiler = RegionCompiler(target, KernelLibrary(options.vdevice(target)))
+    with target:
+        # 1. Call_tirs of fused PrimFuncs.
+        mod = Prepare()(mod)
+        # 2. What can be planned together becomes a function.
+        if options.form != "per-op":
+            mod = PartitionRegions()(mod)
+    return PartitionedModule(mod, compiler)
+
+
+def plan_module(
+    partitioned: PartitionedModule, options: Options, names: ModelNames | None = None
+) -> PlannedModule:
+    """The passes that make the plan and put it into the module.
+
+    Parameters
+    ----------
+    partitioned : PartitionedModule
+    options : Options
+    names : ModelNames, optional
+        What the model itself calls its inputs and outputs.
+    """
+    compiler = partitioned.compiler
+    vdevice = options.vdevice(compiler.target)
+    co_schedule = CoSchedule(compiler, vdevice, options.policy, options.form == "wavefront")
+    with compiler.target:
+        # 3. Every region becomes a kernel.
+        mod = co_schedule(partitioned.module)
+        # 4. Everything else runs the same rKernels, one call each.
+        mod = ScheduleOperators(compiler.kernels)(mod)
+        # 5. What a deployed library needs: a guard, and a description of itself.
+        mod = AddGuard(compiler.target, vdevice)(mod)
+        description = Description(tuple(co_schedule.regions), options, vdevice, names)
+        mod = AttachDescription(description, compiler.target)(mod)
+    return PlannedModule(mod, tuple(co_schedule.regions), vdevice)
+
+
+def lower_for_vm(target: tvm.target.Target) -> tvm.transform.Pass:
+    """TVM's own lowering of a planned module for the Relax VM."""
+    return tvm.transform.Sequential(
+        [
+            *stock.library_dispatch_passes(target),
+            relax.transform.LegalizeOps(),
+            *stock.dataflow_lower_passes(target),
+            *stock.finalize_passes(target),
+        ],
+        name="LowerForVM",
+    )
+
+
+def pipeline(
+    policy: str = "wavefront",
+    num_veus: int | None = None,
+    form: Form = "program",
+    oversubscribe: bool = False,
+) -> tvm.transform.Pass:
+    """The pipeline for ``relax.build(mod, target, relax_pipeline=tvm_rammer.pipeline(...))``.
+
+    The pipeline's name ``"rammer"`` stands for this function with its defaults. The target is that of
+    the build; without one, this machine's is used, with a warning that says so.
+
+    Parameters
+    ----------
+    policy, num_veus, form, oversubscribe
+        See :class:`Options`.
+
+    Returns
+    -------
+    tvm.transform.Pass
+
+    Raises
+    ------
+    InputError
+        For an unknown policy or form, or a number of vEUs below 1.
+    """
+    options = Options(policy, num_veus, form, oversubscribe)
+
+    @tvm.transform.module_pass(opt_level=0, name="rammer")
+    def rammer(mod: tvm.IRModule, _: Any) -> tvm.IRModule:
+        given = tvm.target.Target.current()
+        target = resolve_target(given)
+        if given is None:
+            warnings.warn(f"no target given: compiling for this machine, {target}", stacklevel=2)
+        with target:
+            partitioned = partition_module(mod, target, options)
+            return lower_for_vm(target)(plan_module(partitioned, options).module)
+
+    return rammer
