@@ -29,12 +29,24 @@ function paintAll() {
   for (const painter of painters) painter.paint();
   paintAxis(axis);
   overview.paint();
+  if (view.pinned) followPinned(view.pinned);
+}
+
+/** What is said about a pinned rTask stays beside it. */
+function followPinned(place) {
+  const painter = painters.find(({ panel }) => panel === place.panel), lane = place.panel.lanes[place.veu];
+  const { left, top } = painter.surface.canvas.getBoundingClientRect();
+  const x = painter.x(lane.start[place.slot]), y = top + painter.top(place.veu) + painter.bar;
+  const seen = x <= painter.surface.width && painter.x(lane.stop[place.slot]) >= GUTTER && y > 0 && y < window.innerHeight;
+  if (seen) showTooltip(place, left + Math.max(GUTTER, x), y);
+  else hideTooltip();
 }
 
 /** Lanes as high as lets all of them fit into the window, within reason. */
 function resize() {
   const lanes = panels.reduce((sum, panel) => sum + panel.lanes.length, 0);
-  const room = window.innerHeight - 130 - 45 * panels.length;
+  // Below the header, and without the captions.
+  const room = window.innerHeight - 340 - 45 * panels.length;
   const pitch = Math.min(40, Math.max(12, Math.floor(room / Math.max(1, lanes))));
   readColours();
   for (const painter of painters) painter.resize(pitch);
@@ -114,7 +126,7 @@ function placeAt(painter, event) {
 
 function hover(painter, event) {
   view.hovered = placeAt(painter, event);
-  if (view.hovered) showTooltip(view.hovered, event.clientX, event.clientY);
+  if (!view.pinned && view.hovered) showTooltip(view.hovered, event.clientX, event.clientY);
   else if (!view.pinned) hideTooltip();
   repaint();
 }
@@ -124,11 +136,9 @@ function visit(painter, place) {
   const lane = painter.panel.lanes[place.veu], { canvas } = painter.surface;
   const start = lane.start[place.slot], length = view.to - view.from;
   if (start < view.from || lane.stop[place.slot] > view.to) view.show(start - length / 3, length);
-  pin(place);
   const y = canvas.getBoundingClientRect().top + painter.top(place.veu);
   if (y < 120 || y > window.innerHeight - painter.pitch) window.scrollBy(0, y - window.innerHeight / 2);
-  const { left, top } = canvas.getBoundingClientRect();
-  showTooltip(place, left + painter.x(start), top + painter.top(place.veu) + painter.bar);
+  pin(place);
 }
 
 function zoomTo({ panel, veu, slot }) {
@@ -211,14 +221,10 @@ for (const painter of painters) {
     move(event, dx, dy) {
       view.pan(-dx / painter.scale);
       if (event.pointerType === "mouse") window.scrollBy(0, -dy);
-      hideTooltip();
+      if (!view.pinned) hideTooltip();
       repaint();
     },
-    click: (event) => {
-      const place = placeAt(painter, event);
-      pin(place);
-      if (place) showTooltip(place, event.clientX, event.clientY);
-    },
+    click: (event) => pin(placeAt(painter, event)),
   });
   canvas.addEventListener("keydown", (event) => {
     if (!event.key.startsWith("Arrow") || event.ctrlKey || event.metaKey || event.altKey) return;

@@ -33,6 +33,11 @@ class Program {
 
 function placeKey(veu, position) { return veu * 0x4000000 + position; }
 
+/** A place is {panel, veu, slot}: an rTask in a timeline. */
+function samePlace(a, b) {
+  return a !== null && b !== null && a.panel === b.panel && a.veu === b.veu && a.slot === b.slot;
+}
+
 function append(map, key, value) {
   if (map.has(key)) map.get(key).push(value);
   else map.set(key, [value]);

@@ -1,6 +1,8 @@
 // What is said about the rTask in focus.
 
 const tooltip = document.getElementById("tooltip");
+const MOST_NAMED = 3;
+let described = null;
 
 function element(name, text = "", className = "") {
   const made = document.createElement(name);
@@ -31,14 +33,17 @@ function factsOf({ panel, veu, slot }) {
   return facts;
 }
 
+/** What an rTask waits for, the last to end first: that is the one that held it up. */
 function waitFacts(panel, place) {
   const started = panel.lanes[place.veu].start[place.slot];
-  const facts = panel.linked(panel.program.waits, place).map((awaited) => {
-    const ended = panel.lanes[awaited.veu].stop[awaited.slot];
-    return ["waits for", `${named(awaited)}, done ${duration(Math.max(0, started - ended))} before`];
+  const endOf = ({ veu, slot }) => panel.lanes[veu].stop[slot];
+  const awaited = panel.linked(panel.program.waits, place).sort((a, b) => endOf(b) - endOf(a));
+  const facts = awaited.slice(0, MOST_NAMED).map((other) => {
+    return ["waits for", `${named(other)}, done ${duration(Math.max(0, started - endOf(other)))} before`];
   });
+  if (awaited.length > MOST_NAMED) facts.push(["", `and ${awaited.length - MOST_NAMED} that ended sooner`]);
   const waiters = panel.linked(panel.program.waiters, place);
-  if (waiters.length > 3) facts.push(["awaited by", `${waiters.length} rTasks`]);
+  if (waiters.length > MOST_NAMED) facts.push(["awaited by", `${waiters.length} rTasks`]);
   else if (waiters.length) facts.push(["awaited by", waiters.map(named).join("; ")]);
   return facts;
 }
@@ -48,13 +53,18 @@ function named({ panel, veu, slot }) {
   return `vEU ${veu} #${lane.position[slot]} ${panel.program.operators[lane.operator[slot]].name}`;
 }
 
-function showTooltip(place, x, y) {
+function describe(place) {
   const { name, family } = place.panel.program.operators[place.panel.operatorAt(place)];
   const kind = element("em", FAMILIES[family].name), swatch = element("i"), list = element("dl");
   swatch.style.background = FAMILIES[family].colour;
   kind.prepend(swatch);
   for (const [term, text, alert] of factsOf(place)) list.append(element("dt", term), element("dd", text, alert ? "alert" : ""));
   tooltip.replaceChildren(element("strong", name), kind, list);
+  described = place;
+}
+
+function showTooltip(place, x, y) {
+  if (!samePlace(place, described)) describe(place);
   tooltip.hidden = false;
   const { width, height } = tooltip.getBoundingClientRect();
   tooltip.style.left = `${Math.max(8, x + 16 + width > window.innerWidth ? x - width - 16 : x + 16)}px`;
