@@ -18,7 +18,7 @@ from tvm_rammer.view.panel import Panel, make_panels
 from tvm_rammer.view.units import MICRO, counted, duration, size
 
 #: The parts of the page's script, in the order in which they need each other.
-_SCRIPTS = ("model.js", "paint.js", "tooltip.js", "interact.js")
+_SCRIPTS = ("model.js", "paint.js", "overview.js", "tooltip.js", "interact.js")
 
 
 def timeline_html(

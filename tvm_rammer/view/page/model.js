@@ -27,8 +27,6 @@ class Program {
       }
     });
   }
-
-  operator(veu, position) { return this.tasks[veu][4 * position]; }
 }
 
 function placeKey(veu, position) { return veu * 0x4000000 + position; }
