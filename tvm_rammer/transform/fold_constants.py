@@ -42,8 +42,9 @@ _EXACT: dict[str, Evaluate] = {
     "add": _binary(np.add),
     "subtract": _binary(np.subtract),
     "multiply": _binary(np.multiply),
-    "maximum": _binary(np.maximum),
-    "minimum": _binary(np.minimum),
+    # numpy's own would make a NaN of a NaN on either side, TVM's compare.
+    "maximum": _binary(lambda a, b: np.where(a > b, a, b)),
+    "minimum": _binary(lambda a, b: np.where(a < b, a, b)),
     "negative": _unary(np.negative),
     "abs": _unary(np.abs),
     "reshape": _squeeze,
@@ -96,11 +97,14 @@ class _Folder(relax.PyExprMutator):
         evaluate = _EXACT.get(name)
         if evaluate is None and all(x.dtype.kind == "f" for x in operands):
             evaluate = _FLOATING[name]
+            # A product may be wider than its factors.
+            operands = [x.astype(dtype) for x in operands]
         if evaluate is None:
             return call
         with np.errstate(all="ignore"):
             value = evaluate(call, operands)
-        return relax.const(np.ascontiguousarray(value, dtype=operands[0].dtype).reshape(shape), dtype)
+        value = np.ascontiguousarray(value, dtype=operands[0].dtype).reshape(shape)
+        return relax.const(value, dtype)
 
     def _operands(self, call: Any) -> list[np.ndarray] | None:
         """The values of all tensor operands, or ``None`` if one is not a constant."""

@@ -1,0 +1,174 @@
+"""Operators on constants become constants, with the values that TVM itself computes."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+from tvm.ir import GenericConst
+from tvm.relax import op
+from tvm.script import ir as I
+from tvm.script import relax as R
+
+from tvm_rammer.transform.fold_constants import FoldConstants
+
+Operator = Callable[..., relax.Expr]
+
+SAME_SHAPES = ("add", "subtract", "multiply", "maximum", "minimum")
+MOVING: dict[str, Operator] = {
+    "reshape": lambda x: op.reshape(x, (6, 4)),
+    "reshape with -1": lambda x: op.reshape(x, (4, -1)),
+    "squeeze": lambda x: op.squeeze(op.expand_dims(x, 0)),
+    "expand_dims": lambda x: op.expand_dims(x, [0, 2]),
+    "flatten": op.flatten,
+    "permute_dims": lambda x: op.permute_dims(x, [2, 0, 1]),
+    "permute_dims without axes": op.permute_dims,
+    "broadcast_to": lambda x: op.broadcast_to(x, (5, 2, 3, 4)),
+    "concat": lambda x: op.concat([x, x], axis=1),
+    "concat on the last axis": lambda x: op.concat([x, x], axis=-1),
+}
+FLOATING: dict[str, Operator] = {
+    **{name: getattr(op, name) for name in ("sqrt", "rsqrt", "exp", "tanh", "sigmoid")},
+    "divide": lambda x: op.divide(x, x),
+    "matmul": lambda x: op.matmul(x, op.permute_dims(x, [0, 2, 1])),
+}
+
+
+def values(dtype: str, seed: int = 0) -> np.ndarray:
+    """Both signs where there are two, the extremes of integers among them; never zero."""
+    rng = np.random.default_rng(seed)
+    if np.dtype(dtype).kind == "f":
+        return rng.uniform(-2, 2, (2, 3, 4)).astype(dtype)
+    limits = np.iinfo(dtype)
+    drawn = rng.integers(1, 50, (2, 3, 4)).astype(dtype)
+    drawn[0, 0, :2] = limits.min if limits.min else 1, limits.max
+    return drawn
+
+
+def module(operator: Operator, *arrays: np.ndarray) -> tvm.IRModule:
+    builder = relax.BlockBuilder()
+    with builder.function("main", []):
+        with builder.dataflow():
+            constants = [relax.const(array, array.dtype.name) for array in arrays]
+            result = builder.emit_output(builder.normalize(operator(*constants)))
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+def folded(mod: tvm.IRModule) -> np.ndarray | None:
+    """The constant that ``main`` became, if it did."""
+    body = FoldConstants()(mod)["main"].body
+    bindings = [b for block in body.blocks for b in block.bindings]
+    result = bindings[-1].value if bindings else body.body
+    return result.value.numpy() if isinstance(result, GenericConst) else None
+
+
+def computed(mod: tvm.IRModule) -> np.ndarray:
+    """What stock TVM computes."""
+    executable = relax.build(mod, "llvm")
+    return relax.VirtualMachine(executable, tvm.cpu())["main"]().numpy()
+
+
+def assert_same(got: np.ndarray | None, want: np.ndarray, tolerance: float = 0.0) -> None:
+    assert got is not None, "nothing was folded"
+    assert (got.shape, got.dtype) == (want.shape, want.dtype)
+    np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int32", "int8", "uint8"])
+@pytest.mark.parametrize("name", SAME_SHAPES)
+def test_arithmetic_is_exact_for_every_dtype(name, dtype):
+    mod = module(getattr(op, name), values(dtype), values(dtype, seed=1))
+    assert_same(folded(mod), computed(mod))
+
+
+@pytest.mark.parametrize("name", ["negative", "abs"])
+@pytest.mark.parametrize("dtype", ["float32", "int32", "int8"])
+def test_signs_are_exact(name, dtype):
+    mod = module(getattr(op, name), values(dtype))
+    assert_same(folded(mod), computed(mod))
+
+
+@pytest.mark.parametrize("name", ["maximum", "minimum"])
+def test_extremes_treat_nan_and_signed_zeros_as_tvm_does(name):
+    left = np.array([np.nan, 1, -0.0, 0.0, 2], "float32")
+    right = np.array([1, np.nan, 0.0, -0.0, 3], "float32")
+    mod = module(getattr(op, name), left, right)
+    got, want = folded(mod), computed(mod)
+    assert_same(got, want)
+    np.testing.assert_array_equal(np.signbit(got), np.signbit(want))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64", "bool"])
+@pytest.mark.parametrize("name", MOVING)
+def test_moving_elements_is_exact_for_every_dtype(name, dtype):
+    array = values("int8").astype(dtype)
+    mod = module(MOVING[name], array)
+    assert_same(folded(mod), computed(mod))
+
+
+@pytest.mark.parametrize("name", FLOATING)
+def test_floating_point_operators_agree_to_rounding(name):
+    mod = module(FLOATING[name], np.abs(values("float32")))
+    assert_same(folded(mod), computed(mod), 1e-6)
+
+
+def test_a_product_that_is_wider_than_its_factors_is_summed_in_the_wider_dtype():
+    rng = np.random.default_rng(0)
+    factors = (rng.random((4, 300)).astype("float16"), rng.random((300, 4)).astype("float16"))
+    mod = module(lambda a, b: op.matmul(a, b, out_dtype="float32"), *factors)
+    assert_same(folded(mod), computed(mod), 1e-4)
+
+
+@pytest.mark.parametrize("name", ["divide", "matmul"])
+def test_integer_division_and_products_stay(name):
+    array = np.array([[7, -7], [-8, 3]], "int32")
+    assert folded(module(getattr(op, name), array, np.full((2, 2), 2, "int32"))) is None
+
+
+def test_an_operator_that_is_not_in_the_table_stays():
+    assert folded(module(op.nn.gelu, values("float32"))) is None
+
+
+def test_constants_are_folded_through_each_other():
+    mod = module(
+        lambda a, b: op.exp(op.add(op.reshape(a, (24,)), b)),
+        values("float32"),
+        np.ones(1, "float32"),
+    )
+    assert_same(folded(mod), computed(mod), 1e-6)
+
+
+def test_what_depends_on_an_input_stays():
+    one, two = (relax.const(np.full(3, value, "float32")) for value in (1, 2))
+    three = relax.const(np.full(3, 3, "float32"))
+
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((3,), "float32")):
+            with R.dataflow():
+                weight = R.add(one, two)
+                y = R.multiply(x, weight)
+                R.output(y)
+            return y
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(x: R.Tensor((3,), "float32")):
+            with R.dataflow():
+                y = R.multiply(x, three)
+                R.output(y)
+            return y
+
+    after = FoldConstants()(Before)
+    tvm.ir.assert_structural_equal(after, Expected)
+    tvm.ir.assert_structural_equal(FoldConstants()(after), after)
+
+
+def test_division_by_zero_is_infinite_and_says_nothing(recwarn):
+    mod = module(op.divide, np.ones(3, "float32"), np.zeros(3, "float32"))
+    np.testing.assert_array_equal(folded(mod), np.full(3, np.inf))
+    assert not recwarn.list

@@ -1,0 +1,174 @@
+"""Operators that importers leave behind become plainer ones."""
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+from tvm.script import ir as I
+from tvm.script import relax as R
+from tvm.script import tirx as T
+
+from tvm_rammer.transform.simplify_operators import SimplifyOperators
+
+ROW = relax.const(np.arange(3, dtype="float32"))
+RAISED_ROW = relax.const(np.arange(3, dtype="float32").reshape(1, 3))
+
+
+def assert_becomes(before: tvm.IRModule, expected: tvm.IRModule) -> None:
+    after = SimplifyOperators()(before)
+    tvm.ir.assert_structural_equal(after, expected)
+    tvm.ir.assert_structural_equal(SimplifyOperators()(after), after)
+
+
+def test_dropout_is_its_input():
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32")):
+            with R.dataflow():
+                dropped = R.nn.dropout(x, rate=0.5)
+                kept = dropped[0]
+                y = R.nn.relu(kept)
+                R.output(y)
+            return y
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32")):
+            with R.dataflow():
+                y = R.nn.relu(x)
+                R.output(y)
+            return y
+
+    assert_becomes(Before, Expected)
+
+
+def test_the_mask_of_a_dropout_stays():
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32")):
+            with R.dataflow():
+                dropped = R.nn.dropout(x, rate=0.5)
+                mask = dropped[1]
+                R.output(mask)
+            return mask
+
+    assert_becomes(Module, Module)
+
+
+def test_a_sum_of_stacked_tensors_is_a_chain_of_additions():
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(
+            a: R.Tensor((2, 3), "float32"),
+            b: R.Tensor((2, 3), "float32"),
+            c: R.Tensor((2, 3), "float32"),
+        ):
+            with R.dataflow():
+                stacked = R.stack((a, b, c), axis=0)
+                y = R.sum(stacked, axis=[0])
+                R.output(y)
+            return y
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(
+            a: R.Tensor((2, 3), "float32"),
+            b: R.Tensor((2, 3), "float32"),
+            c: R.Tensor((2, 3), "float32"),
+        ):
+            with R.dataflow():
+                ab = R.add(a, b)
+                y = R.add(ab, c)
+                R.output(y)
+            return y
+
+    assert_becomes(Before, Expected)
+
+
+@pytest.mark.parametrize(
+    ("stack_axis", "options"),
+    [(1, {"axis": [0]}), (0, {"axis": [1]}), (0, {"axis": [0], "keepdims": True}), (0, {})],
+)
+def test_other_sums_stay(stack_axis, options):
+    x = relax.Var("x", R.Tensor((2, 3), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            stacked = builder.emit(relax.op.stack([x, x], axis=stack_axis))
+            y = builder.emit_output(relax.op.sum(stacked, **options))
+        builder.emit_func_output(y)
+    assert_becomes(builder.get(), builder.get())
+
+
+@pytest.mark.parametrize("operator", ["add", "subtract", "multiply", "divide", "power"])
+@pytest.mark.parametrize("constant_first", [False, True])
+def test_a_constant_of_lower_rank_gets_the_rank_of_the_other_side(operator, constant_first):
+    def module(constant: relax.Expr) -> tvm.IRModule:
+        x = relax.Var("x", R.Tensor((2, 3), "float32"))
+        operands = (constant, x) if constant_first else (x, constant)
+        builder = relax.BlockBuilder()
+        with builder.function("main", [x]):
+            with builder.dataflow():
+                y = builder.emit_output(getattr(relax.op, operator)(*operands))
+            builder.emit_func_output(y)
+        return builder.get()
+
+    assert_becomes(module(ROW), module(RAISED_ROW))
+
+
+def test_a_scalar_constant_stays_a_scalar():
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32")):
+            with R.dataflow():
+                y = R.multiply(x, R.const(0.5, "float32"))
+                R.output(y)
+            return y
+
+    assert_becomes(Module, Module)
+
+
+def test_a_broadcast_to_the_own_shape_disappears():
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32"), row: R.Tensor((3,), "float32")):
+            with R.dataflow():
+                same = R.broadcast_to(x, (2, 3))
+                wider = R.broadcast_to(row, (2, 3))
+                y = R.add(same, wider)
+                R.output(y)
+            return y
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32"), row: R.Tensor((3,), "float32")):
+            with R.dataflow():
+                wider = R.broadcast_to(row, (2, 3))
+                y = R.add(x, wider)
+                R.output(y)
+            return y
+
+    assert_becomes(Before, Expected)
+
+
+def test_dynamic_shapes_stay():
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor(("n", 3), "float32"), y: R.Tensor(("n", 3), "float32")):
+            n = T.int64()
+            with R.dataflow():
+                same = R.broadcast_to(x, (n, 3))
+                z = R.add(same, y)
+                R.output(z)
+            return z
+
+    assert_becomes(Module, Module)
