@@ -64,10 +64,7 @@ class _Legalizer(relax.PyExprMutator):
 def _as_call_tir(call: Any, legalized: Any) -> _Legalized | None:
     if operator_name(legalized) != "relax.call_tir" or len(legalized.args) != 2:
         return None
-    positions = [
-        next((k for k, old in enumerate(call.args) if old.same_as(new)), None)
-        for new in legalized.args[1].fields
-    ]
+    positions = [_position(call.args, argument) for argument in legalized.args[1].fields]
     if any(position is None for position in positions):
         return None
     found = tuple(position for position in positions if position is not None)
@@ -82,7 +79,15 @@ def _key(call: Any) -> Any:
     arguments = [_argument_key(argument) for argument in call.args]
     if any(argument is None for argument in arguments):
         return None
-    return name, str(call.attrs) if call.attrs is not None else "", tuple(arguments)
+    attributes = str(call.attrs) if call.attrs is not None else ""
+    # x - x is no pattern for y - x: the PrimFunc's arguments are found by what they are.
+    equal = tuple(_position(call.args, argument) for argument in call.args)
+    return name, attributes, tuple(arguments), equal
+
+
+def _position(arguments: Any, wanted: Any) -> int | None:
+    """Where an argument stands first."""
+    return next((k for k, argument in enumerate(arguments) if argument.same_as(wanted)), None)
 
 
 def _argument_key(argument: Any) -> Any:

@@ -1,0 +1,106 @@
+"""Legalizing equal operators once gives what TVM's LegalizeOps gives."""
+
+from collections.abc import Callable
+
+import pytest
+import tvm
+from tvm import relax, tirx
+from tvm.script import ir as I
+from tvm.script import relax as R
+from tvm.script import tirx as T
+
+from tvm_rammer.frontend import load_model
+from tvm_rammer.testing import models
+from tvm_rammer.transform.legalize_operators import LegalizeOperators
+from tvm_rammer.transform.simplify_operators import SimplifyOperators
+
+#: Together they have every kind of operator of the zoo.
+NETWORKS = ("lstm_8x8x256", "bert_base", "nasnet_cifar", "mixture_of_experts", "shufflenet")
+
+
+def prim_funcs(mod: tvm.IRModule) -> list[str]:
+    return [g.name_hint for g, f in mod.functions_items() if isinstance(f, tirx.PrimFunc)]
+
+
+def count_after(build: Callable[[relax.BlockBuilder, relax.Var], list[relax.Expr]]) -> int:
+    """PrimFuncs that the results of ``build`` become."""
+    x = relax.Var("x", R.Tensor((2, 3), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            results = builder.emit_output(relax.Tuple(build(builder, x)))
+        builder.emit_func_output(results)
+    return len(prim_funcs(LegalizeOperators()(builder.get())))
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_result_is_that_of_legalize_ops(name):
+    mod = SimplifyOperators()(load_model(models.MODELS[name].tiny()).module)
+    mod = relax.transform.DecomposeOpsForInference()(mod)
+    ours = LegalizeOperators()(mod)
+    tvm.ir.assert_structural_equal(ours, relax.transform.LegalizeOps()(mod))
+    tvm.ir.assert_structural_equal(LegalizeOperators()(ours), ours)
+
+
+def test_equal_operators_share_one_prim_func():
+    assert count_after(lambda b, x: [b.emit(relax.op.tanh(x)) for _ in range(5)]) == 1
+
+
+def test_operators_that_differ_in_an_attribute_do_not():
+    assert count_after(lambda b, x: [b.emit(relax.op.sum(x, axis=[a])) for a in (0, 1)]) == 2
+
+
+def test_operators_that_differ_in_the_value_of_a_scalar_do_not():
+    def scaled(builder: relax.BlockBuilder, x: relax.Var) -> list[relax.Expr]:
+        factors = [relax.const(value, "float32") for value in (1.5, 2.5, 1.5)]
+        return [builder.emit(relax.op.multiply(x, factor)) for factor in factors]
+
+    assert count_after(scaled) == 2
+
+
+def test_operators_that_differ_in_a_shape_or_a_dtype_do_not():
+    def cast(builder: relax.BlockBuilder, x: relax.Var) -> list[relax.Expr]:
+        row = builder.emit(relax.op.reshape(x, (1, 6)))
+        wide = builder.emit(relax.op.astype(x, "float64"))
+        return [builder.emit(relax.op.tanh(value)) for value in (x, row, wide)]
+
+    assert count_after(cast) == 2 + 3
+
+
+def test_operators_on_the_same_tensor_twice_are_not_mixed_up_with_those_on_two():
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor((3,), "float32"), y: R.Tensor((3,), "float32")):
+            with R.dataflow():
+                a = R.subtract(x, x)
+                b = R.subtract(y, x)
+                c = R.multiply(a, b)
+                R.output(c)
+            return c
+
+    ours = LegalizeOperators()(Module)
+    calls = [b.value for block in ours["main"].body.blocks for b in block.bindings]
+    x, y = ours["main"].params
+    assert [call.args[0].name_hint for call in calls[:2]] == ["subtract", "subtract"]
+    assert list(calls[0].args[1].fields) == [x, x]
+    assert list(calls[1].args[1].fields) == [y, x]
+
+
+def test_tuples_dynamic_shapes_and_functions_of_tir_are_left_to_legalize_ops():
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor(("n", 3), "float32"), y: R.Tensor((2, 3), "float32")):
+            n = T.int64()
+            with R.dataflow():
+                a = R.broadcast_to(x, (2, n, 3))
+                b = R.concat((y, y), axis=0)
+                c = R.split(b, 2, axis=0)
+                d = (a, b, c)
+                R.output(d)
+            return d
+
+    tvm.ir.assert_structural_equal(
+        LegalizeOperators()(Module), relax.transform.LegalizeOps()(Module)
+    )
