@@ -15,6 +15,10 @@ from typing import Any
 
 PIPELINE_NAME = "rammer"
 
+#: What the process may use. TVM's default pool pins the thread that touches it to the first half of
+#: the cores, and threads started from that one inherit the pin; it is only known before.
+CPUS_AT_IMPORT = tuple(sorted(os.sched_getaffinity(0)))
+
 
 def register() -> None:
     """Let ``relax.build(mod, relax_pipeline="rammer")`` find the pipeline. Never raises."""

@@ -16,6 +16,7 @@ from tvm_rammer.vdevice import configure_pool, host_cpu
 from tvm_rammer.vdevice.pool import default_pool_size
 
 CORES = host_cpu().cores
+CPUS = len(host_cpu().cpus)
 num_threads = get_global_func("runtime.NumThreads")
 
 
@@ -64,16 +65,31 @@ def test_the_users_wish_wins(monkeypatch):
     assert in_new_thread(lambda: configure_pool(CORES)) == CORES
 
 
-def test_threads_may_run_on_all_cpus_of_the_process():
+def affinities(num_workers: int) -> tuple[set[int], list[set[int]]]:
+    """Where a new thread with so many workers may run, and where its workers may."""
+
     def masks() -> tuple[set[int], list[set[int]]]:
         before = set(os.listdir("/proc/self/task"))
-        configure_pool(CORES)
+        configure_pool(num_workers)
         workers = set(os.listdir("/proc/self/task")) - before
         return os.sched_getaffinity(0), [os.sched_getaffinity(int(tid)) for tid in workers]
 
-    own, workers = in_new_thread(masks)
-    assert own == set(host_cpu().cpus)
-    assert all(mask == own for mask in workers)
+    return in_new_thread(masks)
+
+
+def test_the_calling_thread_may_run_on_all_cpus_of_the_process():
+    for num_workers in (1, CPUS, CPUS + 1):
+        assert affinities(num_workers)[0] == set(host_cpu().cpus)
+
+
+def test_with_a_worker_for_every_cpu_each_has_its_own():
+    _, workers = affinities(CPUS)
+    assert sorted(map(sorted, workers)) == [[cpu] for cpu in host_cpu().cpus[1:]]
+
+
+def test_with_another_number_the_workers_share_the_cpus():
+    _, workers = affinities(CPUS + 1)
+    assert workers == [set(host_cpu().cpus)] * CPUS
 
 
 def test_nonsense_is_refused(monkeypatch):

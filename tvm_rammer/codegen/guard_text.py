@@ -226,7 +226,10 @@ entry:
   call void @rammer_name_cpus(ptr %mask, ptr %names)
   %count_at = getelementptr %rammer_any, ptr %arguments, i32 1
   %array_at = getelementptr %rammer_any, ptr %arguments, i32 2
-  store %rammer_any { i32 $int, i32 0, i64 $share_all }, ptr %arguments, align 8
+  %all = icmp uge i32 %workers, %cpus
+  %mode = select i1 %all, i64 $one_cpu_each, i64 $share_all
+  %how = insertvalue %rammer_any { i32 $int, i32 0, i64 0 }, i64 %mode, 2
+  store %rammer_any %how, ptr %arguments, align 8
   %wide = zext i32 %workers to i64
   %count = insertvalue %rammer_any { i32 $int, i32 0, i64 0 }, i64 %wide, 2
   store %rammer_any %count, ptr %count_at, align 8
@@ -264,7 +267,9 @@ _VALUES = {
     # kTVMFFIInt and kTVMFFISmallStr: a string of at most 7 characters, held in its TVMFFIAny.
     "int": 1,
     "small_string": 11,
-    # kSpecifyThreadShareAllCore: no worker is pinned to one CPU.
+    # kSpecifyOneCorePerThread where every CPU gets a worker, else kSpecifyThreadShareAllCore (see
+    # tvm_rammer.vdevice.pool).
+    "one_cpu_each": -2,
     "share_all": -3,
     "left_alone": LEFT_ALONE,
 }

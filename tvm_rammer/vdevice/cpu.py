@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-# TVM's default pool pins the thread that touches it to the first half of the cores, and threads
-# started from that one inherit the pin. What the process may really use is only known before.
-_CPUS_AT_IMPORT = tuple(sorted(os.sched_getaffinity(0)))
+from tvm_rammer._autoload import CPUS_AT_IMPORT
 
 
 @dataclass(frozen=True)
@@ -72,7 +69,7 @@ def detect_cpu(root: str | Path = "/", cpus: Iterable[int] | None = None) -> Hos
         Logical CPUs to use; those that this process was allowed at import if not given.
     """
     top = Path(root)
-    allowed = _CPUS_AT_IMPORT if cpus is None else tuple(sorted(cpus))
+    allowed = CPUS_AT_IMPORT if cpus is None else tuple(sorted(cpus))
     devices = top / "sys/devices/system/cpu"
     caches = _cache_sizes(devices / f"cpu{allowed[0]}" / "cache")
     return HostCPU(

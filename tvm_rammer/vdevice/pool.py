@@ -16,6 +16,10 @@ from tvm_rammer.vdevice.vdevice import MAX_OVERSUBSCRIPTION, positive_count
 
 # kSpecifyThreadShareAllCore: the workers share the listed CPUs, none is pinned to one of them.
 _SHARE_ALL_CPUS = -3
+# kSpecifyOneCorePerThread: every worker has a CPU of its own, the calling thread may use them all.
+# With as many workers as CPUs, and only then, this is how they must end up; left to themselves, two
+# that spin for each other can share one CPU for seconds, and a run takes five times as long.
+_ONE_CPU_EACH = -2
 
 
 @dataclass
@@ -85,7 +89,8 @@ def _configured(pool: _Pool | None, asked: int) -> _Pool:
         configure(_SHARE_ALL_CPUS, used, _cpu_list(host.cpus, size))
         pool = _Pool(size)
     # ... and once the pool is there, the list says where its threads may run.
-    configure(_SHARE_ALL_CPUS, used, _cpu_list(host.cpus, max(pool.size, len(host.cpus))))
+    mode = _ONE_CPU_EACH if used == pool.size == len(host.cpus) else _SHARE_ALL_CPUS
+    configure(mode, used, _cpu_list(host.cpus, max(pool.size, len(host.cpus))))
     return _Pool(pool.size, asked, int(get_global_func("runtime.NumThreads")()))
 
 

@@ -29,7 +29,10 @@ FEATURES = (
 _ALIASES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 # What a virtual machine may hide although its CPU model has it, and LLVM would generate code for.
-_HIDEABLE = ("sse", "avx", "amx", "fma", "f16c", "bmi", "lzcnt", "popcnt", "movbe", "sve")
+_HIDEABLE = (
+    *("sse", "avx", "amx", "fma", "f16c", "bmi", "lzcnt", "popcnt", "movbe", "gfni", "xop", "tbm"),
+    "sve",
+)
 
 
 @lru_cache(maxsize=1)
