@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -133,7 +133,7 @@ def plan_region(
         program.num_waves if by_wave else 0,
     )
     table = instruction_table(program, signature.layout, ids, by_wave)
-    return Region(graph, program, signature, table)
+    return Region(graph, replace(program, launches=signature.launches()), signature, table)
 
 
 def _tensors(buffers: tuple[Buffer, ...], space: str) -> list[Buffer]:

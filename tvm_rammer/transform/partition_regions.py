@@ -45,19 +45,21 @@ class PartitionRegions:
         self.min_operators = min_operators
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
-        """Partition every public Relax function."""
-        left_out = read_left_out(mod)
-        number = sum(1 for _, func in mod.functions_items() if is_region(func))
+        """Partition every Relax function; a module that is partitioned stays as it is."""
+        if mod.attrs and LEFT_OUT in mod.attrs:
+            return mod
+        left_out: list[LeftOut] = []
+        number = 0
         result = tvm.IRModule(dict(mod.functions_items()), attrs=mod.attrs)
         for symbol, func in mod.functions_items():
-            if not isinstance(func, relax.Function) or is_region(func):
+            if not isinstance(func, relax.Function):
                 continue
             partition = _Partition(result, func, number, self.min_operators)
             result[symbol] = partition.run()
             number = partition.number
-            left_out = [*left_out, *partition.left_out]
-        unique = list(dict.fromkeys(left_out))
-        return relax.transform.Normalize()(result).with_attr(LEFT_OUT, json.dumps([asdict(item) for item in unique]))
+            left_out += partition.left_out
+        text = json.dumps([asdict(item) for item in dict.fromkeys(left_out)])
+        return relax.transform.Normalize()(result).with_attr(LEFT_OUT, text)
 
 
 def is_region(func: Any) -> bool:

@@ -20,6 +20,10 @@ from tvm_rammer.transform.prepare import Prepare
 from tvm_rammer.transform.schedule_operators import ScheduleOperators
 from tvm_rammer.vdevice import VDevice, resolve_target
 
+#: Attribute of a module that has been through :func:`pipeline`.
+LOWERED = "tvm_rammer.lowered"
+
+
 @dataclass(frozen=True)
 class PartitionedModule:
     """A module whose regions are functions, and what compiles them: the same for every plan."""
@@ -120,12 +124,15 @@ def pipeline(
 
     @tvm.transform.module_pass(opt_level=0, name="rammer")
     def rammer(mod: tvm.IRModule, _: Any) -> tvm.IRModule:
+        if mod.attrs and LOWERED in mod.attrs:
+            return mod
         given = tvm.target.Target.current()
         target = resolve_target(given)
         if given is None:
             warnings.warn(f"no target given: compiling for this machine, {target}", stacklevel=2)
         with target:
             partitioned = partition_module(mod, target, options)
-            return lower_for_vm(target)(plan_module(partitioned, options).module)
+            planned = plan_module(partitioned, options).module
+            return lower_for_vm(target)(planned).with_attr(LOWERED, True)
 
     return rammer

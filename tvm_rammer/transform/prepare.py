@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tvm
-from tvm import relax
+from tvm import relax, tirx
 
 from tvm_rammer.transform.fold_constants import FoldConstants
 from tvm_rammer.transform.legalize_operators import LegalizeOperators
@@ -14,6 +14,9 @@ from tvm_rammer.transform.simplify_operators import SimplifyOperators
 
 #: Layouts in which neighbouring channels are neighbours in memory, so that they fill vectors.
 _CHANNELS_LAST = {"relax.nn.conv2d": ["NHWC", "OHWI"]}
+
+#: TVM's number for operators that FuseOps leaves alone (kOpaque).
+_OPAQUE = 8
 
 
 @tvm.transform.module_pass(opt_level=0, name="Prepare")
@@ -40,8 +43,23 @@ class Prepare:
             relax.transform.FuseOps(),
             relax.transform.FuseTIR(),
             relax.transform.DeadCodeElimination(),
+            _KeepFused(),
         ]
         return tvm.transform.Sequential(phases)(mod)
+
+
+@tvm.transform.module_pass(opt_level=0, name="KeepFused")
+class _KeepFused:
+    """Make PrimFuncs opaque to fusion, so that a second run does not fuse what the first made."""
+
+    def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+        result = tvm.IRModule(dict(mod.functions_items()), attrs=mod.attrs)
+        for symbol, func in mod.functions_items():
+            if isinstance(func, tirx.PrimFunc):
+                public = func.attrs and "global_symbol" in func.attrs
+                pattern = func.without_attr("op_pattern")
+                result[symbol] = pattern if public else pattern.with_attr("op_pattern", _OPAQUE)
+        return result
 
 
 def _convolves(mod: tvm.IRModule) -> bool:
