@@ -98,7 +98,7 @@ EDITS = [
         ("comment",),
         "hello",
         "the plan has the unknown key 'comment'; the keys are name, policy, buffers, kernels, "
-        "operators, veus, arena_bytes, constant_bytes",
+        "operators, veus, arena_bytes, constant_bytes, launches",
     ),
 ]
 

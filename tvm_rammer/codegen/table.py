@@ -133,6 +133,8 @@ def instruction_table(
     """
     segment_of = (lambda task: task.wave) if by_wave else (lambda task: 0)
     segments = max(1, program.num_waves) if by_wave else 1
+    if by_wave:
+        _check_waves(program)
     members: list[list[list[int]]] = [[[] for _ in program.veus] for _ in range(segments)]
     for veu, position, task in program.tasks():
         members[segment_of(task)][veu].append(position)
@@ -166,6 +168,18 @@ def instruction_table(
             "split the model into smaller parts"
         )
     return table.astype(np.int32)
+
+
+def _check_waves(program: RProgram) -> None:
+    """With a launch per wave, a wave must need nothing of a later one."""
+    for veu, position, task in program.tasks():
+        before = [program.veus[veu][position - 1]] if position else []
+        before += [program.veus[wait.veu][wait.count - 1] for wait in task.waits]
+        if any(other.wave > task.wave for other in before):
+            raise PlanError(
+                f"{program.name}: rTask {position} of vEU {veu} (wave {task.wave}) comes after one of "
+                'a later wave; this policy needs form="program"'
+            )
 
 
 def _rows(

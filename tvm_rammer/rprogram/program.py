@@ -44,8 +44,8 @@ class Buffer:
     shape, dtype
         Its logical type; the bytes are compact and row-major.
     space : {"arena", "constant", "input", "output"}
-        Where its bytes live: the arena (intermediate results of one run), the pool of constants, or a
-        tensor that the caller passes in.
+        Where its bytes live: the arena (intermediate results of one run), the pool of constants, or
+        a tensor that the caller passes in.
     index : int
         Which input or output (0 for the arena and the constants).
     offset : int
@@ -71,8 +71,8 @@ class RKernel:
     Attributes
     ----------
     name : str
-        Symbol of the compiled body, called as ``body(start, stop, *pointers)``; it computes the tiles
-        ``start <= i < stop``.
+        Symbol of the compiled body, called as ``body(start, stop, *pointers)``; it computes the
+        tiles ``start <= i < stop``.
     num_tiles : int
         Tiles of the whole operator; they are independent of each other.
     modes : tuple of {"read", "write"}
@@ -135,7 +135,9 @@ class RProgram:
 
     ``veus[v]`` is the ordered list of rTasks of vEU ``v``. Task ``i`` of a vEU happens before task
     ``j > i`` of the same vEU, and the first ``count`` tasks of vEU ``u`` happen before a task that
-    holds ``Wait(u, count)``; happens-before is the transitive closure of the two.
+    holds ``Wait(u, count)``; happens-before is the transitive closure of the two. ``launches`` are
+    the kernel symbols of the compiled program in the order in which they are launched: one for all, or
+    one per wavefront; none while it is only a plan.
     """
 
     name: str
@@ -146,6 +148,7 @@ class RProgram:
     veus: tuple[tuple[RTask, ...], ...]
     arena_bytes: int = 0
     constant_bytes: int = 0
+    launches: tuple[str, ...] = ()
 
     @property
     def num_veus(self) -> int:

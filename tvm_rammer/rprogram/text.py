@@ -44,11 +44,14 @@ def _header(program: RProgram) -> list[str]:
         _counted(spaces["input"], "input"),
         _counted(spaces["output"], "output"),
     ]
-    return [
+    lines = [
         f"rProgram {program.name}, policy {program.policy}",
         "  " + ", ".join(counts),
         "  " + ", ".join(memory),
     ]
+    if len(program.launches) > 1:
+        lines.append(f"  one launch per wave: {program.launches[0]} ... {program.launches[-1]}")
+    return lines
 
 
 def _kernels(program: RProgram) -> list[str]:
