@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from tvm_rammer.errors import DeviceError
 
-#: Polls of a counter before a waiting vEU starts to give its core away at every poll. A wait between
-#: two running cores takes well under a microsecond; a longer one means the other thread is not running.
+#: Polls of a counter before a waiting vEU starts to give its core away at every poll. A wait
+#: between two running cores takes well under a microsecond; a longer one means the other thread is
+#: not running.
 SPINS_BEFORE_YIELD = 2048
 
 _PAUSE = {

@@ -1,7 +1,7 @@
 """The instruction table: an rProgram as the int32 tensor that the generated code walks.
 
-The generated code holds every distinct rTask body once and a dispatcher; everything else about a plan
-is in this table. Another plan for the same bodies is another table.
+The generated code holds every distinct rTask body once and a dispatcher; everything else about a
+plan is in this table. Another plan for the same bodies is another table.
 
 Layout (int32 words)::
 
@@ -68,8 +68,8 @@ class Row(IntEnum):
 class Layout:
     """Where a region's kernel finds things besides the table.
 
-    ``num_inputs`` and ``num_outputs`` are tensors of the kernel's signature. The *header* is the head
-    of the arena tensor: one counter per vEU, the abort flag, then the base pointers.
+    ``num_inputs`` and ``num_outputs`` are tensors of the kernel's signature. The *header* is the
+    head of the arena tensor: one counter per vEU, the abort flag, then the base pointers.
     """
 
     num_inputs: int
@@ -177,8 +177,8 @@ def _check_waves(program: RProgram) -> None:
         before += [program.veus[wait.veu][wait.count - 1] for wait in task.waits]
         if any(other.wave > task.wave for other in before):
             raise PlanError(
-                f"{program.name}: rTask {position} of vEU {veu} (wave {task.wave}) comes after one of "
-                'a later wave; this policy needs form="program"'
+                f"{program.name}: rTask {position} of vEU {veu} (wave {task.wave}) comes after one "
+                'of a later wave; this policy needs form="program"'
             )
 
 

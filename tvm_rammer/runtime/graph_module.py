@@ -117,8 +117,8 @@ class GraphModule:
             self._copy_in(self._number(name), given)
 
     def load_params(self, params: Mapping[str, Any] | bytes | bytearray) -> None:
-        """Set several inputs, given as a mapping or as the bytes of ``tvm.runtime.save_param_dict``."""
-        if isinstance(params, bytes | bytearray):
+        """Set several inputs: a mapping, or the bytes of ``tvm.runtime.save_param_dict``."""
+        if not isinstance(params, Mapping):
             params = tvm.runtime.load_param_dict(bytes(params))
         self.set_input(**{str(name): value for name, value in params.items()})
 

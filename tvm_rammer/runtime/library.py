@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,15 +19,17 @@ from tvm_rammer.runtime.graph_module import GraphModule, check_cpu
 from tvm_rammer.runtime.report import Report, make_report
 from tvm_rammer.transform.attach_description import ModelNames
 from tvm_rammer.transform.options import Options
+from tvm_rammer.transform.partition_regions import is_region
 from tvm_rammer.transform.pipeline import PartitionedModule, lower_for_vm, plan_module
+from tvm_rammer.transform.stock_memory import stock_plan_bytes
 
 
 @dataclass(frozen=True)
 class Library:
     """A compiled model.
 
-    ``lib.create()`` (or ``lib["default"](tvm.cpu())``, as with ``relay.build``) makes an instance that
-    runs; ``lib.executable`` is for the Relax VM.
+    ``lib.create()`` (or ``lib["default"](tvm.cpu())``, as with ``relay.build``) makes an instance
+    that runs; ``lib.executable`` is for the Relax VM.
 
     Attributes
     ----------
@@ -62,7 +63,17 @@ class Library:
     @property
     def report(self) -> Report:
         """What was planned, what was left out and why, and how much memory it takes."""
-        return make_report(self.description)
+        return make_report(self.description, self._stock_bytes())
+
+    def _stock_bytes(self) -> dict[str, int]:
+        if self.source is None:
+            return {}
+        mod = self.source.module
+        return {
+            symbol.name_hint: stock_plan_bytes(func, mod)
+            for symbol, func in mod.functions_items()
+            if is_region(func)
+        }
 
     def create(self, device: Any = None) -> GraphModule:
         """Make an instance of the model.
@@ -80,7 +91,9 @@ class Library:
             return self.create
         return self.module.get_function(name, query_imports=True)
 
-    def replan(self, policy: str | None = None, num_veus: int | None = None, **options: Any) -> Library:
+    def replan(
+        self, policy: str | None = None, num_veus: int | None = None, **options: Any
+    ) -> Library:
         """The same compiled kernels under another plan.
 
         Parameters
@@ -186,5 +199,3 @@ def load(path: str | os.PathLike[str]) -> Library:
 def _last_line(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
     return lines[-1] if lines else type(error).__name__
-
-

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -28,6 +29,9 @@ class RegionReport:
         Sum of all intermediate results: what no reuse would take.
     peak_bytes : int
         Most bytes that are live at once when the plan runs in order: no plan takes less.
+    stock_bytes : int, optional
+        What TVM's own memory planner allocates for the same operators, one after the other; only
+        known where the library was built.
     constant_bytes : int
         Weights, packed.
     kernels : dict of str to int
@@ -45,17 +49,19 @@ class RegionReport:
     arena_bytes: int
     intermediate_bytes: int
     peak_bytes: int
+    stock_bytes: int | None
     constant_bytes: int
     kernels: dict[str, int]
 
     def __str__(self) -> str:
         kernels = ", ".join(f"{count} {name}" for name, count in self.kernels.items())
+        stock = "" if self.stock_bytes is None else f", TVM's plan {_size(self.stock_bytes)}"
         return (
             f"{self.name}: {self.operators} operators as {self.tasks} rTasks in {self.waves} waves "
             f"on {self.num_veus} vEUs ({self.policy}, {self.waits} waits, at most {self.width} "
             f"operators at once)\n"
             f"  arena {_size(self.arena_bytes)} of {_size(self.intermediate_bytes)} intermediate "
-            f"results (live at once {_size(self.peak_bytes)}), constants "
+            f"results (live at once {_size(self.peak_bytes)}{stock}), constants "
             f"{_size(self.constant_bytes)}\n"
             f"  kernels: {kernels}"
         )
@@ -78,13 +84,23 @@ class Report:
         return asdict(self)
 
 
-def make_report(description: LibraryDescription) -> Report:
-    """Report on a library."""
-    regions = tuple(map(_region, description.programs.values()))
-    return Report(regions, description.left_out)
+def make_report(
+    description: LibraryDescription, stock_bytes: Mapping[str, int] | None = None
+) -> Report:
+    """Report on a library.
+
+    Parameters
+    ----------
+    description : LibraryDescription
+    stock_bytes : mapping of str to int, optional
+        What TVM's memory planner needs for each region.
+    """
+    known = stock_bytes or {}
+    regions = [_region(p, known.get(name)) for name, p in description.programs.items()]
+    return Report(tuple(regions), description.left_out)
 
 
-def _region(program: RProgram) -> RegionReport:
+def _region(program: RProgram, stock_bytes: int | None) -> RegionReport:
     memory = memory_report(program)
     per_wave = Counter(
         wave for wave, _ in {(task.wave, task.operator) for _, _, task in program.tasks()}
@@ -102,14 +118,15 @@ def _region(program: RProgram) -> RegionReport:
         memory.arena_bytes,
         memory.intermediate_bytes,
         memory.peak_bytes,
+        stock_bytes,
         program.constant_bytes,
         dict(rules.most_common()),
     )
 
 
-def _size(nbytes: int) -> str:
+def _size(nbytes: float) -> str:
     for unit in ("B", "KiB", "MiB"):
         if nbytes < 1024:
             return f"{nbytes:.4g} {unit}"
-        nbytes /= 1024  # type: ignore[assignment]
+        nbytes /= 1024
     return f"{nbytes:.4g} GiB"

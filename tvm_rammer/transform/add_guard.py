@@ -1,8 +1,8 @@
 """A compiler pass that lets every entry function call the guard first.
 
 A deployed library knows its CPU and its number of workers; the process that loads it does not. The
-guard raises when the CPU lacks a feature that the kernels use, and sets TVM's thread pool up once per
-thread (see :mod:`tvm_rammer.codegen.guard`).
+guard raises when the CPU lacks a feature that the kernels use, and sets TVM's thread pool up once
+per thread (see :mod:`tvm_rammer.codegen.guard`).
 """
 
 from __future__ import annotations

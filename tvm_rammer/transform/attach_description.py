@@ -2,8 +2,8 @@
 
 Relax functions are added: one returns the description (compressed JSON), so that a library can be
 listed, drawn and driven by the names of the model's own inputs wherever it is loaded; one returns
-the constants and the instruction table of the region that ``main`` consists of, so that a runtime may
-call the region's kernel without the VM between.
+the constants and the instruction table of the region that ``main`` consists of, so that a runtime
+may call the region's kernel without the VM between.
 """
 
 from __future__ import annotations
@@ -120,8 +120,8 @@ class AttachDescription:
 def _constant_function(symbol: str, value: int) -> tirx.PrimFunc:
     """A packed function that returns a number.
 
-    A library with at least one function of TVM's own build needs no C++ compiler to run in the process
-    that built it: for one without any, TVM makes a stand-in from C source.
+    A library with at least one function of TVM's own build needs no C++ compiler to run in the
+    process that built it: for one without any, TVM makes a stand-in from C source.
     """
     body = tirx.Return(tirx.const(value, "int32"))
     func = tirx.PrimFunc([], body, ret_type=PrimType("int32"))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tvm
 from tvm import relax
-from tvm.ir import Call, GlobalVar
+from tvm.ir import GlobalVar
 
 from tvm_rammer.codegen.cpu import RegionSignature, TensorSpec, build_module, kernel_ids
 from tvm_rammer.codegen.table import arena_tensor_bytes, instruction_table
@@ -50,17 +50,13 @@ class RegionCompiler:
     def graph(self, symbol: GlobalVar, mod: tvm.IRModule) -> RegionGraph:
         """The operator graph of a region function."""
         if symbol not in self._graphs:
-            self._graphs[symbol] = region_graph(
-                symbol.name_hint, mod[symbol], mod, self.kernels
-            )
+            self._graphs[symbol] = region_graph(symbol.name_hint, mod[symbol], mod, self.kernels)
         return self._graphs[symbol]
 
     def module(self, signatures: tuple[RegionSignature, ...]) -> tvm.runtime.Module:
         """The compiled kernels of regions with these signatures."""
         if signatures not in self._modules:
-            self._modules[signatures] = build_module(
-                self.kernels.bodies, signatures, self.target
-            )
+            self._modules[signatures] = build_module(self.kernels.bodies, signatures, self.target)
         return self._modules[signatures]
 
 

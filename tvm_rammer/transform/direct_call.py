@@ -14,8 +14,8 @@ from tvm_rammer.transform.relax_util import operator_name
 class DirectCall:
     """``main`` calls ``region`` and nothing else.
 
-    ``inputs[k]`` is the parameter of ``main`` that the kernel takes as input ``k``; ``outputs[k]`` is
-    the kernel's output that ``main`` returns at place ``k``.
+    ``inputs[k]`` is the parameter of ``main`` that the kernel takes as input ``k``; ``outputs[k]``
+    is the kernel's output that ``main`` returns at place ``k``.
     """
 
     region: str

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import tvm
-from tvm import relax, tirx
-from tvm.ir import Call, GenericConst
+from tvm import relax
+from tvm.ir import GenericConst
 from tvm.relax.analysis import has_reshape_pattern
 
 from tvm_rammer.errors import ModelError
-from tvm_rammer.kernel.library import KernelLibrary, StagedKernel
+from tvm_rammer.kernel.library import KernelLibrary
 from tvm_rammer.kernel.scheduled import Packing
 from tvm_rammer.rprogram import Buffer, Operator, OperatorGraph, aligned
 from tvm_rammer.transform.eligibility import result_types
@@ -183,8 +183,7 @@ class _Builder:
             self.bind(binding.var, place)
             return [place]
         places = [
-            self.add(_buffer(f"{binding.var.name}.{k}", ty, "arena"))
-            for k, ty in enumerate(types)
+            self.add(_buffer(f"{binding.var.name}.{k}", ty, "arena")) for k, ty in enumerate(types)
         ]
         self.bind(binding.var, places)
         return places

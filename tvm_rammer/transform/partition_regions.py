@@ -1,8 +1,9 @@
 """A compiler pass that moves the operators that can be planned together into region functions.
 
 Every dataflow block is split by *depth*: an operator that can be planned is one region deeper than
-the deepest operator that was left out between it and an earlier region. Operators of equal depth form
-one region, whether they depend on each other or not, so that no path leaves a region and comes back.
+the deepest operator that was left out between it and an earlier region. Operators of equal depth
+form one region, whether they depend on each other or not, so that no path leaves a region and comes
+back.
 """
 
 from __future__ import annotations
@@ -120,7 +121,8 @@ class _Partition:
                     self._leave(binding, "region too small")
                 bindings += members
             elif members:
-                outside = [b for b in block.bindings if not (b.var in planned and depth[b.var] == level)]
+                inside = {binding.var for binding in members}
+                outside = [b for b in block.bindings if b.var not in inside]
                 bindings += self._lift(members, outside, used_after)
             bindings += others
         return relax.DataflowBlock(bindings)
@@ -140,7 +142,8 @@ class _Partition:
                 planned.add(binding.var)
                 continue
             depth[binding.var] = max((depth[v] for v in sources), default=-1)
-            if isinstance(binding.value, relax.TupleGetItem) and set(sources) <= planned and sources:
+            is_item = isinstance(binding.value, relax.TupleGetItem)
+            if is_item and sources and planned.issuperset(sources):
                 planned.add(binding.var)
             elif reason != "no operator":
                 self._leave(binding, reason)

@@ -46,12 +46,10 @@ def partition_module(
 ) -> PartitionedModule:
     """The passes that do not depend on the plan."""
     compiler = RegionCompiler(target, KernelLibrary(options.vdevice(target)))
+    # 1. Call_tirs of fused PrimFuncs; 2. what can be planned together becomes a function.
+    phases = [Prepare()] if options.form == "per-op" else [Prepare(), PartitionRegions()]
     with target:
-        # 1. Call_tirs of fused PrimFuncs.
-        mod = Prepare()(mod)
-        # 2. What can be planned together becomes a function.
-        if options.form != "per-op":
-            mod = PartitionRegions()(mod)
+        mod = tvm.transform.Sequential(phases)(mod)
     return PartitionedModule(mod, compiler)
 
 
@@ -103,8 +101,8 @@ def pipeline(
 ) -> tvm.transform.Pass:
     """The pipeline for ``relax.build(mod, target, relax_pipeline=tvm_rammer.pipeline(...))``.
 
-    The pipeline's name ``"rammer"`` stands for this function with its defaults. The target is that of
-    the build; without one, this machine's is used, with a warning that says so.
+    The pipeline's name ``"rammer"`` stands for this function with its defaults. The target is that
+    of the build; without one, this machine's is used, with a warning that says so.
 
     Parameters
     ----------

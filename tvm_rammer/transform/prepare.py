@@ -1,4 +1,5 @@
-"""A compiler pass that brings a model into the form that is planned: call_tirs of fused PrimFuncs."""
+"""A compiler pass that brings a model into the form that is planned: call_tirs of fused
+PrimFuncs."""
 
 from __future__ import annotations
 

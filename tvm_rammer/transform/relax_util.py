@@ -17,7 +17,7 @@ def operator_name(expression: Any) -> str:
 
 
 def static_shape(expression: Any) -> tuple[int, ...] | None:
-    """The shape of a tensor expression, ``None`` if it is no tensor or not known at compile time."""
+    """The shape of a tensor expression, ``None`` if it is no tensor or not known when compiling."""
     return type_shape(expression.ty)
 
 

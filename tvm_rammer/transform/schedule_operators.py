@@ -1,8 +1,8 @@
 """A compiler pass that gives the operators outside of regions the same rKernels, run in parallel.
 
-What a plan leaves out must not run as a naive loop on one thread: it becomes an ordinary ``call_tir``
-of the rKernel that a plan would have used, its tiles under ``T.parallel``. With no regions at all this
-is RammerBase (Rammer, section 5.1): the same kernels, operator after operator.
+What a plan leaves out must not run as a naive loop on one thread: it becomes an ordinary
+``call_tir`` of the rKernel that a plan would have used, its tiles under ``T.parallel``. With no
+regions at all this is RammerBase (Rammer, section 5.1): the same kernels, operator after operator.
 """
 
 from __future__ import annotations

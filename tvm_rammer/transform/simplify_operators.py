@@ -1,8 +1,8 @@
 """A compiler pass that rewrites operators which importers leave behind into plainer ones.
 
-What remains is what layout conversion, fusion and the kernels understand: no dropout, sums of stacked
-tensors become additions, constants of binary operators get the rank of the other side, and a broadcast
-to the shape that a tensor already has disappears.
+What remains is what layout conversion, fusion and the kernels understand: no dropout, sums of
+stacked tensors become additions, constants of binary operators get the rank of the other side, and
+a broadcast to the shape that a tensor already has disappears.
 """
 
 from __future__ import annotations
