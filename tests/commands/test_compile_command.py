@@ -1,0 +1,132 @@
+"""``tvm-rammer compile``: what it writes, what it says, what it refuses."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from conftest import write_model
+
+import tvm_rammer
+
+
+def test_the_library_can_be_loaded(library):
+    assert tvm_rammer.load(library).description.policy == "wavefront"
+
+
+def test_text_says_what_was_planned(call, model):
+    result = call("compile", model, "-o", "tiny.so", "--num-veus", 2, "--policy", "sequential")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("tiny.so  ")
+    assert "inputs   x float32 4x8, w float32 8x8" in result.stdout
+    assert "plan     sequential, 2 vEUs, one launch for a region" in result.stdout
+    assert result.stderr == ""
+
+
+def test_json_is_one_document(call, model):
+    document = json.loads(call("compile", model, "-o", "tiny.so", "--json").stdout)
+    assert document["library"] == "tiny.so"
+    assert document["options"]["policy"] == "wavefront"
+    assert document["outputs"][0] == {"name": "z", "shape": [4, 8], "dtype": "float32"}
+    assert document["report"]["regions"][0]["operators"] == 3
+
+
+def test_per_op_says_why_nothing_is_planned(call, model):
+    result = call("compile", model, "-o", "tiny.so", "--form", "per-op")
+    assert "region   none: nothing was planned" in result.stdout
+
+
+def test_shapes_for_symbolic_dimensions(call, tmp_path):
+    model = write_model(tmp_path / "symbolic.onnx", batch="n")
+    assert call("compile", model, "-o", "s.so", "--shape", "x=2,8").exit_code == 0
+    assert tvm_rammer.load("s.so").description.inputs[0].shape == (2, 8)
+
+
+# Bad input
+
+
+def test_a_missing_file(refused):
+    line = refused("compile", "no.onnx", "-o", "a.so")
+    assert line == "error: no.onnx: no such file; give the path of a model"
+
+
+def test_a_corrupt_file(refused, tmp_path):
+    (tmp_path / "bad.onnx").write_bytes(b"hello world")
+    line = refused("compile", "bad.onnx", "-o", "a.so")
+    assert line.startswith("error: bad.onnx: not an ONNX model, or damaged (")
+    assert line.endswith("); export the model again")
+
+
+def test_an_unsupported_operator(refused, tmp_path):
+    write_model(tmp_path / "m.onnx", operator="NonMaximal")
+    assert refused("compile", "m.onnx", "-o", "a.so") == (
+        "error: m.onnx: TVM's ONNX importer does not support NonMaximal (node 'last'); "
+        "export the model without"
+    )
+
+
+def test_a_symbolic_shape_without_sizes(refused, tmp_path):
+    write_model(tmp_path / "m.onnx", batch="n")
+    assert refused("compile", "m.onnx", "-o", "a.so") == (
+        "error: m.onnx: input 'x' has the symbolic shape (n, 8); give it sizes, such as "
+        "--shape x=1,8 (in Python shapes={'x': (1, 8)})"
+    )
+
+
+def test_a_shape_for_an_unknown_input(refused, model):
+    line = refused("compile", model, "-o", "a.so", "--shape", "q=2,8")
+    assert line == (f"error: {model}: there is no input 'q'; its inputs: 'x' (4, 8), 'w' (8, 8)")
+
+
+def test_a_shape_given_twice(refused, model):
+    line = refused("compile", model, "-o", "a.so", "--shape", "x=4,8", "--shape", "x=4,8")
+    assert line == "error: --shape gives input 'x' twice; give each input once"
+
+
+def test_no_veu(refused, model):
+    line = refused("compile", model, "-o", "a.so", "--num-veus", 0)
+    assert line == "error: num_veus is 0: it must be a whole number of at least 1"
+
+
+def test_more_veus_than_the_machine_has(refused, model):
+    line = refused("compile", model, "-o", "a.so", "--num-veus", 100_000)
+    assert line.startswith("error: num_veus is 100000, but ")
+
+
+@pytest.mark.parametrize(
+    ("option", "line"),
+    [
+        ("--policy", "error: there is no policy 'x'; choose one of 'sequential', 'wavefront'"),
+        (
+            "--form",
+            "error: there is no form 'x'; choose one of 'program', 'wavefront', 'per-op'",
+        ),
+    ],
+)
+def test_an_unknown_choice(refused, model, option, line):
+    assert refused("compile", model, "-o", "a.so", option, "x") == line
+
+
+@pytest.mark.parametrize(
+    ("output", "line"),
+    [
+        ("no/a.so", "error: no/a.so: there is no folder no; make it first"),
+        ("a.txt", "error: a.txt: a library's name ends in .so"),
+    ],
+)
+def test_a_path_that_cannot_be_written(refused, model, output, line):
+    assert refused("compile", model, "-o", output) == line
+
+
+def test_a_folder_in_the_place_of_the_library(refused, model, tmp_path):
+    (tmp_path / "a.so").mkdir()
+    line = refused("compile", model, "-o", "a.so")
+    assert line == "error: a.so: is a folder; give the name of a file"
+
+
+def test_no_compiler(refused, model, monkeypatch):
+    monkeypatch.setattr("tvm.support.cc.get_cc", lambda: None)
+    assert refused("compile", model, "-o", "a.so") == (
+        "error: a.so: no C++ compiler is found to link the library; install g++ "
+        "(`tvm-rammer run` and `show` take the model and need none)"
+    )

@@ -1,0 +1,73 @@
+"""``tvm-rammer doctor``: how findings are shown, and the exit status."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tvm_rammer.vdevice import Finding
+
+OK = Finding("TVM", "0.27.0")
+WARN = Finding("cores", "1 usable", "warn", "use a larger machine")
+BAD = Finding("tvm-ffi", "0.1.15", "bad", "pip install another")
+
+
+@pytest.fixture
+def found(monkeypatch):
+    return lambda *findings: monkeypatch.setattr("tvm_rammer.vdevice.diagnose", lambda: findings)
+
+
+def test_all_is_well(call, found):
+    found(OK)
+    result = call("doctor")
+    assert result.exit_code == 0
+    assert [line.split() for line in result.stdout.splitlines()] == [
+        ["ok", "TVM", "0.27.0"],
+        [],
+        ["all", "is", "well"],
+    ]
+
+
+def test_a_warning_has_its_advice_and_is_no_failure(call, found):
+    found(OK, WARN)
+    result = call("doctor")
+    assert result.exit_code == 0
+    assert "warn  cores  1 usable" in result.stdout
+    assert "use a larger machine" in result.stdout
+    assert "works; 1 thing could be better" in result.stdout
+
+
+def test_what_does_not_work_is_status_1(call, found):
+    found(OK, WARN, BAD)
+    result = call("doctor")
+    assert result.exit_code == 1
+    assert "1 thing to put right before anything else" in result.stdout
+
+
+def test_json(call, found):
+    found(OK, BAD)
+    result = call("doctor", "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout) == {
+        "ok": False,
+        "findings": [
+            {"topic": "TVM", "value": "0.27.0", "level": "ok", "advice": ""},
+            {
+                "topic": "tvm-ffi",
+                "value": "0.1.15",
+                "level": "bad",
+                "advice": "pip install another",
+            },
+        ],
+    }
+
+
+def test_calibrate_measures_again(call, found, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        "tvm_rammer.vdevice.calibrated", lambda vdevice, refresh: asked.append(refresh)
+    )
+    found(OK)
+    call("doctor", "--calibrate")
+    assert asked == [True]

@@ -1,0 +1,159 @@
+"""``tvm-rammer run``: inputs from files, outputs to files, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+
+def run(call, *arguments):
+    result = call("run", *arguments, "--repeat", 2, "--json")
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def test_files_are_what_the_model_computes(call, library, x):
+    w = np.eye(8, dtype=np.float32)
+    np.save("x.npy", x)
+    np.save("w.npy", w)
+    document = run(call, library, "--input", "w=w.npy", "--input", "x.npy", "--output", "out")
+    assert document["files"] == ["out/z.npy", "out/t.npy"]
+    np.testing.assert_allclose(np.load("out/z.npy"), np.maximum(x, 0), rtol=1e-6)
+    np.testing.assert_allclose(np.load("out/t.npy"), np.tanh(x), rtol=1e-6)
+    assert [item["source"] for item in document["inputs"]] == ["x.npy", "w.npy"]
+
+
+def test_an_npz_has_the_inputs_by_name(call, library, x):
+    np.savez("all.npz", w=2 * np.eye(8, dtype=np.float32), x=x)
+    z, _ = run(call, library, "--input", "all.npz")["outputs"]
+    assert (z["min"], z["max"], z["not_finite"]) == (0.0, 2.0, 0)
+
+
+def test_inputs_that_are_not_given_are_random_but_repeatable(call, library):
+    first, again = run(call, library)["outputs"], run(call, library)["outputs"]
+    assert first == again
+    assert run(call, library, "--seed", 1)["outputs"] != first
+
+
+def test_a_model_is_compiled_first(call, model, library):
+    same = run(call, model, "--num-veus", 1)
+    assert same["num_veus"] == 1
+    assert same["outputs"][0]["mean"] == pytest.approx(run(call, library)["outputs"][0]["mean"])
+
+
+def test_values_that_are_not_finite_are_counted_and_leave_the_json_valid(call, library):
+    np.save("x.npy", np.full((4, 8), np.nan, np.float32))
+    np.save("w.npy", np.eye(8, dtype=np.float32))
+    _, t = run(call, library, "--input", "x.npy", "--input", "w.npy")["outputs"]
+    assert (t["mean"], t["not_finite"]) == (None, 32)
+
+
+def test_text_has_shapes_and_time(call, library):
+    result = call("run", library)
+    assert "z        float32   4x8" in result.stdout
+    assert " a run  (median of 10, " in result.stdout
+
+
+# Bad input
+
+
+def test_an_unknown_input(refused, library, x):
+    np.save("x.npy", x)
+    line = refused("run", library, "--input", "q=x.npy")
+    assert line == "error: x.npy: there is no input 'q'; the model's inputs are 'x', 'w'"
+
+
+@pytest.mark.parametrize(
+    ("value", "got"),
+    [
+        (np.zeros((4, 9), np.float32), "float32 of shape (4, 9)"),
+        (np.zeros((4, 8)), "float64 of shape (4, 8)"),
+    ],
+)
+def test_a_wrong_shape_or_dtype(refused, library, value, got):
+    np.save("x.npy", value)
+    assert refused("run", library, "--input", "x.npy") == (
+        f"error: x.npy: input 'x' is float32 of shape (4, 8); got {got}; convert the array"
+    )
+
+
+def test_a_missing_array(refused, library):
+    line = refused("run", library, "--input", "x.npy")
+    assert line == "error: x.npy: no such file; write it with numpy.save"
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.npz"])
+def test_a_truncated_array(refused, library, tmp_path, x, name):
+    (np.save if name == "x.npy" else np.savez)(name, x)
+    (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:150])
+    line = refused("run", library, "--input", name)
+    assert line.startswith(f"error: {name}: not an array of numpy, or damaged (")
+    assert line.endswith("); write it with numpy.save")
+
+
+def test_a_pickled_array_is_not_loaded(refused, library):
+    np.save("x.npy", np.array([{}], dtype=object))
+    assert refused("run", library, "--input", "x.npy") == (
+        "error: x.npy: not an array of numpy, or damaged "
+        "(Object arrays cannot be loaded when allow_pickle=False); write it with numpy.save"
+    )
+
+
+def test_an_input_given_twice(refused, library, x):
+    np.save("x.npy", x)
+    line = refused("run", library, "--input", "x=x.npy", "--input", "x=x.npy")
+    assert line == ("error: x.npy: input 'x' has a value already, from x.npy; give each input once")
+
+
+def test_more_files_than_inputs(refused, library, x):
+    np.save("x.npy", x)
+    line = refused("run", library, *["--input", "x.npy"] * 3)
+    assert line == ("error: x.npy: there is no input left for it; the model's inputs are 'x', 'w'")
+
+
+def test_a_library_cannot_be_compiled_otherwise(refused, library):
+    line = refused("run", library, "--num-veus", 1)
+    assert line == (
+        f"error: {library}: is compiled already, --num-veus cannot change it; "
+        "give the model instead"
+    )
+
+
+def test_a_missing_library(refused):
+    line = refused("run", "no.so")
+    assert line == "error: no.so: no such file; export a library there first"
+
+
+def test_a_corrupt_library(refused, tmp_path):
+    (tmp_path / "bad.so").write_bytes(b"not a library")
+    line = refused("run", "bad.so")
+    assert line.startswith("error: bad.so: TVM cannot load it (")
+    assert line.endswith("); compile the model again")
+
+
+def test_a_library_of_another_format(refused, library, monkeypatch):
+    monkeypatch.setattr("tvm_rammer.runtime.description.FORMAT_VERSION", 99)
+    line = refused("run", library)
+    assert line == (
+        f"error: {library}: library format 1, this version reads 99; compile the model again"
+    )
+
+
+def test_a_library_of_another_tvm(refused, library, monkeypatch):
+    monkeypatch.setattr("tvm.__version__", "0.99.0")
+    line = refused("run", library)
+    assert line.startswith(f"error: {library}: compiled with TVM 0.27.")
+    assert line.endswith(", this is TVM 0.99.0; compile the model again")
+
+
+def test_no_runs(refused, library):
+    line = refused("run", library, "--repeat", 0)
+    assert line == "error: --repeat is 0; it must be at least 1"
+
+
+def test_a_file_in_the_place_of_the_output_folder(refused, library, tmp_path):
+    (tmp_path / "out").write_text("")
+    line = refused("run", library, "--output", "out")
+    assert line == "error: out: the folder cannot be made: File exists; choose another"

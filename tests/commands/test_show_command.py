@@ -1,0 +1,95 @@
+"""``tvm-rammer show``: text, pictures, JSON that can be shown again, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from xml.etree import ElementTree
+
+import pytest
+
+
+def plan(call, library):
+    return json.loads(call("show", library, "--json").stdout)
+
+
+def test_text_has_the_rtasks_and_a_timeline(call, library):
+    text = call("show", library).stdout
+    assert "rProgram rammer_region0, policy wavefront" in text
+    assert "wave 0\n  vEU 0  #0  matmul" in text
+    assert "rammer_region0, wavefront, simulated:" in text
+
+
+def test_json_has_the_plans_and_what_they_would_take(call, library):
+    document = plan(call, library)
+    (program,) = document["programs"]
+    (simulated,) = document["simulated"]
+    assert len(program["operators"]) == 3
+    assert simulated["makespan_seconds"] >= simulated["lower_bound_seconds"] > 0
+
+
+def test_what_json_printed_can_be_shown(call, library, tmp_path):
+    (tmp_path / "plan.json").write_text(call("show", library, "--json").stdout)
+    assert call("show", "plan.json").stdout == call("show", library).stdout
+
+
+def test_all_pictures_at_once(call, library, tmp_path):
+    result = call("show", library, "--html", "p.html", "--svg", "p.svg", "--trace", "t.json")
+    assert result.exit_code == 0
+    assert (tmp_path / "p.html").read_text().startswith("<!DOCTYPE html>")
+    assert ElementTree.parse(tmp_path / "p.svg").getroot().tag.endswith("svg")
+    names = {
+        event["name"] for event in json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    }
+    assert "matmul" in names
+    listed = [line.split() for line in result.stdout.splitlines()[-3:]]
+    assert listed == [["html", "p.html"], ["trace", "t.json"], ["svg", "p.svg"]]
+
+
+# Bad input
+
+
+def test_an_edited_plan_is_proved_again(call, refused, library, tmp_path):
+    document = plan(call, library)
+    document["programs"][0]["veus"][0].pop(0)
+    (tmp_path / "plan.json").write_text(json.dumps(document))
+    assert refused("show", "plan.json") == (
+        "error: plan.json: tiles [0, 1) of operator 'matmul' do not run; run every tile once"
+    )
+
+
+def test_a_plan_with_a_wrong_field(call, refused, library, tmp_path):
+    document = plan(call, library)
+    document["programs"][0]["veus"][0][0]["start"] = "x"
+    (tmp_path / "plan.json").write_text(json.dumps(document))
+    assert refused("show", "plan.json") == (
+        'error: plan.json: veus[0][0].start is "x"; it must be an integer'
+    )
+
+
+@pytest.mark.parametrize("missing", ["num_veus", "inputs", "left_out"])
+def test_a_plan_without_a_field(call, refused, library, tmp_path, missing):
+    document = plan(call, library)
+    del document[missing]
+    (tmp_path / "plan.json").write_text(json.dumps(document))
+    assert refused("show", "plan.json") == (
+        "error: plan.json: not a plan that `tvm-rammer show --json` wrote, or damaged "
+        f"(KeyError: '{missing}'); write it again"
+    )
+
+
+def test_a_plan_of_another_format(call, refused, library, tmp_path):
+    (tmp_path / "plan.json").write_text(json.dumps(plan(call, library) | {"format": 99}))
+    assert refused("show", "plan.json") == (
+        "error: plan.json: plan format 99, this version reads 1; "
+        "write it again with `tvm-rammer show --json`"
+    )
+
+
+def test_nothing_planned_is_nothing_to_draw(refused, model):
+    line = refused("show", model, "--form", "per-op", "--html", "p.html")
+    assert line == f"error: {model}: nothing was planned, there is no timeline to draw"
+
+
+def test_a_picture_that_cannot_be_written(refused, library):
+    line = refused("show", library, "--svg", "no/p.svg")
+    assert line == "error: no/p.svg: there is no folder no; make it first"

@@ -1,0 +1,151 @@
+"""The command line as a whole: help, usage, and how errors look."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from tvm_rammer import __version__
+from tvm_rammer.cli import main
+from tvm_rammer.commands.command import Command, Result
+from tvm_rammer.errors import RammerError
+
+COMMANDS = ("demo", "doctor", "compile", "run", "show")
+
+
+def call(*arguments: str):
+    return CliRunner().invoke(main, arguments, prog_name="tvm-rammer")
+
+
+def test_help_lists_the_commands_in_the_order_of_meeting_them():
+    result = call("--help")
+    listed = [line.split()[0] for line in result.stdout.split("Commands:")[1].splitlines() if line]
+    assert listed[: len(COMMANDS)] == list(COMMANDS)
+    assert result.exit_code == 0
+
+
+def test_without_arguments_the_help_is_shown():
+    assert call().stdout == call("--help").stdout
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_a_command_has_examples_and_the_common_options(command):
+    text = call(command, "--help").stdout
+    assert f"Examples:\n    tvm-rammer {command}" in text
+    assert "--json" in text and "--debug" in text
+
+
+def test_help_fits_a_terminal():
+    for command in COMMANDS:
+        before_examples = call(command, "--help").stdout.split("Examples:")[0]
+        assert max(map(len, before_examples.splitlines())) <= 80
+
+
+def test_help_imports_neither_tvm_nor_numpy(tmp_path):
+    info = tmp_path / "tvm_rammer-0.dist-info"  # as if installed: else TVM is told by hand
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tvm-rammer\nVersion: 0")
+    (info / "entry_points.txt").write_text("[tvm.backends]\nrammer = tvm_rammer._autoload:register")
+    code = (
+        "import sys\nfrom tvm_rammer.cli import main\n"
+        "try: main(['--help'])\nexcept SystemExit: pass\n"
+        "sys.exit(str({'tvm', 'numpy', 'onnx', 'rich'} & set(sys.modules)))"
+    )
+    root = str(Path(__file__).parents[1])
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, str(tmp_path)])}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+    )
+    assert done.stderr == "set()\n"
+
+
+def test_version():
+    assert call("--version").stdout == f"tvm-rammer {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["nope"], "No such command 'nope'; see 'tvm-rammer --help'"),
+        (["run"], "Missing argument 'MODEL|LIBRARY'; see 'tvm-rammer run --help'"),
+        (
+            ["compile", "m.onnx"],
+            "Missing option '-o' / '--output'; see 'tvm-rammer compile --help'",
+        ),
+        (
+            ["compile", "m.onnx", "-o", "m.so", "--shape", "x=a"],
+            "Invalid value for '--shape': 'x=a' is not of the form name=1,3,224,224; "
+            "see 'tvm-rammer compile --help'",
+        ),
+    ],
+)
+def test_a_wrong_call_is_one_line_and_status_2(arguments, line):
+    result = call(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == f"error: {line}\n"
+
+
+def group_of(callback) -> click.Group:
+    group = type(main)("tvm-rammer", commands=None)
+    command = Command("work", callback=callback)
+    group.get_command = lambda ctx, name: command
+    return group
+
+
+def command_that_raises(error: BaseException) -> click.Group:
+    def callback() -> Result:
+        raise error
+
+    return group_of(callback)
+
+
+def test_lines_of_text_are_not_wrapped_and_brackets_stay():
+    line = "[bold] :smile: " * 50
+    group = group_of(lambda: Result({}, (line,)))
+    assert CliRunner().invoke(group, ["work"]).stdout == line + "\n"
+
+
+def test_what_a_command_prints_itself_is_not_in_the_document():
+    def callback() -> Result:
+        print("chatter")
+        warnings.warn("mind\nthis", stacklevel=1)
+        return Result({"a": 1}, ())
+
+    result = CliRunner().invoke(group_of(callback), ["work", "--json"])
+    assert result.stdout == '{"a": 1}\n'
+    assert result.stderr == "chatter\nwarning: mind this\n"
+
+
+def test_an_error_of_this_package_is_one_line_and_status_1():
+    group = command_that_raises(RammerError("x is\nwrong; put it right"))
+    result = CliRunner().invoke(group, ["work"])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "error: x is wrong; put it right\n"
+
+
+def test_an_unexpected_error_says_how_to_report_it():
+    result = CliRunner().invoke(command_that_raises(KeyError("x")), ["work"])
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "error: unexpected KeyError: 'x'; run again with --debug and report what it shows\n"
+    )
+
+
+def test_debug_shows_the_traceback_before_the_line():
+    result = CliRunner().invoke(command_that_raises(RammerError("wrong")), ["work", "--debug"])
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Traceback (most recent call last):\n")
+    assert result.stderr.endswith("error: wrong\n")
+
+
+def test_an_interrupt_is_no_traceback():
+    result = CliRunner().invoke(command_that_raises(KeyboardInterrupt()), ["work"])
+    assert result.exit_code == 1
+    assert result.stderr.split() == ["aborted"]

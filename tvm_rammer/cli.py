@@ -1,0 +1,84 @@
+"""The command line: ``tvm-rammer`` and ``python -m tvm_rammer``.
+
+A command's module is imported when its help or the command itself is asked for, and TVM when the
+command works: ``tvm-rammer --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+import click
+
+from tvm_rammer import __version__
+
+#: In the order in which a new user meets them; each is the ``command`` of a module in ``commands``.
+_COMMANDS = ("demo", "doctor", "compile", "run", "show")
+
+_EXAMPLES = """\b
+Examples:
+  tvm-rammer demo                                  what it does, in a minute and a half
+  tvm-rammer doctor                                is this machine set up well?
+  tvm-rammer compile model.onnx -o model.so        from a model to a library
+  tvm-rammer run model.so --input x.npy            run it
+  tvm-rammer show model.so --html plan.html        look at its schedule
+
+Every command takes --json. Exit status: 0 done, 1 failed, 2 called in a wrong way.
+"""
+
+
+class _Group(click.Group):
+    """Finds the commands, and reports every failure as one line."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        command: click.Command = import_module(f"tvm_rammer.commands.{cmd_name}").command
+        return command
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        if not standalone_mode:
+            return super().main(args, prog_name, complete_var, False, **extra)
+        try:
+            sys.exit(super().main(args, prog_name, complete_var, False, **extra))
+        except click.ClickException as error:
+            click.echo(f"error: {_line(error)}", err=True)
+            sys.exit(error.exit_code)
+        except click.Abort:
+            click.echo("aborted", err=True)
+            sys.exit(1)
+
+
+def _line(error: click.ClickException) -> str:
+    """What was wrong, and for a wrong call where to read on."""
+    message = " ".join(error.format_message().split())
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        return f"{message.rstrip('.')}; see '{error.ctx.command_path} --help'"
+    return message
+
+
+@click.group(
+    cls=_Group,
+    epilog=_EXAMPLES,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(__version__, "-V", "--version", message="tvm-rammer %(version)s")
+@click.pass_context
+def main(context: click.Context) -> None:
+    """Compile neural networks with Apache TVM so that independent operators run together."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())

@@ -1,0 +1,94 @@
+"""``tvm-rammer compile``: from a model file to a library."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tvm_rammer.commands.command import Command, Result
+from tvm_rammer.commands.files import require_writable
+from tvm_rammer.commands.sources import build_library, build_options
+from tvm_rammer.errors import LibraryError
+
+_EXAMPLES = """\b
+Examples:
+  tvm-rammer compile squeezenet.onnx -o squeezenet.so
+  tvm-rammer compile model.onnx -o model.so --shape data=1,3,224,224
+  tvm-rammer compile model.onnx -o model.so --num-veus 4 --policy sequential
+  tvm-rammer compile model.onnx -o model.so --target '{"kind": "llvm", "mcpu": "x86-64-v3"}'
+"""
+
+
+@click.command(
+    "compile", cls=Command, short_help="Compile a model into a library.", epilog=_EXAMPLES
+)
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), required=True, help="The library: a .so."
+)
+@build_options
+def command(model: Path, output: Path, **options: Any) -> Result:
+    """Compile MODEL (.onnx, .json of tvm.ir.save_json, .pt2) into a library.
+
+    TVM's runtime alone loads and runs the library; here that is 'tvm-rammer run' and
+    tvm_rammer.load. Linking it takes a C++ compiler.
+    """
+    from rich.text import Text
+
+    from tvm_rammer.commands.native_work import native_work
+    from tvm_rammer.commands.render import description_facts, facts, left_out, report_facts
+    from tvm_rammer.view.units import duration, size
+
+    _check(output)
+    started = time.perf_counter()
+    library = build_library(model, **options)
+    compiled = time.perf_counter()
+    with native_work(f"writing {output.name}"):
+        library.export_library(output)
+    exported = time.perf_counter()
+    description, report = library.description, library.report
+    nbytes = output.stat().st_size
+    headline = Text.assemble(
+        (f"{output}", "bold green"),
+        f"  {size(nbytes)}, compiled in {duration(compiled - started)}, "
+        f"written in {duration(exported - compiled)}",
+    )
+    remaining = left_out(report)
+    return Result(
+        {
+            "model": str(model),
+            "library": str(output),
+            "bytes": nbytes,
+            "compile_seconds": compiled - started,
+            "export_seconds": exported - compiled,
+            "target": description.target,
+            "options": dict(description.content["options"]),
+            "num_veus": description.num_veus,
+            "inputs": description.content["inputs"],
+            "outputs": description.content["outputs"],
+            "report": report.to_dict(),
+        },
+        (
+            headline,
+            "",
+            facts([*description_facts(description), *report_facts(report)]),
+            *(() if remaining is None else ("", remaining)),
+        ),
+    )
+
+
+def _check(output: Path) -> None:
+    """Find out in milliseconds what would otherwise fail after the compiling."""
+    if output.suffix != ".so":
+        raise LibraryError(f"{output}: a library's name ends in .so")
+    require_writable(output)
+    from tvm.support import cc
+
+    if not cc.get_cc():
+        raise LibraryError(
+            f"{output}: no C++ compiler is found to link the library; install g++ "
+            "(`tvm-rammer run` and `show` take the model and need none)"
+        )

@@ -1,0 +1,131 @@
+"""Pieces of text that several commands print."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from tvm_rammer.view.units import counted, size
+
+if TYPE_CHECKING:
+    from tvm_rammer.runtime.description import LibraryDescription, TensorInfo
+    from tvm_rammer.runtime.report import RegionReport, Report
+
+#: Of more reasons than this only the most frequent are listed.
+_MOST_REASONS = 12
+
+
+def facts(pairs: Sequence[tuple[str, Any]]) -> Table:
+    """Names and values in two columns."""
+    grid = Table.grid(padding=(0, 2), pad_edge=True)
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in pairs:
+        grid.add_row(name, value if isinstance(value, Text | Table) else str(value))
+    return grid
+
+
+def columns(*headings: str, right: Sequence[int] = ()) -> Table:
+    """An empty table: a line below the headings, nothing else."""
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=True, show_edge=False)
+    for number, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if number in right else "left", overflow="fold")
+    return table
+
+
+def tensor(info: TensorInfo) -> str:
+    """A tensor of the interface, e.g. ``data float32 1x3x224x224``."""
+    return f"{info.name} {info.dtype} {dimensions(info.shape)}"
+
+
+def dimensions(shape: Sequence[int] | None) -> str:
+    """A shape as people write it."""
+    if shape is None:
+        return "dynamic"
+    return "x".join(map(str, shape)) or "scalar"
+
+
+def description_facts(description: LibraryDescription) -> list[tuple[str, Any]]:
+    """What a library is."""
+    return [
+        ("inputs", _tensors(description.inputs)),
+        ("outputs", _tensors(description.outputs)),
+        ("target", _target(description.target)),
+        ("plan", f"{description.policy}, {_form(description)}"),
+    ]
+
+
+def report_facts(report: Report) -> list[tuple[str, Any]]:
+    """What was planned."""
+    found: list[tuple[str, Any]] = []
+    for region in report.regions:
+        found += _region(region)
+    return found or [("region", "none: nothing was planned")]
+
+
+def left_out(report: Report) -> Table | None:
+    """Operators that are in no plan, by reason; None if there are none."""
+    if not report.left_out:
+        return None
+    reasons = Counter(item.reason for item in report.left_out)
+    examples = {item.reason: item.operator for item in reversed(report.left_out)}
+    table = columns("left out", "operators", "for example", right=(1,))
+    for reason, count in reasons.most_common(_MOST_REASONS):
+        table.add_row(reason, str(count), examples[reason])
+    if len(reasons) > _MOST_REASONS:
+        table.add_row(f"... {len(reasons) - _MOST_REASONS} more reasons", "", "")
+    return table
+
+
+def _region(region: RegionReport) -> list[tuple[str, Any]]:
+    kernels = ", ".join(f"{count} {rule}" for rule, count in region.kernels.items())
+    return [
+        (
+            "region",
+            f"{region.name}: {counted(region.operators, 'operator')} as "
+            f"{counted(region.tasks, 'rTask')} in {counted(region.waves, 'wave')} on "
+            f"{counted(region.num_veus, 'vEU')}",
+        ),
+        (
+            "",
+            f"{counted(region.waits, 'wait')}, at most "
+            f"{counted(region.width, 'operator')} at once; kernels: {kernels}",
+        ),
+        (
+            "memory",
+            f"arena {size(region.arena_bytes)} for {size(region.intermediate_bytes)} of "
+            f"intermediate results (live at once: {size(region.peak_bytes)}), "
+            f"constants {size(region.constant_bytes)}",
+        ),
+    ]
+
+
+def _tensors(infos: Sequence[TensorInfo], most: int = 4) -> str:
+    shown = ", ".join(map(tensor, infos[:most]))
+    return f"{shown}, ... ({len(infos)} in all)" if len(infos) > most else shown or "none"
+
+
+def _target(text: str) -> str:
+    """A target's JSON without what says nothing."""
+    try:
+        options = {key: value for key, value in json.loads(text).items() if value}
+    except (ValueError, AttributeError):
+        return text
+    options.pop("keys", None)
+    kind = options.pop("kind", "")
+    return ", ".join([kind, *(f"{key} {value}" for key, value in options.items())])
+
+
+def _form(description: LibraryDescription) -> str:
+    forms = {
+        "program": "one launch for a region",
+        "wavefront": "one launch for each wavefront",
+        "per-op": "one launch for each operator",
+    }
+    return f"{counted(description.num_veus, 'vEU')}, {forms[description.form]}"

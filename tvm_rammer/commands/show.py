@@ -1,0 +1,171 @@
+"""``tvm-rammer show``: the plan of a model or a library, as text, pictures or JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tvm_rammer.commands.command import Command, Result
+from tvm_rammer.commands.files import require_writable, write_file
+from tvm_rammer.commands.sources import build_options, open_library
+from tvm_rammer.errors import InputError, PlanError
+
+if TYPE_CHECKING:
+    from tvm_rammer.rprogram import RProgram
+    from tvm_rammer.runtime.description import LibraryDescription
+    from tvm_rammer.schedule import Timeline
+
+    Plans = Sequence[tuple[RProgram, Timeline]]
+
+_EXAMPLES = """\b
+Examples:
+  tvm-rammer show squeezenet.onnx
+  tvm-rammer show model.so --html plan.html --trace plan.trace.json
+  tvm-rammer show model.onnx --policy sequential --svg plan.svg
+  tvm-rammer show model.so --json > plan.json
+  tvm-rammer show plan.json
+"""
+
+_file = click.Path(path_type=Path)
+
+
+@click.command(
+    "show", cls=Command, short_help="Show how a model or a library is planned.", epilog=_EXAMPLES
+)
+@click.argument("source", metavar="MODEL|LIBRARY|PLAN", type=_file)
+@click.option("--html", type=_file, metavar="FILE", help="Timeline that zooms, one HTML page.")
+@click.option("--trace", type=_file, metavar="FILE", help="Timeline for ui.perfetto.dev.")
+@click.option("--svg", type=_file, metavar="FILE", help="Timeline as a picture.")
+@click.option("--all", "show_all", is_flag=True, help="List all rTasks, however many.")
+@build_options
+def command(
+    source: Path,
+    html: Path | None,
+    trace: Path | None,
+    svg: Path | None,
+    show_all: bool,
+    **options: Any,
+) -> Result:
+    """Show how a model or a library is planned.
+
+    The times are simulated from the costs of the kernels. PLAN is what --json printed: it is
+    proved safe again before it is shown.
+    """
+    wanted = {"html": html, "trace": trace, "svg": svg}
+    files = {kind: path for kind, path in wanted.items() if path is not None}
+    for path in files.values():
+        require_writable(path)
+    description = _read_plan(source) or open_library(source, **options).description
+    from tvm_rammer.commands.simulated import simulated
+
+    plans = simulated(description)
+    if files and not plans:
+        raise InputError(f"{source}: nothing was planned, there is no timeline to draw")
+    for kind, path in files.items():
+        write_file(path, _draw(kind, plans, source.name))
+    return Result(
+        _document(description, plans, files),
+        tuple(_text(description, plans, files, None if show_all else 60)),
+    )
+
+
+def _read_plan(source: Path) -> LibraryDescription | None:
+    """The plan in a file that --json wrote; None if the file is something else."""
+    if source.suffix != ".json":
+        return None
+    try:
+        content = json.loads(source.read_text())
+    except (OSError, ValueError):
+        return None  # whoever reads it as a model says what is wrong
+    if not isinstance(content, dict) or "programs" not in content:
+        return None
+    from tvm_rammer.runtime.description import LibraryDescription
+    from tvm_rammer.transform.attach_description import FORMAT_VERSION
+
+    if content.get("format") != FORMAT_VERSION:
+        raise PlanError(
+            f"{source}: plan format {content.get('format')}, this version reads {FORMAT_VERSION}; "
+            "write it again with `tvm-rammer show --json`"
+        )
+    description = LibraryDescription(content)
+    try:
+        _ = (description.num_veus, description.target, description.policy, description.form)
+        _ = (description.inputs, description.outputs, description.left_out, description.programs)
+    except PlanError as error:
+        raise PlanError(f"{source}: {error}") from error
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise PlanError(
+            f"{source}: not a plan that `tvm-rammer show --json` wrote, or damaged "
+            f"({type(error).__name__}: {error}); write it again"
+        ) from error
+    return description
+
+
+def _draw(kind: str, plans: Plans, title: str) -> str:
+    from tvm_rammer.view import timeline_html, timeline_svg
+
+    programs, timelines = [plan for plan, _ in plans], [timeline for _, timeline in plans]
+    if kind == "html":
+        return timeline_html(programs, timelines, title)
+    if kind == "svg":
+        return timeline_svg(programs, timelines, title)
+    return json.dumps(_trace(plans))
+
+
+def _trace(plans: Plans) -> dict[str, Any]:
+    """All regions in one trace, each as a process."""
+    from tvm_rammer.view import chrome_trace
+
+    traces = [chrome_trace(program, timeline) for program, timeline in plans]
+    events = [
+        {**event, "pid": number, **({"id": f"{number}.{event['id']}"} if "id" in event else {})}
+        for number, trace in enumerate(traces, 1)
+        for event in trace["traceEvents"]
+    ]
+    return {**traces[0], "traceEvents": events}
+
+
+def _document(
+    description: LibraryDescription, plans: Plans, files: dict[str, Path]
+) -> dict[str, Any]:
+    from tvm_rammer.runtime.report import make_report
+    from tvm_rammer.schedule import bounds
+
+    return {
+        **description.content,
+        "report": make_report(description).to_dict(),
+        "simulated": [
+            {
+                "program": program.name,
+                "makespan_seconds": timeline.makespan,
+                "lower_bound_seconds": bounds(program).makespan,
+                "utilisation": timeline.utilisation,
+            }
+            for program, timeline in plans
+        ],
+        "files": {kind: str(path) for kind, path in files.items()},
+    }
+
+
+def _text(
+    description: LibraryDescription, plans: Plans, files: dict[str, Path], limit: int | None
+) -> list[Any]:
+    from tvm_rammer.commands.render import description_facts, facts, left_out, report_facts
+    from tvm_rammer.rprogram import format_program
+    from tvm_rammer.runtime.report import make_report
+    from tvm_rammer.view import timeline_text
+
+    report = make_report(description)
+    parts: list[Any] = [format_program(program, limit) for program, _ in plans]
+    parts.append(facts([*description_facts(description), *report_facts(report)]))
+    for program, timeline in plans:
+        parts += ["", timeline_text(program, timeline)]
+    if (remaining := left_out(report)) is not None:
+        parts += ["", remaining]
+    if files:
+        parts += ["", facts([(kind, path) for kind, path in files.items()])]
+    return parts

@@ -1,0 +1,14 @@
+"""The plans of a library with the timelines that the cost model predicts for them."""
+
+from __future__ import annotations
+
+from tvm_rammer.rprogram import RProgram
+from tvm_rammer.runtime.description import LibraryDescription
+from tvm_rammer.schedule import CostModel, Timeline, simulate
+from tvm_rammer.vdevice import vdevice_for
+
+
+def simulated(description: LibraryDescription) -> list[tuple[RProgram, Timeline]]:
+    """Simulate every plan with the costs of the device that it was made for."""
+    costs = CostModel.of(vdevice_for(description.target))
+    return [(program, simulate(program, costs)) for program in description.programs.values()]

@@ -1,0 +1,118 @@
+"""The options of compiling, and the way from what a user names to a library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from tvm_rammer.errors import InputError
+
+if TYPE_CHECKING:
+    from tvm_rammer.runtime.library import Library
+
+F = TypeVar("F", bound=Callable[..., Any])
+Shape = tuple[str, tuple[int, ...]]
+
+
+class _ShapeType(click.ParamType):
+    name = "NAME=N,N,..."
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Shape:
+        if isinstance(value, tuple):
+            return value
+        name, _, sizes = value.rpartition("=")
+        numbers = sizes.split(",")
+        if not name or not all(number.strip().isdigit() for number in numbers):
+            self.fail(f"{value!r} is not of the form name=1,3,224,224", param, ctx)
+        return name, tuple(map(int, numbers))
+
+
+_OPTIONS = (
+    click.option("--policy", metavar="NAME", help="wavefront (default) or sequential."),
+    click.option(
+        "--num-veus", type=int, metavar="N", help="vEUs to plan for; the usable cores if not given."
+    ),
+    click.option(
+        "--form",
+        metavar="NAME",
+        help="program (default): one launch for a region; wavefront: one launch for each "
+        "wavefront; per-op: no plan, one launch for each operator.",
+    ),
+    click.option(
+        "--target", metavar="TARGET", help="A TVM target, as JSON or a name; this machine if not."
+    ),
+    click.option(
+        "--shape",
+        "shapes",
+        type=_ShapeType(),
+        multiple=True,
+        help="Shape of an input with symbolic dimensions (repeatable).",
+    ),
+    click.option(
+        "--oversubscribe",
+        is_flag=True,
+        default=None,
+        help="Allow more vEUs than hardware threads: correct, but slow.",
+    ),
+)
+
+
+def build_options(function: F) -> F:
+    """Add the options of compiling; they arrive as keyword arguments, None where not given."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+def build_library(model: Path, **options: Any) -> Library:
+    """Compile a model under the options that were given."""
+    from tvm_rammer.commands.native_work import native_work
+
+    with native_work(f"compiling {model.name}"):
+        from tvm_rammer.runtime.build import build
+
+        return build(model, **_given(options))
+
+
+def open_library(source: Path, **options: Any) -> Library:
+    """Load a library, or compile a model.
+
+    Raises
+    ------
+    RammerError
+        When it cannot be read or compiled, or options are given for what is compiled already.
+    """
+    if source.suffix != ".so":
+        return build_library(source, **options)
+    if given := _given(options):
+        option = next(iter(given)).replace("_", "-").replace("shapes", "shape")
+        raise InputError(
+            f"{source}: is compiled already, --{option} cannot change it; give the model instead"
+        )
+    from tvm_rammer.commands.native_work import native_work
+
+    with native_work(f"loading {source.name}"):
+        from tvm_rammer.runtime.library import load
+
+        return load(source)
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    given = {name: value for name, value in options.items() if value is not None and value != ()}
+    if "shapes" in given:
+        given["shapes"] = _distinct(given["shapes"])
+    return given
+
+
+def _distinct(shapes: tuple[Shape, ...]) -> dict[str, tuple[int, ...]]:
+    named = dict(shapes)
+    if len(named) < len(shapes):
+        names = [name for name, _ in shapes]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"--shape gives input {twice!r} twice; give each input once")
+    return named

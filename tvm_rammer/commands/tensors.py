@@ -1,0 +1,154 @@
+"""Input tensors from files or from a seed, output tensors as statistics or to files."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tvm_rammer.commands.files import write_file
+from tvm_rammer.errors import InputError
+
+if TYPE_CHECKING:
+    from tvm_rammer.runtime.description import TensorInfo
+
+
+@dataclass(frozen=True)
+class InputTensor:
+    """An input's value and where it comes from."""
+
+    name: str
+    value: np.ndarray
+    source: str
+
+
+def read_inputs(arguments: Sequence[str], infos: Sequence[TensorInfo]) -> list[InputTensor]:
+    """Read the files that are given for inputs.
+
+    Parameters
+    ----------
+    arguments : sequence of str
+        ``x.npy`` for the first input that has no file of its own yet, ``name=x.npy`` for the input
+        of that name, ``all.npz`` for the inputs that its arrays are named after.
+    infos : sequence of TensorInfo
+        The model's inputs.
+
+    Raises
+    ------
+    InputError
+        For a file that cannot be read, an unknown or repeated input, or too many files.
+    """
+    names = [info.name for info in infos]
+    found: dict[str, InputTensor] = {}
+    unnamed: list[tuple[str, np.ndarray]] = []
+    for argument in arguments:
+        name, path = _split(argument, names)
+        for inner, value in _read(Path(path)):
+            label = inner or name
+            if label is None:
+                unnamed.append((path, value))
+                continue
+            if label not in names:
+                raise InputError(
+                    f"{path}: there is no input {label!r}; the model's inputs are {_listed(names)}"
+                )
+            if label in found:
+                raise InputError(
+                    f"{path}: input {label!r} has a value already, from {found[label].source}; "
+                    "give each input once"
+                )
+            found[label] = InputTensor(label, value, path)
+    free = [name for name in names if name not in found]
+    if len(unnamed) > len(free):
+        raise InputError(
+            f"{unnamed[len(free)][0]}: there is no input left for it; "
+            f"the model's inputs are {_listed(names)}"
+        )
+    found |= {
+        name: InputTensor(name, value, path)
+        for name, (path, value) in zip(free, unnamed, strict=False)
+    }
+    return [found[name] for name in names if name in found]
+
+
+def random_input(info: TensorInfo, rng: np.random.Generator) -> InputTensor:
+    """Standard normal floats, small integers or fair coins, as the input's dtype wants."""
+    if info.shape is None:
+        raise InputError(
+            f"input {info.name!r} has a dynamic shape; run the model through lib.executable"
+        )
+    value: np.ndarray
+    match np.dtype(info.dtype).kind:
+        case "b":
+            value = rng.integers(0, 2, info.shape)
+        case "i" | "u":
+            value = rng.integers(0, 8, info.shape)
+        case _:
+            value = rng.standard_normal(info.shape)
+    return InputTensor(info.name, value.astype(info.dtype), "random")
+
+
+def statistics(value: np.ndarray) -> dict[str, Any]:
+    """Minimum, mean, maximum and standard deviation of the finite values, and how many are not."""
+    numbers = value.astype(np.float64).ravel()
+    finite = numbers[np.isfinite(numbers)]
+    measures: dict[str, Callable[..., Any]] = {
+        "min": np.min,
+        "mean": np.mean,
+        "max": np.max,
+        "std": np.std,
+    }
+    return {
+        **{name: float(of(finite)) if finite.size else None for name, of in measures.items()},
+        "not_finite": int(numbers.size - finite.size),
+    }
+
+
+def save_outputs(folder: Path, outputs: Mapping[str, np.ndarray]) -> list[Path]:
+    """Write each output to ``<name>.npy``; what a file's name should not hold becomes ``_``."""
+    paths: list[Path] = []
+    for number, (name, value) in enumerate(outputs.items()):
+        path = folder / f"{re.sub(r'[^A-Za-z0-9.-]+', '_', name).lstrip('.') or number}.npy"
+        if path in paths:
+            path = path.with_stem(f"{path.stem}_{number}")
+        content = io.BytesIO()
+        np.save(content, value)
+        write_file(path, content.getvalue())
+        paths.append(path)
+    return paths
+
+
+def _split(argument: str, names: Sequence[str]) -> tuple[str | None, str]:
+    """Name and path; a file whose own name holds ``=`` is still a file."""
+    for name in names:
+        if argument.startswith(f"{name}="):
+            return name, argument[len(name) + 1 :]
+    name, equals, path = argument.partition("=")
+    return (name, path) if equals and not Path(argument).exists() else (None, argument)
+
+
+def _read(path: Path) -> list[tuple[str | None, np.ndarray]]:
+    """The arrays of a file; only those of an ``.npz`` have names."""
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return [(None, loaded)]
+        with loaded:
+            return [(name, loaded[name]) for name in loaded.files]
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such file; write it with numpy.save") from error
+    except Exception as error:
+        # The first sentence: the next may advise to load what nobody should load.
+        reason = " ".join(str(error).split()).split(". ")[0] or type(error).__name__
+        raise InputError(
+            f"{path}: not an array of numpy, or damaged ({reason}); write it with numpy.save"
+        ) from error
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names)) or "none"
