@@ -15,6 +15,10 @@ from tvm_rammer.rprogram import RKernel
 from tvm_rammer.vdevice import VDevice
 
 
+#: Its stub gives it the constructor of its fields; it takes the object.
+_structure: Any = tvm_ffi.StructuralKey
+
+
 @dataclass(frozen=True)
 class StagedKernel:
     """A stage of a PrimFunc as an rKernel; ``arguments`` as in :class:`~.split.Stage`."""
@@ -80,7 +84,7 @@ class KernelLibrary:
 
     def _name(self, body: tirx.PrimFunc) -> str:
         """The symbol of a body; structurally equal bodies share one."""
-        key = tvm_ffi.StructuralKey(body)
+        key = _structure(body)
         if key not in self._body_names:
             self._body_names[key] = f"rtask{len(self.bodies)}"
             self.bodies[self._body_names[key]] = body

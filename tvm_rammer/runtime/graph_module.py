@@ -118,9 +118,12 @@ class GraphModule:
 
     def load_params(self, params: Mapping[str, Any] | bytes | bytearray) -> None:
         """Set several inputs: a mapping, or the bytes of ``tvm.runtime.save_param_dict``."""
-        if not isinstance(params, Mapping):
-            params = tvm.runtime.load_param_dict(bytes(params))
-        self.set_input(**{str(name): value for name, value in params.items()})
+        given = params
+        if isinstance(params, bytes | bytearray):
+            given = tvm.runtime.load_param_dict(bytes(params))
+        assert isinstance(given, Mapping)
+        for name, value in given.items():
+            self.set_input(str(name), value)
 
     def run(self, **inputs: Any) -> None:
         """Run the model on the inputs that are set; ``inputs`` are set before."""

@@ -13,12 +13,15 @@ from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tvm_rammer.errors import InputError
 from tvm_rammer.testing.fair_timing import Contender
+
+if TYPE_CHECKING:
+    from tvm_rammer.transform.options import Form
 
 Prepared = tuple[Callable[[], object], Callable[[], list[np.ndarray]]]
 
@@ -110,7 +113,7 @@ def stock_tvm(model: str, inputs: str, threads: int) -> Prepared:
     return partial(machine.invoke_stateful, "main"), lambda: _flat(machine.get_outputs("main"))
 
 
-def rammer(model: str, inputs: str, threads: int, policy: str, form: str = "program") -> Prepared:
+def rammer(model: str, inputs: str, threads: int, policy: str, form: Form = "program") -> Prepared:
     """This project's library under a policy; ``form="per-op"`` launches operator by operator."""
     from tvm_rammer import build
 

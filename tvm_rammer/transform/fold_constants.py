@@ -28,8 +28,12 @@ def _binary(function: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Evaluat
     return lambda call, args: function(args[0], args[1])
 
 
-def _squeeze(call: Any, args: list[np.ndarray]) -> np.ndarray:
-    return args[0].reshape(static_shape(call))
+def _reshape(call: Any, args: list[np.ndarray]) -> np.ndarray:
+    return args[0].reshape(static_shape(call) or ())
+
+
+def _broadcast(call: Any, args: list[np.ndarray]) -> np.ndarray:
+    return np.broadcast_to(args[0], static_shape(call) or ())
 
 
 def _transpose(call: Any, args: list[np.ndarray]) -> np.ndarray:
@@ -47,12 +51,12 @@ _EXACT: dict[str, Evaluate] = {
     "minimum": _binary(lambda a, b: np.where(a < b, a, b)),
     "negative": _unary(np.negative),
     "abs": _unary(np.abs),
-    "reshape": _squeeze,
-    "squeeze": _squeeze,
-    "expand_dims": _squeeze,
-    "flatten": _squeeze,
+    "reshape": _reshape,
+    "squeeze": _reshape,
+    "expand_dims": _reshape,
+    "flatten": _reshape,
     "permute_dims": _transpose,
-    "broadcast_to": lambda call, args: np.broadcast_to(args[0], static_shape(call)),
+    "broadcast_to": _broadcast,
     "concat": lambda call, args: np.concatenate(args, int(call.attrs.axis)),
 }
 

@@ -75,7 +75,8 @@ def _as_call_tir(call: Any, legalized: Any) -> _Legalized | None:
 def _key(call: Any) -> Any:
     """What decides the legalized form; ``None`` for what is left to LegalizeOps."""
     name = operator_name(call)
-    if not name or not call.op.has_attr("FLegalize") or static_shape(call) is None:
+    # Every operator has the attribute; it is None where there is nothing to call.
+    if not name or call.op.get_attr("FLegalize") is None or static_shape(call) is None:
         return None
     arguments = [_argument_key(argument) for argument in call.args]
     if any(argument is None for argument in arguments):

@@ -68,15 +68,19 @@ def plan_module(
     compiler = partitioned.compiler
     vdevice = options.vdevice(compiler.target)
     co_schedule = CoSchedule(compiler, vdevice, options.policy, options.form == "wavefront")
-    with compiler.target:
+    phases = [
         # 3. Every region becomes a kernel.
-        mod = co_schedule(partitioned.module)
+        co_schedule,
         # 4. Everything else runs the same rKernels, one call each.
-        mod = ScheduleOperators(compiler.kernels)(mod)
-        # 5. What a deployed library needs: a guard, and a description of itself.
-        mod = AddGuard(compiler.target, vdevice)(mod)
+        ScheduleOperators(compiler.kernels),
+        # 5. What a deployed library needs besides: a guard, and a description of itself.
+        AddGuard(compiler.target, vdevice),
+    ]
+    with compiler.target:
+        mod = tvm.transform.Sequential(phases)(partitioned.module)
         description = Description(tuple(co_schedule.regions), options, vdevice, names)
-        mod = AttachDescription(description, compiler.target)(mod)
+        describe = AttachDescription(description, compiler.target)
+        mod = tvm.transform.Sequential([describe])(mod)
     return PlannedModule(mod, tuple(co_schedule.regions), vdevice)
 
 
