@@ -1,4 +1,4 @@
-"""rProgram to TIR for CPUs: bodies, a dispatcher that walks the instruction table, one entry a region.
+"""rProgram to TIR for CPUs: bodies, a dispatcher that walks the instruction table, entries.
 
 The module holds
 
@@ -8,15 +8,16 @@ The module holds
   fills the base pointers and launches the workers once (*program* form), or calls one kernel symbol
   per wavefront, each a launch of its own (*wavefront* form).
 
-A table for ``P`` vEUs runs correctly with any number of workers. With at least ``P``, worker ``v`` walks
-the rows of vEU ``v``. With fewer, worker ``w`` walks *all* rows in a linear extension of happens-before
-and runs those whose vEU is ``w`` modulo the number of workers: the first row in that order that has
-not run yet can always run, so nobody waits for ever, and with one worker nobody waits at all.
+A table for ``P`` vEUs runs correctly with any number of workers. With at least ``P``, worker ``v``
+walks the rows of vEU ``v``. With fewer, worker ``w`` walks *all* rows in a linear extension of
+happens-before and runs those whose vEU is ``w`` modulo the number of workers: the first row in that
+order that has not run yet can always run, so nobody waits for ever, and with one worker nobody
+waits at all.
 
-Bodies are ``noalias`` although other threads write the same arena: the verifier has proved that nobody
-writes a byte that a running body reads, and that a body's buffers do not overlap each other. The
-memory fence between two bodies keeps the compiler from moving accesses across them once they are
-inlined into the dispatcher.
+Bodies are ``noalias`` although other threads write the same arena: the verifier has proved that
+nobody writes a byte that a running body reads, and that a body's buffers do not overlap each other.
+The memory fence between two bodies keeps the compiler from moving accesses across them once they
+are inlined into the dispatcher.
 """
 
 from __future__ import annotations
@@ -74,6 +75,10 @@ class RegionSignature:
         """The kernel symbols of the wavefronts."""
         return tuple(f"{self.name}_wave{number}" for number in range(self.num_waves))
 
+    def launches(self) -> tuple[str, ...]:
+        """The kernel symbols that a run launches, in order."""
+        return self.wave_symbols() or (self.name,)
+
 
 def build_module(
     bodies: Mapping[str, tirx.PrimFunc],
@@ -95,7 +100,9 @@ def build_module(
     tvm.runtime.Module
         Exports one packed function per region (and per wavefront).
     """
-    return tvm.tirx.build(lower(bodies, regions, target), target=target, pipeline=_pipeline())
+    return tvm.tirx.build(
+        lower(bodies, regions, target), target=target, pipeline=lowering_pipeline()
+    )
 
 
 def kernel_ids(bodies: Mapping[str, tirx.PrimFunc]) -> dict[str, int]:
@@ -250,7 +257,7 @@ def _entry(region: RegionSignature, worker: GlobalVar, text: str) -> tirx.PrimFu
     declared = tirx.DeclBuffer(header, data=_as(arena.data, _I32))
     statements = [declared, clear, *fill, *launches, check]
     body = tirx.AttrStmt(0, "pragma_import_llvm", text, tirx.SeqStmt(statements))
-    return _exported(region.name, [*inputs, constants, table, *outputs, arena], body)
+    return exported(region.name, [*inputs, constants, table, *outputs, arena], body)
 
 
 def _wave(symbol: str, number: int, worker: GlobalVar, text: str) -> tirx.PrimFunc:
@@ -258,9 +265,10 @@ def _wave(symbol: str, number: int, worker: GlobalVar, text: str) -> tirx.PrimFu
     table = tirx.decl_buffer((tirx.Var("table_words", "int64"),), "int32", name="table")
     arena = tirx.decl_buffer((tirx.Var("arena_bytes", "int64"),), "uint8", name="arena")
     header = tirx.decl_buffer((HEADER_WORDS,), "int32", name="header")
-    statements = [tirx.DeclBuffer(header, data=_as(arena.data, _I32)), _launch(number, worker, table, header)]
+    declared = tirx.DeclBuffer(header, data=_as(arena.data, _I32))
+    statements = [declared, _launch(number, worker, table, header)]
     body = tirx.AttrStmt(0, "pragma_import_llvm", text, tirx.SeqStmt(statements))
-    return _exported(symbol, [table, arena], body)
+    return exported(symbol, [table, arena], body)
 
 
 def _launch(segment: int, worker: GlobalVar, table: Any, header: Any) -> Any:
@@ -275,7 +283,8 @@ def _launch(segment: int, worker: GlobalVar, table: Any, header: Any) -> Any:
     return tirx.SeqStmt([tirx.Bind(workers, tirx.call_packed("runtime.NumThreads")), launch])
 
 
-def _exported(symbol: str, params: list[Any], body: Any) -> tirx.PrimFunc:
+def exported(symbol: str, params: list[Any], body: Any) -> tirx.PrimFunc:
+    """A function that the module exports under its name."""
     func = tirx.PrimFunc(params, body)
     return func.with_attrs({"global_symbol": symbol, "tirx.is_scheduled": True, "s_tir": True})
 
@@ -290,7 +299,7 @@ def _as(pointer: Any, element: PrimType) -> Any:
     return tirx.reinterpret(PointerType(element), pointer)
 
 
-def _pipeline() -> str:
+def lowering_pipeline() -> str:
     """The name of our lowering: TVM's own, without rewriting storage across merged functions."""
     from tvm.tirx import compilation_pipeline
 

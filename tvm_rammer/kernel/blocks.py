@@ -33,8 +33,9 @@ def split_loops(sch: s_tir.Schedule, block: Any) -> tuple[list[Any], list[Any]]:
     axes = list(sch.get(block).iter_vars)
     if len(loops) != len(axes):
         return loops, []
-    spatial = [loop for loop, axis in zip(loops, axes, strict=True) if int(axis.iter_type) != _REDUCE]
-    reduced = [loop for loop, axis in zip(loops, axes, strict=True) if int(axis.iter_type) == _REDUCE]
+    kinds = [int(axis.iter_type) for axis in axes]
+    spatial = [loop for loop, kind in zip(loops, kinds, strict=True) if kind != _REDUCE]
+    reduced = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == _REDUCE]
     return spatial, reduced
 
 
@@ -44,7 +45,7 @@ def spatial_axes(sch: s_tir.Schedule, block: Any) -> list[Any]:
 
 
 def multiply_accumulate(sch: s_tir.Schedule, block: Any) -> tuple[TensorLoad, TensorLoad] | None:
-    """The two loads ``a`` and ``b`` of a block that does ``c[...] += a[...] * b[...]``, else None."""
+    """The loads ``a`` and ``b`` of a block that does ``c[...] += a[...] * b[...]``, else None."""
     store = sch.get(block).body
     if not isinstance(store, tirx.BufferStore) or not isinstance(store.value, tirx.Add):
         return None
@@ -54,6 +55,17 @@ def multiply_accumulate(sch: s_tir.Schedule, block: Any) -> tuple[TensorLoad, Te
     if isinstance(product.a, TensorLoad) and isinstance(product.b, TensorLoad):
         return product.a, product.b
     return None
+
+
+def parameter_number(func: tirx.PrimFunc, buffer: Any) -> int | None:
+    """Which parameter of an untransformed function a buffer is (names need not be unique)."""
+    return next((k for k, param in enumerate(func.params) if param.same_as(buffer)), None)
+
+
+def read_number(sch: s_tir.Schedule, block: Any, buffer: Any) -> int:
+    """Which of the reads of an untransformed block a buffer is."""
+    regions = sch.get(block).reads
+    return next(k for k, region in enumerate(regions) if region.source.same_as(buffer))
 
 
 def variables(expression: Any) -> set[Any]:

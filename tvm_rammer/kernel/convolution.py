@@ -1,10 +1,10 @@
 """Convolutions in NHWC: an outer product of pixels and output-channel vectors in registers.
 
-A tile is one row of output pixels for a few vectors of output channels. In its inner loop every input
-element is broadcast against packed weight vectors, so the layout of the input does not matter and
-padding can be a condition inside (KERNELS: 86 to 99 % of a core's peak without tuning). The order of
-the three innermost loops does matter: pixels outside of vectors keep one broadcast and few weights
-live; the other way round LLVM keeps the broadcasts and spills.
+A tile is one row of output pixels for a few vectors of output channels. In its inner loop every
+input element is broadcast against packed weight vectors, so the layout of the input does not matter
+and padding can be a condition inside (KERNELS: 86 to 99 % of a core's peak without tuning). The
+order of the three innermost loops does matter: pixels outside of vectors keep one broadcast and few
+weights live; the other way round LLVM keeps the broadcasts and spills.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from tvm_rammer.kernel.blocks import (
     extent,
     is_reduction,
     multiply_accumulate,
+    parameter_number,
+    read_number,
     root_blocks,
+    spatial_axes,
     split_loops,
 )
 from tvm_rammer.kernel.register_tile import RegisterTile, register_tile
@@ -47,18 +50,23 @@ class Convolution:
         if loads is None or len(spatial) != 4 or len(reduced) != 3:
             return None
         weight = loads[1]
-        position = next(
-            (k for k, param in enumerate(func.params) if param.name == weight.source.name), None
-        )
-        if position not in constants or len(weight.indices) != 4:
+        position = parameter_number(func, weight.source)
+        if position not in constants or not _by_channel(sch, conv, weight):
             return None
         group = _channels_of_a_group(sch, spatial[3], loads[0], weight, func)
         tile = register_tile(extent(sch, spatial[2]), group, vdevice) if group else None
         if tile is None:
             return None
         packing = Packing(0, tile.lanes)
-        _schedule(sch, blocks, number, spatial, reduced, tile, packing)
+        read = ("read", read_number(sch, conv, weight.source))
+        sch.transform_layout(conv, read, packing.index_map, assume_injective_transform=True)
+        _schedule(sch, blocks, number, spatial, reduced, tile)
         return Scheduled(sch.mod["main"], self.name, str(tile), ((position, packing),))
+
+
+def _by_channel(sch: s_tir.Schedule, conv: Any, weight: Any) -> bool:
+    """Whether the first axis of the weights is the output channel."""
+    return len(weight.indices) == 4 and bool(weight.indices[0].same_as(spatial_axes(sch, conv)[-1]))
 
 
 def _channels_of_a_group(
@@ -81,12 +89,10 @@ def _schedule(
     spatial: list[Any],
     reduced: list[Any],
     tile: RegisterTile,
-    packing: Packing,
 ) -> None:
     conv, before, after = blocks[number], blocks[:number], blocks[number + 1 :]
     for block in after[:-1]:
         sch.compute_inline(block)
-    sch.transform_layout(conv, ("read", 1), packing.index_map, assume_injective_transform=True)
     out = after[-1] if after else sch.cache_write(conv, 0, "global")
     batch, y, x, channel = spatial
     channel_tile, vector, lane = sch.split(channel, [None, tile.vectors, tile.lanes])

@@ -62,7 +62,5 @@ def _store_cycles(value: Any) -> float:
         if isinstance(expression.op, Op) and not expression.op.name.endswith("if_then_else"):
             cycles.append(_CALL_CYCLES)
 
-    tvm_ffi.structural_walk(
-        value, ((_ARITHMETIC, lambda _: cycles.append(0.25)), (Call, call))
-    )
+    tvm_ffi.structural_walk(value, ((_ARITHMETIC, lambda _: cycles.append(0.25)), (Call, call)))
     return sum(cycles)

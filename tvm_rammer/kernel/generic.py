@@ -28,9 +28,7 @@ class Generic:
 
     name: str = "generic"
 
-    def apply(
-        self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice
-    ) -> Scheduled:
+    def apply(self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice) -> Scheduled:
         sch = s_tir.Schedule(func.with_attr("global_symbol", "main"))
         for block in root_blocks(sch)[:-1]:
             if not is_reduction(sch, block):
@@ -51,6 +49,10 @@ def _attempt(primitive: Any, *arguments: Any) -> bool:
 def _cut(sch: s_tir.Schedule, block: Any, vdevice: VDevice) -> str:
     """Cut the loop nest of one block into tiles and vectorise it where its lanes are contiguous."""
     spatial, reduced = split_loops(sch, block)
+    if not all(extent(sch, loop) for loop in spatial + reduced):
+        if reduced:  # A reduction over nothing is its initial value.
+            _attempt(sch.decompose_reduction, block, (spatial + reduced)[0])
+        return "no work"
     if not spatial:
         return "one tile"
     *outer, last = spatial

@@ -17,6 +17,8 @@ from tvm_rammer.kernel.blocks import (
     extent,
     is_reduction,
     multiply_accumulate,
+    parameter_number,
+    read_number,
     root_blocks,
     spatial_axes,
     split_loops,
@@ -55,7 +57,7 @@ class Matmul:
         tile = register_tile(rows, columns, vdevice)
         if tile is None:
             return None
-        position = _position(func, weight.source)
+        position = parameter_number(func, weight.source)
         packings = _pack(sch, product, weight, position, constants, tile)
         if packings is None:
             return None
@@ -80,11 +82,6 @@ def _row_loop(sch: s_tir.Schedule, product: Any, spatial: list[Any], weight: Any
     return None
 
 
-def _position(func: tirx.PrimFunc, buffer: Any) -> int | None:
-    """Which parameter a buffer is."""
-    return next((k for k, p in enumerate(func.params) if p.name == buffer.name), None)
-
-
 def _pack(
     sch: s_tir.Schedule,
     product: Any,
@@ -99,13 +96,8 @@ def _pack(
     if plain and position in constants and len(weight.indices) == 2:
         axis = next(k for k, index in enumerate(weight.indices) if index.same_as(axes[-1]))
         packing = Packing(axis, tile.lanes)
-        reads = [region.source.name for region in sch.get(product).reads]
-        sch.transform_layout(
-            product,
-            ("read", reads.index(weight.source.name)),
-            packing.index_map,
-            assume_injective_transform=True,
-        )
+        read = ("read", read_number(sch, product, weight.source))
+        sch.transform_layout(product, read, packing.index_map, assume_injective_transform=True)
         return ((position, packing),)
     contiguous = isinstance(weight.indices[-1], tirx.Var) and weight.indices[-1].same_as(axes[-1])
     return () if contiguous else None

@@ -27,7 +27,8 @@ class RegisterTile:
 def lanes_for(columns: int, vdevice: VDevice) -> int | None:
     """The widest of a full, half or quarter vector that divides ``columns`` (float32)."""
     full = vdevice.vector_bytes // 4
-    return next((n for n in (full, full // 2, full // 4) if n > 1 and columns % n == 0), None)
+    widths = [n for n in (full, full // 2, full // 4) if n > 1 and columns % n == 0]
+    return widths[0] if columns and widths else None
 
 
 def register_tile(

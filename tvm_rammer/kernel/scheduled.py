@@ -72,8 +72,8 @@ class Rule(Protocol):
         func : tirx.PrimFunc
             A legalized, fused, unscheduled function.
         constants : frozenset of int
-            Positions of the parameters that are constants wherever the function is called; only they
-            may be packed.
+            Positions of the parameters that are constants wherever the function is called; only
+            they may be packed.
         vdevice : VDevice
             Vector width and registers are taken from here.
         """

@@ -2,8 +2,8 @@
 
 A scheduled PrimFunc is a sequence of loop nests. Each becomes a *stage*, a private function
 ``body(start, stop, *pointers) -> int32`` that runs the tiles ``start <= i < stop`` of its parallel
-loop, and the buffers between the stages become scratch buffers that the planner places in the arena.
-So a padded convolution whose padding was not inlined is two rOperators.
+loop, and the buffers between the stages become scratch buffers that the planner places in the
+arena. So a padded convolution whose padding was not inlined is two rOperators.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ def split_into_stages(func: tirx.PrimFunc) -> SplitKernel:
     lowered = module["main"]
     parts = _Parts.of(lowered)
     stages = [parts.stage(statement) for statement in parts.nests]
-    if _written_twice(stages):
-        stages = [parts.stage(tirx.SeqStmt(parts.nests) if len(parts.nests) > 1 else parts.nests[0])]
+    if len(stages) > 1 and (_written_twice(stages) or parts.share_values):
+        stages = [parts.stage(tirx.SeqStmt(parts.nests))]
     used = {number for stage in stages for number in stage.arguments}
     if any(number not in used for number in range(len(lowered.params), parts.num_buffers)):
         return _drop_unused(stages, parts, used)
@@ -132,6 +132,11 @@ class _Parts:
     def num_buffers(self) -> int:
         return len(self.params) + len(self.scratch)
 
+    @property
+    def share_values(self) -> bool:
+        """Whether a scalar is computed once for all nests that follow."""
+        return any(isinstance(nest, tirx.Bind) for nest in self.nests)
+
     @classmethod
     def of(cls, func: tirx.PrimFunc) -> _Parts:
         params = tuple(func.params)
@@ -170,13 +175,20 @@ class _Parts:
             for k, number in enumerate(arguments)
         }
         declared = [
-            tirx.DeclBuffer(view, data=pointers[number]) for view, number in touched
+            *self._offsets(nest),
+            *(tirx.DeclBuffer(view, data=pointers[number]) for view, number in touched),
         ]
         start, stop = tirx.Var("start", "int32"), tirx.Var("stop", "int32")
         num_tiles, loop = _tile_loop(nest, start, stop)
         body = _function([start, stop, *pointers.values()], [*declared, loop])
         seconds = tile_seconds(nest, num_tiles, sum(map(self._nbytes, arguments)))
         return Stage(body, num_tiles, arguments, modes, seconds)
+
+    def _offsets(self, nest: Any) -> list[Any]:
+        """Where its tensor a parameter starts may be left open by a PrimFunc: at the pointer."""
+        used = _variables(nest)
+        offsets = dict.fromkeys(param.elem_offset for param in self.params)
+        return [tirx.Bind(offset, tirx.const(0, offset.ty)) for offset in offsets if offset in used]
 
     def _nbytes(self, number: int) -> int:
         if number < len(self.params):
@@ -193,13 +205,29 @@ class _Parts:
 
 def _tile_loop(nest: Any, start: tirx.Var, stop: tirx.Var) -> tuple[int, Any]:
     """The nest restricted to a tile range, and how many tiles there are in all."""
-    if isinstance(nest, tirx.For) and nest.kind == tirx.ForKind.PARALLEL:
-        serial = tirx.For(
-            nest.loop_var, start, stop - start, tirx.ForKind.SERIAL, nest.body
-        )
-        return int(nest.extent), serial
+    if _is_parallel(nest) and isinstance(nest.extent, tirx.IntImm):
+        # A loop that loaded int64 values index with stays int64.
+        dtype = str(nest.loop_var.ty)
+        first, count = start.astype(dtype), (stop - start).astype(dtype)
+        body = _serial(nest.body)
+        return int(nest.extent), tirx.For(nest.loop_var, first, count, tirx.ForKind.SERIAL, body)
     index = tirx.Var("tile", "int32")
-    return 1, tirx.For(index, start, stop - start, tirx.ForKind.SERIAL, nest)
+    return 1, tirx.For(index, start, stop - start, tirx.ForKind.SERIAL, _serial(nest))
+
+
+def _is_parallel(statement: Any) -> bool:
+    return isinstance(statement, tirx.For) and statement.kind == tirx.ForKind.PARALLEL
+
+
+def _serial(statement: Any) -> Any:
+    """A statement with its parallel loops made serial: a launch inside a launch is an error."""
+
+    def serial(loop: Any) -> Any:
+        if not _is_parallel(loop):
+            return loop
+        return tirx.For(loop.loop_var, loop.min, loop.extent, tirx.ForKind.SERIAL, loop.body)
+
+    return tvm_ffi.structural_map(statement, (tirx.For, serial))
 
 
 def _function(params: list[Any], statements: list[Any]) -> tirx.PrimFunc:

@@ -1,0 +1,77 @@
+"""rTask bodies as functions on numpy arrays, for interpreting a plan and for testing kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tvm
+import tvm_ffi
+from tvm import tirx
+from tvm.ir import Call, GlobalVar, PrimType
+
+from tvm_rammer.codegen.cpu import exported, lowering_pipeline
+
+Body = Callable[[int, int, "list[npt.NDArray[Any]]"], None]
+
+
+def compile_bodies(
+    bodies: Mapping[str, tirx.PrimFunc], target: tvm.target.Target
+) -> dict[str, Body]:
+    """Compile rTask bodies by themselves, without a plan.
+
+    Parameters
+    ----------
+    bodies : mapping of str to PrimFunc
+        rTask bodies by rKernel name.
+    target : Target
+        Of kind ``llvm``; this machine must be able to run its code.
+
+    Returns
+    -------
+    dict of str to Callable
+        Called as ``body(start, stop, arrays)`` with one array per pointer: compact and row-major,
+        of the dtype and size that the body expects, aligned to
+        :data:`~tvm_rammer.rprogram.ALIGNMENT` bytes. Such are the arrays of
+        :func:`~tvm_rammer.rprogram.interpret_numeric`. They are used in place.
+    """
+    if not bodies:
+        return {}
+    functions: dict[GlobalVar, tirx.PrimFunc] = {}
+    for number, body in enumerate(bodies.values()):
+        private = GlobalVar(f"rtask_{number}")
+        functions[private] = body
+        functions[GlobalVar(f"body_{number}")] = _wrapper(f"body_{number}", private, body)
+    module = tvm.tirx.build(tvm.IRModule(functions), target, pipeline=lowering_pipeline())
+    return {name: _on_arrays(module[f"body_{number}"]) for number, name in enumerate(bodies)}
+
+
+def _wrapper(symbol: str, private: GlobalVar, body: tirx.PrimFunc) -> tirx.PrimFunc:
+    """A packed function that calls a body on tensors of bytes.
+
+    Bytes, since a pointer is all that a body wants, and numpy hands no bfloat16 over to TVM.
+    """
+    start, stop = tirx.Var("start", "int32"), tirx.Var("stop", "int32")
+    tensors = [
+        tirx.decl_buffer((tirx.Var(f"bytes{k}", "int64"),), "uint8", name=f"tensor{k}")
+        for k in range(len(body.params) - 2)
+    ]
+    arguments = [start, stop, *(tensor.data for tensor in tensors)]
+    status = Call(private, arguments, ret_ty=PrimType("int32"))
+    # TVM 0.27 names this constructor's first two parameters the wrong way round.
+    check = tirx.AssertStmt(status == 0, "RuntimeError", [f"{symbol}: an rTask failed"])
+    return exported(symbol, [start, stop, *tensors], check)
+
+
+def _on_arrays(function: Any) -> Body:
+    def body(start: int, stop: int, arrays: Sequence[npt.NDArray[Any]]) -> None:
+        function(start, stop, *map(_bytes, arrays))
+
+    return body
+
+
+def _bytes(array: npt.NDArray[Any]) -> Any:
+    """The memory of an array as a TVM tensor of bytes, without a copy."""
+    return tvm_ffi.from_dlpack(array.reshape(-1).view(np.uint8))
