@@ -92,10 +92,16 @@ class AttachDescription:
     def _content(self, mod: tvm.IRModule, main: Any, direct: Any) -> dict[str, Any]:
         given = self.description
         inputs = [param.name for param in main.params]
-        types = list(_types(main.ret_ty))
+        ret = main.ret_ty
+        results = list(ret.fields) if isinstance(ret, relax.TupleType) else [ret]
         names = given.names or ModelNames(
-            tuple(inputs), tuple(f"output{k}" for k in range(len(types)))
+            tuple(inputs), tuple(f"output_{k}" for k in range(len(results)))
         )
+        outputs = [
+            tensor
+            for name, ty in zip(names.outputs, results, strict=True)
+            for tensor in _tensors(name, ty)
+        ]
         return {
             "format": FORMAT_VERSION,
             "tvm": tvm.__version__,
@@ -104,12 +110,10 @@ class AttachDescription:
             "num_veus": given.vdevice.num_veus,
             "vdevice": given.vdevice.name,
             "inputs": [
-                {"name": name, **_tensor(param.ty)}
+                _tensor(name, param.ty)
                 for name, param in zip(names.inputs, main.params, strict=True)
             ],
-            "outputs": [
-                {"name": name, **_tensor(ty)} for name, ty in zip(names.outputs, types, strict=True)
-            ],
+            "outputs": outputs,
             "direct": asdict(direct) if direct is not None else None,
             "programs": [json.loads(to_json(region.program)) for region in given.regions],
             "arenas": {region.program.name: region.arena_bytes for region in given.regions},
@@ -128,17 +132,18 @@ def _constant_function(symbol: str, value: int) -> tirx.PrimFunc:
     return func.with_attrs({"global_symbol": symbol, "tirx.is_scheduled": True})
 
 
-def _types(ty: Any) -> list[Any]:
+def _tensors(name: str, ty: Any) -> list[dict[str, Any]]:
+    """The tensors of a type in order; those of a tuple by its name and their number."""
     if isinstance(ty, relax.TupleType):
-        return [leaf for part in ty.fields for leaf in _types(part)]
-    return [ty]
+        return [leaf for k, part in enumerate(ty.fields) for leaf in _tensors(f"{name}.{k}", part)]
+    return [_tensor(name, ty)]
 
 
-def _tensor(ty: Any) -> dict[str, Any]:
-    """Shape and dtype of a tensor type; an unknown shape is None."""
+def _tensor(name: str, ty: Any) -> dict[str, Any]:
+    """Name, shape and dtype of a tensor; an unknown shape is None."""
     shape = type_shape(ty)
     dtype = str(ty.dtype) if isinstance(ty, relax.TensorType) else str(ty)
-    return {"shape": list(shape) if shape is not None else None, "dtype": dtype}
+    return {"name": name, "shape": list(shape) if shape is not None else None, "dtype": dtype}
 
 
 def _state(main: Any) -> tuple[GenericConst, GenericConst]:

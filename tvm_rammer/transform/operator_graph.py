@@ -60,13 +60,19 @@ def region_graph(
 
 
 def _returned(func: relax.Function) -> dict[Any, int]:
-    """Which output every returned variable is, looked up through plain copies."""
+    """Which output every returned variable is, looked up through plain copies.
+
+    An item of a tuple stands under the tuple's variable and the item's number.
+    """
     result = func.body.body
     variables = list(result.fields) if isinstance(result, relax.Tuple) else [result]
-    outputs = {variable: index for index, variable in enumerate(variables)}
+    outputs: dict[Any, int] = {variable: index for index, variable in enumerate(variables)}
     for binding in reversed(func.body.blocks[0].bindings):
-        if isinstance(binding.value, relax.Var) and binding.var in outputs:
-            outputs[binding.value] = outputs.pop(binding.var)
+        value = binding.value
+        if binding.var in outputs and isinstance(value, relax.Var):
+            outputs[value] = outputs.pop(binding.var)
+        elif binding.var in outputs and isinstance(value, relax.TupleGetItem):
+            outputs[value.tuple_value, int(value.index)] = outputs.pop(binding.var)
     return outputs
 
 
@@ -178,20 +184,22 @@ class _Builder:
 
     def _results(self, binding: Any, call: Any, returned: Mapping[Any, int]) -> list[int]:
         types = result_types(call)
-        if len(types) == 1 and not isinstance(binding.var.ty, relax.TupleType):
-            place = self.add(self._result(binding.var, types[0], returned))
-            self.bind(binding.var, place)
+        variable = binding.var
+        if len(types) == 1 and not isinstance(variable.ty, relax.TupleType):
+            place = self._result(variable.name, types[0], returned.get(variable))
+            self.bind(variable, place)
             return [place]
         places = [
-            self.add(_buffer(f"{binding.var.name}.{k}", ty, "arena")) for k, ty in enumerate(types)
+            self._result(f"{variable.name}.{k}", ty, returned.get((variable, k)))
+            for k, ty in enumerate(types)
         ]
-        self.bind(binding.var, places)
+        self.bind(variable, places)
         return places
 
-    def _result(self, variable: Any, ty: Any, returned: Mapping[Any, int]) -> Buffer:
-        if variable in returned:
-            return _buffer(variable.name, ty, "output", returned[variable])
-        return _buffer(variable.name, ty, "arena")
+    def _result(self, name: str, ty: Any, output: int | None) -> int:
+        """The buffer of a result: of the region's output, if it is one, or in the arena."""
+        space, index = ("arena", 0) if output is None else ("output", output)
+        return self.add(_buffer(name, ty, space, index))
 
     def _constant(self, constant: Any, packing: Packing | None) -> int:
         offset = self.pool.add(constant, packing)

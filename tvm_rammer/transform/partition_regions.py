@@ -74,6 +74,28 @@ def read_left_out(mod: tvm.IRModule) -> list[LeftOut]:
     return [LeftOut(**item) for item in json.loads(str(text))] if text else []
 
 
+@dataclass(frozen=True)
+class _Result:
+    """A tensor that a region returns: what a variable is bound to, or an item of such a tuple."""
+
+    variable: Any
+    index: int | None = None
+
+    def of(self, renamed: dict[Any, Any]) -> Any:
+        """The tensor inside the region function."""
+        inner = renamed[self.variable]
+        return inner if self.index is None else relax.TupleGetItem(inner, self.index)
+
+
+def _tensors(binding: Any) -> list[_Result]:
+    """The tensors that a variable stands for."""
+    if isinstance(binding.value, relax.TupleGetItem):
+        return [_Result(binding.value.tuple_value, int(binding.value.index))]
+    if isinstance(binding.var.ty, relax.TupleType):
+        return [_Result(binding.var, k) for k in range(len(binding.var.ty.fields))]
+    return [_Result(binding.var)]
+
+
 @dataclass
 class _Partition:
     """The partition of one function."""
@@ -152,24 +174,26 @@ class _Partition:
     def _lift(self, members: list[Any], outside: list[Any], used_after: set[Any]) -> list[Any]:
         """Move bindings into a new region function; return the bindings that call it."""
         wanted = used_after.union(*(relax.analysis.free_vars(b.value) for b in outside))
-        results = [
-            binding.var
-            for binding in members
-            if binding.var in wanted and isinstance(binding.var.ty, relax.TensorType)
-        ]
+        exported = [binding for binding in members if binding.var in wanted]
+        results = list(dict.fromkeys(item for b in exported for item in _tensors(b)))
         symbol, arguments = self._define(members, results)
-        builder = relax.BlockBuilder(self.mod)
-        call = builder.normalize(Call(symbol, arguments))
-        if len(results) == 1:
-            return [relax.VarBinding(results[0], call)]
+        call = relax.BlockBuilder(self.mod).normalize(Call(symbol, arguments))
+        if len(results) == len(exported) == 1 and results[0].index is None:
+            return [relax.VarBinding(exported[0].var, call)]
         together = relax.DataflowVar(f"{symbol.name_hint}_results", call.ty)
-        items = [
-            relax.VarBinding(variable, builder.normalize(relax.TupleGetItem(together, k)))
-            for k, variable in enumerate(results)
-        ]
-        return [relax.VarBinding(together, call), *items]
+        values = {
+            item: relax.TupleGetItem(together, k) if len(results) > 1 else together
+            for k, item in enumerate(results)
+        }
+        bindings = [relax.VarBinding(together, call)]
+        for binding in exported:
+            parts = [values[item] for item in _tensors(binding)]
+            is_tuple = isinstance(binding.var.ty, relax.TupleType)
+            value = relax.Tuple(parts) if is_tuple else parts[0]
+            bindings.append(relax.VarBinding(binding.var, value))
+        return bindings
 
-    def _define(self, members: list[Any], results: list[Any]) -> tuple[GlobalVar, list[Any]]:
+    def _define(self, members: list[Any], results: list[_Result]) -> tuple[GlobalVar, list[Any]]:
         """Add the region function to the module; return it and the variables to call it with."""
         bound = {binding.var for binding in members}
         params: dict[Any, Any] = {}
@@ -185,7 +209,7 @@ class _Partition:
                 for binding in members:
                     value = _rebuild(binding.value, inner)
                     inner[binding.var] = builder.emit(value, binding.var.name)
-                outputs = [builder.emit_output(inner[variable]) for variable in results]
+                outputs = [builder.emit_output(item.of(inner)) for item in results]
             builder.emit_func_output(outputs[0] if len(outputs) == 1 else outputs)
         self.number += 1
         symbol = builder.get().get_global_var(name)
