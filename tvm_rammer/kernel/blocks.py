@@ -12,6 +12,11 @@ from tvm.ir import TensorLoad
 _REDUCE = 2
 
 
+def schedule_of(func: tirx.PrimFunc) -> s_tir.Schedule:
+    """A schedule of a copy of a PrimFunc: primitives change what they are given in place."""
+    return s_tir.Schedule(s_tir.renew_defs(func).with_attr("global_symbol", "main"))
+
+
 def root_blocks(sch: s_tir.Schedule) -> list[Any]:
     """The blocks of a PrimFunc in program order."""
     return list(sch.get_child_blocks(sch.get_sblock("root")))
@@ -57,9 +62,10 @@ def multiply_accumulate(sch: s_tir.Schedule, block: Any) -> tuple[TensorLoad, Te
     return None
 
 
-def parameter_number(func: tirx.PrimFunc, buffer: Any) -> int | None:
-    """Which parameter of an untransformed function a buffer is (names need not be unique)."""
-    return next((k for k, param in enumerate(func.params) if param.same_as(buffer)), None)
+def parameter_number(sch: s_tir.Schedule, buffer: Any) -> int | None:
+    """Which parameter a buffer is, before any is transformed (names need not be unique)."""
+    params = sch.mod["main"].params
+    return next((k for k, param in enumerate(params) if param.same_as(buffer)), None)
 
 
 def read_number(sch: s_tir.Schedule, block: Any, buffer: Any) -> int:

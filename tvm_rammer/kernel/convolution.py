@@ -21,6 +21,7 @@ from tvm_rammer.kernel.blocks import (
     parameter_number,
     read_number,
     root_blocks,
+    schedule_of,
     spatial_axes,
     split_loops,
 )
@@ -38,7 +39,7 @@ class Convolution:
     def apply(
         self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice
     ) -> Scheduled | None:
-        sch = s_tir.Schedule(func.with_attr("global_symbol", "main"))
+        sch = schedule_of(func)
         blocks = root_blocks(sch)
         reductions = [k for k, block in enumerate(blocks) if is_reduction(sch, block)]
         if len(reductions) != 1:
@@ -50,7 +51,7 @@ class Convolution:
         if loads is None or len(spatial) != 4 or len(reduced) != 3:
             return None
         weight = loads[1]
-        position = parameter_number(func, weight.source)
+        position = parameter_number(sch, weight.source)
         if position not in constants or not _by_channel(sch, conv, weight):
             return None
         group = _channels_of_a_group(sch, spatial[3], loads[0], weight, func)

@@ -13,7 +13,14 @@ from typing import Any
 from tvm import s_tir, tirx
 from tvm.s_tir import ScheduleError
 
-from tvm_rammer.kernel.blocks import extent, is_reduction, root_blocks, spatial_axes, split_loops
+from tvm_rammer.kernel.blocks import (
+    extent,
+    is_reduction,
+    root_blocks,
+    schedule_of,
+    spatial_axes,
+    split_loops,
+)
 from tvm_rammer.kernel.register_tile import lanes_for
 from tvm_rammer.kernel.scheduled import Scheduled
 from tvm_rammer.vdevice import VDevice
@@ -29,7 +36,7 @@ class Generic:
     name: str = "generic"
 
     def apply(self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice) -> Scheduled:
-        sch = s_tir.Schedule(func.with_attr("global_symbol", "main"))
+        sch = schedule_of(func)
         for block in root_blocks(sch)[:-1]:
             if not is_reduction(sch, block):
                 _attempt(sch.compute_inline, block)

@@ -14,7 +14,6 @@ from tvm_rammer.kernel.split import Scratch, split_into_stages
 from tvm_rammer.rprogram import RKernel
 from tvm_rammer.vdevice import VDevice
 
-
 #: Its stub gives it the constructor of its fields; it takes the object.
 _structure: Any = tvm_ffi.StructuralKey
 

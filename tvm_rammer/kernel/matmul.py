@@ -20,6 +20,7 @@ from tvm_rammer.kernel.blocks import (
     parameter_number,
     read_number,
     root_blocks,
+    schedule_of,
     spatial_axes,
     split_loops,
     variables,
@@ -38,7 +39,7 @@ class Matmul:
     def apply(
         self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice
     ) -> Scheduled | None:
-        sch = s_tir.Schedule(func.with_attr("global_symbol", "main"))
+        sch = schedule_of(func)
         blocks = root_blocks(sch)
         products = [block for block in blocks if is_reduction(sch, block)]
         if len(products) != 1:
@@ -57,7 +58,7 @@ class Matmul:
         tile = register_tile(rows, columns, vdevice)
         if tile is None:
             return None
-        position = parameter_number(func, weight.source)
+        position = parameter_number(sch, weight.source)
         packings = _pack(sch, product, weight, position, constants, tile)
         if packings is None:
             return None
