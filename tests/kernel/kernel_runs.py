@@ -1,0 +1,222 @@
+"""Runs PrimFuncs as their rKernels: tile by tile in a random order, in memory with guards around it.
+
+What a kernel must not depend on is made hostile: tiles run in random ranges and a random order,
+results and scratch start as NaN, and the bytes around every buffer must stay what they were.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax, tirx
+from tvm.ir import GenericConst
+
+from tvm_rammer.codegen.bodies import compile_bodies
+from tvm_rammer.kernel.library import KernelLibrary, OperatorKernel
+from tvm_rammer.rprogram import ALIGNMENT
+from tvm_rammer.vdevice import resolve_target, vdevice_for
+
+TARGET = resolve_target(None)
+HOST = vdevice_for(TARGET)
+#: AVX-512, AVX and SSE or NEON: tiles of every width, whatever this machine has.
+VDEVICES = tuple(
+    replace(HOST, vector_bytes=width, vector_registers=registers)
+    for width, registers in ((64, 32), (32, 16), (16, 16))
+)
+
+_GUARD_BYTE = 0xA5
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a PrimFunc computed, and the rKernels that did."""
+
+    outputs: list[np.ndarray]
+    kernel: OperatorKernel
+
+    @property
+    def origin(self) -> str:
+        return self.kernel.scheduled.origin
+
+    @property
+    def tiles(self) -> list[int]:
+        return [stage.kernel.num_tiles for stage in self.kernel.stages]
+
+
+def run_prim_func(
+    func: tirx.PrimFunc,
+    inputs: Sequence[np.ndarray],
+    constants: Iterable[int] = (),
+    vdevice: Any = HOST,
+    seed: int = 0,
+) -> Run:
+    """Schedule, split and compile a PrimFunc, run it on ``inputs`` and return its results."""
+    library = KernelLibrary(vdevice)
+    with TARGET:
+        kernel = library.get(func, frozenset(constants))
+    bodies = compile_bodies(library.bodies, TARGET)
+    packings = dict(kernel.packings)
+    given = [packings[k](a) if k in packings else a for k, a in enumerate(inputs)]
+    results = [(_shape(p), str(p.dtype)) for p in func.params[len(inputs) :]]
+    scratch = [(item.shape, item.dtype) for item in kernel.scratch]
+    memory = [
+        *(_Guarded.holding(array) for array in given),
+        *(_Guarded.empty(*spec) for spec in [*results, *scratch]),
+    ]
+    choice = random.Random(seed)
+    for stage in kernel.stages:
+        arrays = [memory[number].array for number in stage.arguments]
+        for start, stop in _ranges(stage.kernel.num_tiles, choice):
+            bodies[stage.kernel.name](start, stop, arrays)
+    for number, (place, array) in enumerate(zip(memory, given, strict=False)):
+        np.testing.assert_array_equal(
+            place.array, array, err_msg=f"a kernel wrote to input {number}"
+        )
+    assert all(place.intact for place in memory), "a kernel wrote outside of its buffers"
+    return Run([m.array for m in memory[len(given) : len(func.params)]], kernel)
+
+
+def run_relax(
+    build: Callable[..., Any], *inputs: np.ndarray, vdevice: Any = HOST, seed: int = 0
+) -> tuple[list[np.ndarray], list[str]]:
+    """Legalize and fuse a Relax expression, run its PrimFuncs.
+
+    Returns the results and which rule made the kernel of each PrimFunc.
+    """
+    mod = legalize(build, *inputs)
+    values: dict[Any, Any] = dict(zip(mod["main"].params, inputs, strict=True))
+    origins: list[str] = []
+
+    def value_of(expression: Any) -> Any:
+        if isinstance(expression, GenericConst):
+            return expression.value.numpy()
+        if isinstance(expression, relax.Tuple):
+            return [value_of(item) for item in expression.fields]
+        if isinstance(expression, relax.TupleGetItem):
+            return value_of(expression.tuple_value)[expression.index]
+        if isinstance(expression, relax.Var):
+            return values[expression]
+        assert expression.op.name == "relax.call_tir", expression
+        arguments = list(expression.args[1].fields)
+        constants = [k for k, a in enumerate(arguments) if isinstance(a, GenericConst)]
+        func = mod[expression.args[0]]
+        run = run_prim_func(func, [value_of(a) for a in arguments], constants, vdevice, seed)
+        origins.append(run.origin)
+        return run.outputs if len(run.outputs) > 1 else run.outputs[0]
+
+    for block in mod["main"].body.blocks:
+        for binding in block.bindings:
+            values[binding.var] = value_of(binding.value)
+    result = value_of(mod["main"].body.body)
+    return result if isinstance(result, list) else [result], origins
+
+
+def legalize(build: Callable[..., Any], *inputs: np.ndarray) -> tvm.IRModule:
+    """A Relax function of one or several results as call_tirs of fused PrimFuncs."""
+    params = [
+        relax.Var(f"x{k}", relax.TensorType(array.shape, str(array.dtype)))
+        for k, array in enumerate(inputs)
+    ]
+    builder = relax.BlockBuilder()
+    with builder.function("main", params):
+        with builder.dataflow():
+            results = build(*params)
+            several = isinstance(results, list)
+            outputs = [builder.emit_output(r) for r in (results if several else [results])]
+        builder.emit_func_output(outputs if several else outputs[0])
+    passes = [
+        relax.backend.DispatchSortScan(),
+        relax.transform.LegalizeOps(),
+        relax.transform.AnnotateTIROpPattern(),
+        relax.transform.FuseOps(),
+        relax.transform.FuseTIR(),
+    ]
+    with TARGET:
+        return tvm.transform.Sequential(passes)(builder.get())
+
+
+def legalized_func(build: Callable[..., Any], *inputs: np.ndarray) -> tirx.PrimFunc:
+    """The one PrimFunc that a Relax expression becomes."""
+    funcs = [f for _, f in legalize(build, *inputs).functions_items() if _is_prim_func(f)]
+    assert len(funcs) == 1, funcs
+    return funcs[0]
+
+
+def constant(array: np.ndarray) -> Any:
+    """An array as a Relax constant."""
+    return relax.const(array, str(array.dtype))
+
+
+def assert_close(got: np.ndarray, want: Any, tolerance: float = 1e-5) -> None:
+    """Same shape, and equal up to rounding relative to the largest value."""
+    want = np.asarray(want)
+    assert got.shape == want.shape
+    if got.dtype.kind not in "fc":
+        np.testing.assert_array_equal(got, want)
+        return
+    scale = max(1.0, float(np.abs(want).max(initial=0.0)))
+    np.testing.assert_allclose(
+        got.astype(np.float64), want.astype(np.float64), rtol=0, atol=tolerance * scale
+    )
+
+
+@lru_cache(maxsize=None)
+def numbers(shape: tuple[int, ...], dtype: str = "float32", seed: int = 0) -> np.ndarray:
+    """Random numbers, the same ones for the same arguments."""
+    rng = np.random.default_rng(seed)
+    if dtype == "bool":
+        return rng.integers(0, 2, shape).astype(bool)
+    if np.dtype(dtype).kind in "iu":
+        return rng.integers(0 if dtype.startswith("u") else -7, 8, shape).astype(dtype)
+    return rng.standard_normal(shape).astype(dtype)
+
+
+@dataclass(frozen=True)
+class _Guarded:
+    """A buffer in the middle of bytes that nobody may touch."""
+
+    memory: np.ndarray
+    array: np.ndarray
+
+    @classmethod
+    def empty(cls, shape: tuple[int, ...], dtype: str) -> _Guarded:
+        nbytes = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+        memory = np.full(nbytes + 4 * ALIGNMENT, _GUARD_BYTE, np.uint8)
+        start = ALIGNMENT + -memory.ctypes.data % ALIGNMENT
+        inside = memory[start : start + nbytes]
+        inside[:] = 0xFF  # NaN in every floating-point type
+        return cls(memory, inside.view(dtype).reshape(shape))
+
+    @classmethod
+    def holding(cls, array: np.ndarray) -> _Guarded:
+        place = cls.empty(array.shape, str(array.dtype))
+        place.array[...] = array
+        return place
+
+    @property
+    def intact(self) -> bool:
+        start = self.array.ctypes.data - self.memory.ctypes.data
+        around = (self.memory[:start], self.memory[start + self.array.nbytes :])
+        return all((part == _GUARD_BYTE).all() for part in around)
+
+
+def _ranges(num_tiles: int, choice: random.Random) -> list[tuple[int, int]]:
+    inner = {choice.randint(0, num_tiles) for _ in range(4)}
+    ranges = list(pairwise(sorted({0, num_tiles, *inner})))
+    choice.shuffle(ranges)
+    return ranges
+
+
+def _shape(param: Any) -> tuple[int, ...]:
+    return tuple(int(extent) for extent in param.shape)
+
+
+def _is_prim_func(func: Any) -> bool:
+    return isinstance(func, tirx.PrimFunc)

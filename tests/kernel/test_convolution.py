@@ -1,0 +1,213 @@
+"""Convolutions agree with numpy, and only channels-last ones with constant weights are taken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from kernel_runs import (
+    HOST,
+    VDEVICES,
+    assert_close,
+    constant,
+    legalized_func,
+    numbers,
+    run_relax,
+)
+from tvm import relax
+
+from tvm_rammer.kernel.convolution import Convolution
+
+OP = relax.op
+QUICK = settings(max_examples=15)
+
+pairs = st.tuples(st.integers(1, 3), st.integers(1, 3))
+pads = st.tuples(*[st.integers(0, 2)] * 4)
+vdevices = st.sampled_from(VDEVICES)
+
+
+def convolve(x: np.ndarray, weight: np.ndarray, attrs: dict[str, Any]) -> np.ndarray:
+    """NHWC convolution with OHWI weights in float64, one kernel position at a time."""
+    top, left, bottom, right = attrs["padding"]
+    (sy, sx), (dy, dx), groups = attrs["strides"], attrs["dilation"], attrs["groups"]
+    x = np.pad(x.astype(np.float64), ((0, 0), (top, bottom), (left, right), (0, 0)))
+    out_channels, height, width, inner = weight.shape
+    rows = (x.shape[1] - dy * (height - 1) - 1) // sy + 1
+    columns = (x.shape[2] - dx * (width - 1) - 1) // sx + 1
+    out = np.zeros((x.shape[0], rows, columns, out_channels))
+    for channel in range(out_channels):
+        first = channel // (out_channels // groups) * inner
+        for ky in range(height):
+            for kx in range(width):
+                pixels = x[
+                    :,
+                    ky * dy : ky * dy + sy * (rows - 1) + 1 : sy,
+                    kx * dx : kx * dx + sx * (columns - 1) + 1 : sx,
+                    first : first + inner,
+                ]
+                out[..., channel] += pixels @ weight[channel, ky, kx].astype(np.float64)
+    return out
+
+
+def conv2d(x: Any, weight: Any, attrs: dict[str, Any], **layouts: str) -> Any:
+    """A channels-last convolution in Relax, if nothing else is said."""
+    return OP.nn.conv2d(
+        x, weight, **attrs, **{"data_layout": "NHWC", "kernel_layout": "OHWI", **layouts}
+    )
+
+
+def attributes(**changes: Any) -> dict[str, Any]:
+    plain = {"strides": (1, 1), "padding": (0, 0, 0, 0), "dilation": (1, 1), "groups": 1}
+    return {**plain, **changes}
+
+
+@QUICK
+@given(
+    size=st.tuples(st.integers(1, 2), st.integers(7, 12), st.integers(7, 12), st.integers(1, 5)),
+    kernel=pairs,
+    strides=pairs,
+    padding=pads,
+    dilation=pairs,
+    channels=st.sampled_from([1, 4, 7, 8, 16, 24, 48]),
+    vdevice=vdevices,
+)
+@example((1, 7, 7, 1), (1, 1), (1, 1), (0, 0, 0, 0), (1, 1), 16, VDEVICES[0])
+@example((1, 7, 9, 3), (3, 3), (3, 2), (1, 2, 0, 1), (3, 2), 16, VDEVICES[0])
+def test_strides_padding_and_dilation(size, kernel, strides, padding, dilation, channels, vdevice):
+    """Also ragged rows: the last tile of pixels is shorter than the others."""
+    attrs = attributes(strides=strides, padding=padding, dilation=dilation)
+    x, w = numbers(size), numbers((channels, *kernel, size[-1]), seed=1)
+    (out,), origins = run_relax(lambda x: conv2d(x, constant(w), attrs), x, vdevice=vdevice)
+    assert_close(out, convolve(x, w, attrs))
+    taken = channels % max(vdevice.vector_bytes // 16, 2) == 0
+    assert origins == ["convolution" if taken else "generic"]
+
+
+@QUICK
+@given(
+    groups=st.sampled_from([1, 2, 3, 16]),
+    inner=st.integers(1, 3),
+    outer=st.sampled_from([1, 2, 4, 16]),
+    vdevice=vdevices,
+)
+@example(groups=16, inner=1, outer=1, vdevice=VDEVICES[0])
+@example(groups=16, inner=1, outer=2, vdevice=VDEVICES[0])
+def test_groups_and_depthwise(groups, inner, outer, vdevice):
+    """A tile of output channels never spans two groups; depthwise is left to the generic rule."""
+    attrs = attributes(groups=groups, padding=(1, 1, 1, 1))
+    x, w = numbers((1, 6, 5, groups * inner)), numbers((groups * outer, 3, 3, inner), seed=1)
+    (out,), origins = run_relax(lambda x: conv2d(x, constant(w), attrs), x, vdevice=vdevice)
+    assert_close(out, convolve(x, w, attrs))
+    assert origins == ["convolution" if outer % max(vdevice.vector_bytes // 16, 2) == 0 else "generic"]
+
+
+@pytest.mark.parametrize("channels", [5, 32])
+@pytest.mark.parametrize("padding", [(0, 0, 0, 0), (1, 1, 1, 1)])
+def test_epilogue(channels, padding):
+    """Padding, convolution, bias, residual and activation are one PrimFunc."""
+    attrs = attributes(padding=padding)
+    x, w, bias = numbers((1, 6, 6, 3)), numbers((channels, 3, 3, 3), seed=1), numbers((channels,))
+    want = convolve(x, w, attrs) + bias
+    residual = numbers(want.shape, seed=2)
+
+    def block(x, residual):
+        biased = OP.add(conv2d(x, constant(w), attrs), constant(bias))
+        return OP.nn.relu(OP.add(biased, residual))
+
+    assert len(legalized_func(block, x, residual).params) == 5
+    (out,), _ = run_relax(block, x, residual)
+    assert_close(out, np.maximum(want + residual, 0))
+
+
+def test_weights_that_are_no_constants():
+    """They cannot be packed: the generic rule computes them."""
+    attrs = attributes()
+    x, w = numbers((1, 6, 6, 3)), numbers((16, 3, 3, 3), seed=1)
+    (out,), origins = run_relax(lambda x, w: conv2d(x, w, attrs), x, w)
+    assert_close(out, convolve(x, w, attrs))
+    assert origins == ["generic"]
+
+
+def test_float64():
+    """Accumulators twice as wide."""
+    attrs = attributes(padding=(1, 1, 1, 1))
+    x, w = numbers((1, 9, 9, 3), "float64"), numbers((32, 3, 3, 3), "float64", seed=1)
+    (out,), _ = run_relax(lambda x: conv2d(x, constant(w), attrs), x)
+    assert_close(out, convolve(x, w, attrs), 1e-12)
+
+
+def test_no_images():
+    """A batch of none."""
+    x, w = numbers((0, 6, 6, 3)), numbers((16, 3, 3, 3), seed=1)
+    (out,), _ = run_relax(lambda x: conv2d(x, constant(w), attributes()), x)
+    assert out.shape == (0, 4, 4, 16)
+
+
+def test_transposed_convolution():
+    """Its input is spread out by a loop nest of its own."""
+    x, w = numbers((1, 4, 5, 6), seed=3), numbers((4, 8, 3, 3), seed=1)
+
+    def upsample(x):
+        return OP.nn.conv2d_transpose(x, constant(w), strides=(2, 2), padding=(1, 1, 1, 1))
+
+    (out,), _ = run_relax(upsample, x)
+    spread = np.zeros((1, 9, 11, 4))
+    spread[:, ::2, ::2] = x.transpose(0, 2, 3, 1)
+    flipped = w[:, :, ::-1, ::-1].transpose(1, 2, 3, 0)
+    want = convolve(spread, flipped, attributes(padding=(1, 1, 1, 1)))
+    assert_close(out.transpose(0, 2, 3, 1), want)
+
+
+def test_three_dimensions():
+    """A convolution over volumes is not the rule's own, and still correct."""
+    x, w = numbers((1, 2, 4, 4, 5)), numbers((8, 2, 2, 2, 2), seed=1)
+    (out,), origins = run_relax(lambda x: OP.nn.conv3d(x, constant(w)), x)
+    windows = np.lib.stride_tricks.sliding_window_view(x, (2, 2, 2), axis=(2, 3, 4))
+    assert_close(out, np.einsum("ncdhwxyz,ocxyz->nodhw", windows, w))
+    assert origins == ["generic"]
+
+
+IMAGE = numbers((1, 16, 6, 6))
+LAST = numbers((1, 6, 6, 16))
+
+
+@pytest.mark.parametrize(
+    ("reason", "build", "inputs"),
+    [
+        (
+            "channels first",
+            lambda x, w: conv2d(x, w, attributes(), data_layout="NCHW", kernel_layout="OIHW"),
+            [IMAGE, numbers((16, 16, 3, 3))],
+        ),
+        (
+            "weights by position first",
+            lambda x, w: conv2d(x, w, attributes(), kernel_layout="HWIO"),
+            [LAST, numbers((3, 3, 16, 16))],
+        ),
+        (
+            "depthwise",
+            lambda x, w: conv2d(x, w, attributes(groups=16)),
+            [LAST, numbers((16, 3, 3, 1))],
+        ),
+        ("a product", OP.matmul, [numbers((4, 16)), numbers((16, 16))]),
+        ("a window without weights", lambda x: OP.nn.max_pool2d(x, 3), [IMAGE]),
+        ("no reduction", OP.add, [IMAGE, IMAGE]),
+    ],
+)
+def test_declines(reason, build, inputs):
+    """The rule answers ``None`` to what is not its own, whatever is a constant."""
+    func = legalized_func(build, *inputs)
+    everything = frozenset(range(len(func.params)))
+    assert Convolution().apply(func, everything, HOST) is None, reason
+
+
+def test_declines_wide_kernels_of_images_with_channels_first():
+    """Width as wide as the kernel is not taken for channels."""
+    x, w = numbers((1, 3, 4, 16)), numbers((5, 3, 1, 16))
+    attrs = attributes(padding=(0, 15, 0, 16))
+    layouts = {"data_layout": "NCHW", "kernel_layout": "OIHW"}
+    func = legalized_func(lambda x, w: conv2d(x, w, attrs, **layouts), x, w)
+    assert Convolution().apply(func, frozenset([1]), HOST) is None

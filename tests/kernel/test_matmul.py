@@ -1,0 +1,190 @@
+"""Matrix products agree with numpy, and only products are taken."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from kernel_runs import (
+    HOST,
+    VDEVICES,
+    assert_close,
+    constant,
+    legalized_func,
+    numbers,
+    run_prim_func,
+    run_relax,
+)
+from tvm import relax, te, topi
+
+from tvm_rammer.kernel.matmul import Matmul
+
+OP = relax.op
+QUICK = settings(max_examples=15)
+
+rows = st.integers(1, 40)
+depths = st.integers(1, 33)
+columns = st.sampled_from([1, 3, 4, 8, 16, 24, 32, 48, 80, 128])
+vdevices = st.sampled_from(VDEVICES)
+
+
+def has_vectors(n, vdevice):
+    """Whether at least a quarter of a vector divides the columns."""
+    return n % max(vdevice.vector_bytes // 16, 2) == 0
+
+
+@QUICK
+@given(m=rows, k=depths, n=columns, transposed=st.booleans(), vdevice=vdevices)
+@example(m=1, k=1, n=1, transposed=False, vdevice=VDEVICES[0])
+@example(m=17, k=3, n=128, transposed=True, vdevice=VDEVICES[0])
+def test_constant_weights(m, k, n, transposed, vdevice):
+    """Weights [K, N] and [N, K] are packed where a vector divides N, whatever M and K are."""
+    x, w = numbers((m, k)), numbers((n, k) if transposed else (k, n), seed=1)
+
+    def product(x):
+        return OP.matmul(x, OP.permute_dims(constant(w)) if transposed else constant(w))
+
+    (out,), origins = run_relax(product, x, vdevice=vdevice)
+    assert_close(out, x @ (w.T if transposed else w))
+    if not transposed:  # A transposition of a constant is folded by Prepare, not by these passes.
+        assert origins == ["matmul" if has_vectors(n, vdevice) else "generic"]
+
+
+@QUICK
+@given(m=rows, k=depths, n=columns, vdevice=vdevices)
+def test_transposed_constant_weights(m, k, n, vdevice):
+    """``x @ w.T`` as one PrimFunc, the form in which Prepare leaves it."""
+    x, w = numbers((m, k)), numbers((n, k), seed=1)
+    a, b = te.placeholder((m, k), name="a"), te.placeholder((n, k), name="b")
+    func = te.create_prim_func([a, b, topi.nn.matmul(a, b, transpose_b=True)])
+    for constants in ((), (1,)):
+        run = run_prim_func(func, [x, w], constants, vdevice)
+        assert_close(run.outputs[0], x @ w.T)
+        assert run.origin == ("matmul" if constants and has_vectors(n, vdevice) else "generic")
+
+
+@QUICK
+@given(
+    batch=st.sampled_from([((), ()), ((2,), (2,)), ((3,), ()), ((2, 1), (3,)), ((), (2, 2))]),
+    m=st.integers(1, 9),
+    k=st.integers(1, 9),
+    n=st.sampled_from([1, 5, 8, 16, 32]),
+    vdevice=vdevices,
+)
+def test_batches_and_broadcasting(batch, m, k, n, vdevice):
+    """Neither operand is a constant; batch axes broadcast."""
+    a, b = numbers((*batch[0], m, k)), numbers((*batch[1], k, n), seed=1)
+    (out,), _ = run_relax(OP.matmul, a, b, vdevice=vdevice)
+    assert_close(out, a @ b)
+
+
+@QUICK
+@given(
+    shapes=st.sampled_from([((7,), (7, 16)), ((5, 7), (7,)), ((7,), (7,)), ((2, 3, 7), (7,))]),
+    vdevice=vdevices,
+)
+def test_vectors(shapes, vdevice):
+    """Vector times matrix, matrix times vector, dot product."""
+    a, b = numbers(shapes[0]), numbers(shapes[1], seed=1)
+    (out,), _ = run_relax(OP.matmul, a, b, vdevice=vdevice)
+    assert_close(out, a @ b)
+
+
+@QUICK
+@given(m=rows, n=st.sampled_from([3, 16, 48]), constant_weights=st.booleans(), vdevice=vdevices)
+def test_epilogue(m, n, constant_weights, vdevice):
+    """Bias, activation and a residual are computed on the tile, in one stage."""
+    x, w, bias = numbers((m, 12)), numbers((12, n), seed=1), numbers((n,), seed=2)
+    residual = numbers((m, n), seed=3)
+
+    def dense(x, residual, *weights):
+        product = OP.matmul(x, constant(w) if constant_weights else weights[0])
+        return OP.add(OP.nn.relu(OP.add(product, constant(bias))), residual)
+
+    inputs = [x, residual] if constant_weights else [x, residual, w]
+    func = legalized_func(dense, *inputs)
+    (out,), _ = run_relax(dense, *inputs, vdevice=vdevice)
+    assert_close(out, np.maximum(x @ w + bias, 0) + residual)
+    assert len(func.params) == 5
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64", "int32", "int64", "int8"])
+def test_dtypes(dtype):
+    """Any dtype is correct, also where the accumulators are wider than float32."""
+    a, b = numbers((21, 9), dtype), numbers((9, 64), dtype, seed=1)
+    (out,), _ = run_relax(OP.matmul, a, b)
+    assert out.dtype == dtype
+    tolerance = {"float16": 5e-3, "float64": 1e-12}.get(dtype, 0)
+    assert_close(out, (a.astype("float64") @ b.astype("float64")).astype(dtype), tolerance)
+
+
+def test_mixed_dtypes():
+    """int8 inputs with an int32 result."""
+    a, b = numbers((5, 9), "int8"), numbers((9, 16), "int8", seed=1)
+    (out,), _ = run_relax(lambda a, b: OP.matmul(a, b, out_dtype="int32"), a, b)
+    np.testing.assert_array_equal(out, a.astype("int32") @ b)
+
+
+def test_square_of_a_matrix():
+    """Both operands are one buffer."""
+    a = numbers((16, 16))
+    (out,), origins = run_relax(lambda a: OP.matmul(a, a), a)
+    assert_close(out, a @ a)
+    assert origins == ["matmul"]
+
+
+@pytest.mark.parametrize("constants", [(), (0,), (1,), (0, 1)])
+def test_parameters_with_one_name(constants):
+    """Which parameter is packed is decided by identity: names need not differ."""
+    x, w = numbers((16, 16)), numbers((16, 16), seed=1)
+    a, b = te.placeholder((16, 16), name="A"), te.placeholder((16, 16), name="A")
+    func = te.create_prim_func([a, b, topi.add(topi.matmul(a, b), a)])
+    run = run_prim_func(func, [x, w], constants)
+    assert_close(run.outputs[0], x @ w + x)
+    assert [number for number, _ in run.kernel.packings] == [k for k in constants if k == 1]
+
+
+def test_packed_weights_are_read_along_vectors():
+    """A constant weight [K, N] becomes [N / lanes, K, lanes]; the parameter says so."""
+    func = legalized_func(lambda x: OP.matmul(x, constant(numbers((12, 48)))), numbers((4, 12)))
+    scheduled = Matmul().apply(func, frozenset([1]), VDEVICES[0])
+    assert [int(extent) for extent in scheduled.func.params[1].shape] == [3, 12, 16]
+    assert scheduled.origin == "matmul"
+    ((position, packing),) = scheduled.packings
+    assert (position, packing.axis, packing.lanes) == (1, 1, 16)
+
+
+@pytest.mark.parametrize(
+    ("reason", "build", "inputs"),
+    [
+        ("no reduction", OP.add, [numbers((4, 16)), numbers((4, 16))]),
+        ("a sum, no product", lambda a: OP.sum(a, axis=1), [numbers((4, 16))]),
+        ("two reductions", lambda a: OP.nn.softmax(a, axis=1), [numbers((4, 16))]),
+        ("no spatial axis", OP.matmul, [numbers((16,)), numbers((16,))]),
+        ("no vector divides the columns", OP.matmul, [numbers((4, 16)), numbers((16, 7))]),
+        ("the vector has no columns", OP.matmul, [numbers((4, 16)), numbers((16,))]),
+        (
+            "a cast between load and product",
+            lambda a, b: OP.matmul(a, b, out_dtype="float32"),
+            [numbers((4, 16), "float16"), numbers((16, 16), "float16")],
+        ),
+        ("three reduction axes", lambda x: _convolution(x), [numbers((1, 5, 5, 4))]),
+    ],
+)
+def test_declines(reason, build, inputs):
+    """The rule answers ``None`` to what is not its own."""
+    assert Matmul().apply(legalized_func(build, *inputs), frozenset(), HOST) is None, reason
+
+
+def test_declines_transposed_weights_that_are_no_constants():
+    """Their vectors would not be contiguous, and only constants can be packed."""
+    a, b = te.placeholder((4, 16), name="a"), te.placeholder((16, 16), name="b")
+    func = te.create_prim_func([a, b, topi.nn.matmul(a, b, transpose_b=True)])
+    assert Matmul().apply(func, frozenset(), HOST) is None
+    assert Matmul().apply(func, frozenset([1]), HOST) is not None
+
+
+def _convolution(x):
+    w = constant(numbers((8, 3, 3, 4)))
+    return OP.nn.conv2d(x, w, data_layout="NHWC", kernel_layout="OHWI")
