@@ -11,6 +11,9 @@ from tvm.ir import Call, GenericConst, GlobalVar, Op
 
 from tvm_rammer.transform.relax_util import operator_name, static_shape, type_shape
 
+#: The reason of bindings that compute nothing: tuples, their items, copies.
+NO_OPERATOR = "no operator"
+
 _DTYPES = frozenset(
     [
         *("float16", "float32", "float64", "bfloat16", "bool"),
@@ -32,7 +35,7 @@ def reason_to_leave_out(value: Any, mod: tvm.IRModule) -> str | None:
     if isinstance(value, relax.If):
         return "control flow"
     if not isinstance(value, Call):
-        return "no operator"
+        return NO_OPERATOR
     name = operator_name(value)
     if name == "relax.call_tir_inplace":
         return "in-place call"

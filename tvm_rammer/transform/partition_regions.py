@@ -16,7 +16,7 @@ import tvm
 from tvm import relax
 from tvm.ir import Call, GlobalVar
 
-from tvm_rammer.transform.eligibility import reason_to_leave_out
+from tvm_rammer.transform.eligibility import NO_OPERATOR, reason_to_leave_out
 
 #: Attribute of a region function.
 REGION = "tvm_rammer.region"
@@ -119,9 +119,16 @@ class _Partition:
 
     def _skip(self, block: Any) -> Any:
         for binding in block.bindings:
-            if isinstance(getattr(binding, "value", None), Call | relax.If):
-                self._leave(binding, "outside of a dataflow block")
+            reason = self._reason(binding)
+            if reason != NO_OPERATOR:
+                self._leave(binding, reason or "outside of a dataflow block")
         return block
+
+    def _reason(self, binding: Any) -> str | None:
+        """Why a binding is no operator of a plan; ``None`` when it is one."""
+        if not isinstance(binding, relax.VarBinding):
+            return NO_OPERATOR
+        return reason_to_leave_out(binding.value, self.mod)
 
     def _leave(self, binding: Any, reason: str) -> None:
         value = binding.value
@@ -155,8 +162,7 @@ class _Partition:
         planned: set[Any] = set()
         for binding in block.bindings:
             sources = [v for v in relax.analysis.free_vars(binding.value) if v in depth]
-            is_match = not isinstance(binding, relax.VarBinding)
-            reason = "match cast" if is_match else reason_to_leave_out(binding.value, self.mod)
+            reason = self._reason(binding)
             if reason is None:
                 depth[binding.var] = max(
                     (depth[v] + (v not in planned) for v in sources), default=0
@@ -167,7 +173,7 @@ class _Partition:
             is_item = isinstance(binding.value, relax.TupleGetItem)
             if is_item and sources and planned.issuperset(sources):
                 planned.add(binding.var)
-            elif reason != "no operator":
+            elif reason != NO_OPERATOR:
                 self._leave(binding, reason)
         return depth, planned
 
@@ -210,9 +216,9 @@ class _Partition:
                     value = _rebuild(binding.value, inner)
                     inner[binding.var] = builder.emit(value, binding.var.name)
                 outputs = [builder.emit_output(item.of(inner)) for item in results]
-            builder.emit_func_output(outputs[0] if len(outputs) == 1 else outputs)
+            # Equal regions are one function.
+            symbol = builder.emit_func_output(outputs[0] if len(outputs) == 1 else outputs)
         self.number += 1
-        symbol = builder.get().get_global_var(name)
         self.mod[symbol] = builder.get()[symbol]
         return symbol, list(params)
 

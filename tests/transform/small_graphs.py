@@ -1,0 +1,91 @@
+"""Small Relax functions of one PrimFunc, and what they compute according to numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.ir import Call, GlobalVar
+from tvm.script import tirx as T
+
+TYPE = relax.TensorType((4,), "float32")
+
+
+@T.prim_func(s_tir=True, private=True)
+def add(a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32"), c: T.Buffer((4,), "float32")):
+    T.func_attr({"tirx.noalias": True})
+    for i in range(4):
+        with T.sblock("add"):
+            v = T.axis.spatial(4, i)
+            c[v] = a[v] + b[v]
+
+
+@dataclass(frozen=True)
+class Op:
+    """A binary operator on values before it: inputs come first, then results.
+
+    One that can be planned is a ``call_tir`` of :func:`add`, any other a packed call.
+    """
+
+    planned: bool
+    left: int
+    right: int
+
+
+def small_module(inputs: int, ops: Sequence[Op], outputs: Sequence[int]) -> tvm.IRModule:
+    """A function of ``ops`` that returns the values with these numbers.
+
+    Results are named ``v<number>``.
+    """
+    params = [relax.Var(f"v{k}", TYPE) for k in range(inputs)]
+    builder = relax.BlockBuilder()
+    symbol = builder.add_func(add, "add")
+    with builder.function("main", params):
+        with builder.dataflow():
+            values: list[Any] = list(params)
+            for op in ops:
+                arguments = relax.Tuple([values[op.left], values[op.right]])
+                call = (
+                    relax.call_tir(symbol, arguments, TYPE)
+                    if op.planned
+                    else relax.call_dps_packed("outside", arguments, TYPE)
+                )
+                values.append(builder.emit(call, f"v{len(values)}"))
+            result = builder.emit_output(relax.Tuple([values[k] for k in outputs]), "result")
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+def evaluate(mod: tvm.IRModule, symbol: str | GlobalVar, arguments: Sequence[Any]) -> Any:
+    """Run a function of such a module, or of one that was partitioned, on numpy arrays."""
+    func = mod[symbol]
+    known: dict[Any, Any] = dict(zip(func.params, arguments, strict=True))
+
+    def value(expression: Any) -> Any:
+        if isinstance(expression, relax.Var):
+            return known[expression]
+        if isinstance(expression, relax.Tuple):
+            return tuple(map(value, expression.fields))
+        if isinstance(expression, relax.TupleGetItem):
+            return value(expression.tuple_value)[expression.index]
+        assert isinstance(expression, Call)
+        if isinstance(expression.op, GlobalVar):
+            return evaluate(mod, expression.op, [value(a) for a in expression.args])
+        left, right = value(expression.args[1])
+        return left + right if isinstance(expression.args[0], GlobalVar) else 2 * left - right
+
+    for block in func.body.blocks:
+        for binding in block.bindings:
+            known[binding.var] = value(binding.value)
+    return value(func.body.body)
+
+
+def run_main(mod: tvm.IRModule, seed: int = 0) -> list[np.ndarray]:
+    """What ``main`` computes from random inputs."""
+    rng = np.random.default_rng(seed)
+    inputs = [rng.integers(-8, 8, 4).astype("float32") for _ in mod["main"].params]
+    return list(evaluate(mod, "main", inputs))
