@@ -1,7 +1,13 @@
 """Settings of all tests."""
 
+import os
+import tempfile
+
 from hypothesis import settings
 
 # The same examples on every run and every machine; a slow machine is no fault.
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=200)
 settings.load_profile("repeatable")
+
+# Measurements of a loaded test machine stay out of the user's cache, and the other way round.
+os.environ["TVM_RAMMER_CACHE_DIR"] = tempfile.mkdtemp(prefix="tvm-rammer-tests-")

@@ -39,6 +39,7 @@ from tvm_rammer.codegen.table import (
     Layout,
     Row,
 )
+from tvm_rammer.vdevice.target import architecture
 
 #: Name under which our lowering is known to ``tvm.tirx.build``.
 _PIPELINE = "tvm_rammer"
@@ -116,7 +117,7 @@ def lower(
     target: tvm.target.Target,
 ) -> tvm.IRModule:
     """The TIR module that :func:`build_module` compiles."""
-    text = support_functions(str(target.attrs["mtriple"]).split("-")[0])
+    text = support_functions(architecture(target))
     symbols = {name: GlobalVar(f"rtask_{number}") for number, name in enumerate(bodies)}
     worker = GlobalVar("rammer_worker")
     functions: dict[GlobalVar, tirx.PrimFunc] = {

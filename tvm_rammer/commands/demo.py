@@ -59,7 +59,7 @@ def command(output: Path) -> Result:
     operator after the other on all cores; and as one program with independent operators side by
     side.
     """
-    from tvm_rammer.commands.demo_race import demo_models, demo_settings, race
+    from tvm_rammer.commands.demo_race import demo_models, race
     from tvm_rammer.commands.native_work import progress
 
     started = time.perf_counter()
@@ -71,7 +71,7 @@ def command(output: Path) -> Result:
         for model in models:
             display.update(task, description=model.name)
             with tempfile.TemporaryDirectory(prefix="tvm-rammer-") as folder:
-                races.append(race(model, Path(folder), demo_settings(), display))
+                races.append(race(model, Path(folder), display))
             display.advance(task)
     plans = _plans(races[0])
     write_file(output, _page(races[0], plans))

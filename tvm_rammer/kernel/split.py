@@ -82,7 +82,7 @@ def split_into_stages(func: tirx.PrimFunc) -> SplitKernel:
     Raises
     ------
     ModelError
-        When a parameter is not a buffer.
+        When a parameter is not a buffer, or a buffer is declared on something else.
     """
     module = tvm.transform.Sequential(list(_LOWER))(tvm.IRModule({"main": func}))
     lowered = module["main"]
@@ -140,26 +140,32 @@ class _Parts:
     @classmethod
     def of(cls, func: tirx.PrimFunc) -> _Parts:
         params = tuple(func.params)
-        names = {param: number for number, param in enumerate(params)}
-        views: list[tuple[Any, int]] = [(param, number) for param, number in names.items()]
+        name = str(func.attrs.get("global_symbol", "")) if func.attrs else ""
+        for param in params:
+            if not isinstance(param.ty, tirx.BufferType):
+                raise ModelError(
+                    f"PrimFunc {name!r} has the parameter {param.name!r}, which is no buffer: "
+                    "leave the operator out of the plan"
+                )
+        views: dict[Any, int] = {param: number for number, param in enumerate(params)}
         scratch: list[Scratch] = []
         nests: list[Any] = []
         for statement in _flat(func.body):
             if isinstance(statement, tirx.DeclBuffer):
-                source = _variables(statement.data) & set(names)
+                source = _variables(statement.data) & set(views)
                 if len(source) != 1:
                     raise ModelError(
-                        f"PrimFunc {func.attrs.get('global_symbol', '')!s} declares a buffer on "
-                        "something other than a parameter: leave the operator out of the plan"
+                        f"PrimFunc {name!r} declares {statement.buffer.name!r} on something other "
+                        "than a buffer: leave the operator out of the plan"
                     )
-                views.append((statement.buffer, names[source.pop()]))
+                views[statement.buffer] = views[source.pop()]
             elif isinstance(statement, tirx.AllocBuffer):
-                views.append((statement.buffer, len(params) + len(scratch)))
+                views[statement.buffer] = len(params) + len(scratch)
                 shape = tuple(int(extent) for extent in statement.buffer.shape)
                 scratch.append(Scratch(shape, str(statement.buffer.dtype)))
             else:
                 nests.append(statement)
-        return cls(params, tuple(views), tuple(scratch), nests)
+        return cls(params, tuple(views.items()), tuple(scratch), nests)
 
     def stage(self, nest: Any) -> Stage:
         """Make the function of a tile range that runs one loop nest."""

@@ -53,9 +53,7 @@ class OperatorGraph:
                 sorted(
                     {
                         self.producers[buffer]
-                        for buffer, mode in zip(
-                            op.arguments, op.candidates[0].modes, strict=True
-                        )
+                        for buffer, mode in zip(op.arguments, op.candidates[0].modes, strict=True)
                         if mode == "read" and buffer in self.producers
                     }
                 )

@@ -97,8 +97,8 @@ class RKernel:
 class ROperator:
     """An operator of the network with the rKernel that was chosen for it.
 
-    ``arguments[k]`` is the index (in ``RProgram.buffers``) of the buffer behind pointer ``k`` of the
-    kernel; ``kernel`` indexes ``RProgram.kernels``.
+    ``arguments[k]`` is the index (in ``RProgram.buffers``) of the buffer behind pointer ``k`` of
+    the kernel; ``kernel`` indexes ``RProgram.kernels``.
     """
 
     name: str
@@ -136,8 +136,8 @@ class RProgram:
     ``veus[v]`` is the ordered list of rTasks of vEU ``v``. Task ``i`` of a vEU happens before task
     ``j > i`` of the same vEU, and the first ``count`` tasks of vEU ``u`` happen before a task that
     holds ``Wait(u, count)``; happens-before is the transitive closure of the two. ``launches`` are
-    the kernel symbols of the compiled program in the order in which they are launched: one for all, or
-    one per wavefront; none while it is only a plan.
+    the kernel symbols of the compiled program in the order in which they are launched: one for all,
+    or one per wavefront; none while it is only a plan.
     """
 
     name: str

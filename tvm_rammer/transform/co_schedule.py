@@ -11,9 +11,11 @@ from tvm import relax
 from tvm.ir import GlobalVar
 
 from tvm_rammer.codegen.cpu import RegionSignature, TensorSpec, build_module, kernel_ids
+from tvm_rammer.codegen.measure import measure_kernels, operands_of
 from tvm_rammer.codegen.table import arena_tensor_bytes, instruction_table
+from tvm_rammer.kernel.costs import cost_key, load_costs, store_costs
 from tvm_rammer.kernel.library import KernelLibrary
-from tvm_rammer.rprogram import Buffer, RProgram
+from tvm_rammer.rprogram import Buffer, OperatorGraph, RProgram
 from tvm_rammer.schedule import plan
 from tvm_rammer.transform.operator_graph import RegionGraph, region_graph
 from tvm_rammer.transform.partition_regions import is_region
@@ -59,6 +61,36 @@ class RegionCompiler:
             self._modules[signatures] = build_module(self.kernels.bodies, signatures, self.target)
         return self._modules[signatures]
 
+    def measure(self, symbols: list[GlobalVar]) -> None:
+        """Replace the modelled costs of the regions' kernels by measured ones.
+
+        Only where the target is this machine; a kernel that was measured here before, in whatever
+        process, is not measured again.
+        """
+        vdevice = self.kernels.vdevice
+        if not vdevice.host:
+            return
+        uses = {
+            name: use
+            for symbol in symbols
+            for name, use in operands_of(self._graphs[symbol].graph).items()
+        }
+        keys = {
+            name: cost_key(self.kernels.bodies[name], kernel.num_tiles, self.target, vdevice)
+            for name, (kernel, _) in uses.items()
+        }
+        seconds = load_costs(keys)
+        missing = [use for name, use in uses.items() if name not in seconds]
+        if missing:
+            signatures = tuple(signature_of(self._graphs[symbol].graph) for symbol in symbols)
+            module = self.module(signatures)
+            ids = kernel_ids(self.kernels.bodies)
+            fresh = measure_kernels(module, signatures[0], ids, missing, vdevice.l2_bytes)
+            store_costs(keys, fresh)
+            seconds |= fresh
+        for symbol in symbols:
+            self._graphs[symbol] = self._graphs[symbol].with_costs(seconds)
+
 
 @tvm.transform.module_pass(opt_level=0, name="CoSchedule")
 class CoSchedule:
@@ -99,6 +131,9 @@ class CoSchedule:
         symbols = [symbol for symbol, func in mod.functions_items() if is_region(func)]
         if not symbols:
             return mod
+        for symbol in symbols:
+            self.compiler.graph(symbol, mod)
+        self.compiler.measure(symbols)
         graphs = {symbol: self.compiler.graph(symbol, mod) for symbol in symbols}
         ids = kernel_ids(self.compiler.kernels.bodies)
         regions = {
@@ -121,15 +156,17 @@ def plan_region(
 ) -> Region:
     """Plan one region for a device."""
     program = plan(graph.graph, vdevice, policy)
-    buffers = program.buffers
-    signature = RegionSignature(
-        program.name,
-        tuple(_spec(buffer) for buffer in _tensors(buffers, "input")),
-        tuple(_spec(buffer) for buffer in _tensors(buffers, "output")),
-        program.num_waves if by_wave else 0,
-    )
+    signature = signature_of(graph.graph, program.num_waves if by_wave else 0)
     table = instruction_table(program, signature.layout, ids, by_wave)
     return Region(graph, replace(program, launches=signature.launches()), signature, table)
+
+
+def signature_of(graph: OperatorGraph, num_waves: int = 0) -> RegionSignature:
+    """What the kernel of a region is called with."""
+    inputs, outputs = (_tensors(graph.buffers, space) for space in ("input", "output"))
+    return RegionSignature(
+        graph.name, tuple(map(_spec, inputs)), tuple(map(_spec, outputs)), num_waves
+    )
 
 
 def _tensors(buffers: tuple[Buffer, ...], space: str) -> list[Buffer]:

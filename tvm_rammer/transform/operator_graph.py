@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,20 @@ class RegionGraph:
 
     graph: OperatorGraph
     constants: np.ndarray
+
+    def with_costs(self, seconds: Mapping[str, float]) -> RegionGraph:
+        """The same graph, its kernels costing so many seconds per tile (by kernel name)."""
+        operators = tuple(
+            replace(
+                op,
+                candidates=tuple(
+                    replace(kernel, tile_time=seconds.get(kernel.name, kernel.tile_time))
+                    for kernel in op.candidates
+                ),
+            )
+            for op in self.graph.operators
+        )
+        return replace(self, graph=replace(self.graph, operators=operators))
 
 
 def region_graph(

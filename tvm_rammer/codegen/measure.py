@@ -1,0 +1,174 @@
+"""Measure rKernels on this machine, with the very code that a plan will run.
+
+An instruction table is data, so measuring needs no compiling: a table of one vEU that runs one
+kernel again and again is walked by the compiled entry of a region. Its operands rotate through
+several copies of the kernel's memory, more than a second-level cache holds, because in a network
+the weights of an operator have left the near caches by the time it runs again.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+
+from tvm_rammer.codegen.cpu import RegionSignature
+from tvm_rammer.codegen.table import arena_tensor_bytes, header_bytes, instruction_table
+from tvm_rammer.rprogram import (
+    Buffer,
+    OperatorGraph,
+    RKernel,
+    ROperator,
+    RProgram,
+    RTask,
+    aligned,
+    dtype_bytes,
+)
+
+#: Seconds of one timed run, and how many of them; the fastest counts.
+_RUN_SECONDS = 1e-3
+_RUNS = 3
+#: Most copies of a kernel's operands that a measurement rotates through.
+_MAX_COPIES = 16
+
+
+@dataclass(frozen=True)
+class Operand:
+    """What a kernel's pointer points to in a measurement."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+
+def operands_of(graph: OperatorGraph) -> dict[str, tuple[RKernel, tuple[Operand, ...]]]:
+    """Every distinct kernel of a graph by name, with the operands of its first user."""
+    found: dict[str, tuple[RKernel, tuple[Operand, ...]]] = {}
+    for op in graph.operators:
+        operands = tuple(
+            Operand(graph.buffers[k].shape, graph.buffers[k].dtype) for k in op.arguments
+        )
+        for kernel in op.candidates:
+            found.setdefault(kernel.name, (kernel, operands))
+    return found
+
+
+def measure_kernels(
+    module: tvm.runtime.Module,
+    signature: RegionSignature,
+    ids: Mapping[str, int],
+    kernels: Iterable[tuple[RKernel, tuple[Operand, ...]]],
+    cache_bytes: int,
+) -> dict[str, float]:
+    """Time one tile of each kernel on one core.
+
+    Parameters
+    ----------
+    module : tvm.runtime.Module
+        Made by :func:`~tvm_rammer.codegen.cpu.build_module`, in program form.
+    signature : RegionSignature
+        A region of that module; its entry walks the tables.
+    ids : mapping of str to int
+        The dispatcher's number of every body.
+    kernels : iterable of (RKernel, tuple of Operand)
+    cache_bytes : int
+        Size of the second-level cache.
+
+    Returns
+    -------
+    dict of str to float
+        Seconds per tile by the kernel's name.
+    """
+    bench = _Bench(module[signature.name], signature, ids, cache_bytes)
+    seconds: dict[str, float] = {}
+
+    def run() -> None:
+        # A pool of one worker in a thread of its own: the caller's pool is left alone.
+        tvm.get_global_func("runtime.config_threadpool")(-3, 1, ["0"])
+        for kernel, operands in kernels:
+            seconds[kernel.name] = bench.time(kernel, operands) / max(1, kernel.num_tiles)
+
+    thread = threading.Thread(target=run, name="tvm-rammer-measure")
+    thread.start()
+    thread.join()
+    return seconds
+
+
+@dataclass(frozen=True)
+class _Bench:
+    entry: Any
+    signature: RegionSignature
+    ids: Mapping[str, int]
+    cache_bytes: int
+
+    def time(self, kernel: RKernel, operands: tuple[Operand, ...]) -> float:
+        """Seconds that all tiles of a kernel take on one core."""
+        size = sum(aligned(_nbytes(operand)) for operand in operands)
+        copies = min(_MAX_COPIES, max(1, math.ceil(2 * self.cache_bytes / max(1, size))))
+        once = self._run(kernel, operands, copies, copies) / copies
+        repeats = max(1, min(2000, math.ceil(_RUN_SECONDS / max(once, 1e-9))))
+        return min(self._run(kernel, operands, copies, repeats) for _ in range(_RUNS)) / repeats
+
+    def _run(
+        self, kernel: RKernel, operands: tuple[Operand, ...], copies: int, repeats: int
+    ) -> float:
+        program = _program(self.signature, kernel, operands, copies, repeats)
+        layout = self.signature.layout
+        table = tvm.runtime.tensor(instruction_table(program, layout, self.ids))
+        start = header_bytes(program, layout)
+        memory = np.zeros(arena_tensor_bytes(program, layout), np.uint8)
+        for buffer in program.buffers:
+            if buffer.space == "arena" and np.dtype(_numpy_dtype(buffer.dtype)).kind == "f":
+                first = start + buffer.offset
+                memory[first : first + buffer.nbytes].view(_numpy_dtype(buffer.dtype))[:] = 0.5
+        inputs = [_empty(spec.shape, spec.dtype) for spec in self.signature.inputs]
+        outputs = [_empty(spec.shape, spec.dtype) for spec in self.signature.outputs]
+        constants = tvm.runtime.tensor(np.zeros(64, np.uint8))
+        arguments = [*inputs, constants, table, *outputs, tvm.runtime.tensor(memory)]
+        started = time.perf_counter()
+        self.entry(*arguments)
+        return time.perf_counter() - started
+
+
+def _program(
+    signature: RegionSignature,
+    kernel: RKernel,
+    operands: tuple[Operand, ...],
+    copies: int,
+    repeats: int,
+) -> RProgram:
+    """One vEU that runs a kernel ``repeats`` times on ``copies`` sets of operands in turn."""
+    buffers: list[Buffer] = []
+    offset = 0
+    for copy in range(copies):
+        for number, operand in enumerate(operands):
+            name = f"operand{number}.{copy}"
+            buffers.append(Buffer(name, operand.shape, operand.dtype, "arena", 0, offset))
+            offset += aligned(_nbytes(operand))
+    width = len(operands)
+    operators = tuple(
+        ROperator(f"{kernel.name}.{copy}", 0, tuple(range(copy * width, (copy + 1) * width)))
+        for copy in range(copies)
+    )
+    tasks = tuple(RTask(k % copies, 0, kernel.num_tiles) for k in range(repeats))
+    return RProgram(
+        signature.name, "measurement", tuple(buffers), (kernel,), operators, (tasks,), offset
+    )
+
+
+def _nbytes(operand: Operand) -> int:
+    return math.prod(operand.shape) * dtype_bytes(operand.dtype)
+
+
+def _numpy_dtype(dtype: str) -> str:
+    """The dtype whose zeros and ones a TVM dtype's bytes can hold."""
+    return "uint16" if dtype == "bfloat16" else dtype
+
+
+def _empty(shape: tuple[int, ...], dtype: str) -> Any:
+    return tvm.runtime.empty(shape, dtype)
