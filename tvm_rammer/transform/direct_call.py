@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm import relax
+from tvm.ir import Call
 
+from tvm_rammer.transform.add_guard import GUARD
 from tvm_rammer.transform.relax_util import operator_name
 
 
@@ -27,10 +29,12 @@ def direct_call(func: relax.Function) -> DirectCall | None:
     """Recognise a function that passes its parameters to one kernel and returns its results."""
     bindings = [b for block in func.body.blocks for b in block.bindings]
     values: dict[Any, Any] = {b.var: b.value for b in bindings if isinstance(b, relax.VarBinding)}
-    calls = [b for b in bindings if operator_name(b.value) == "relax.call_dps_packed"]
+    calls = [b for b in bindings if isinstance(b.value, Call | relax.If) and not _is_guard(b.value)]
     if len(calls) != 1 or len(values) != len(bindings):
         return None
     call = calls[0]
+    if operator_name(call.value) != "relax.call_dps_packed":
+        return None
     *arguments, _, _ = call.value.args[1].fields
     params = {param: number for number, param in enumerate(func.params)}
     if not all(argument in params for argument in arguments):
@@ -44,6 +48,15 @@ def direct_call(func: relax.Function) -> DirectCall | None:
         str(call.value.args[0].global_symbol),
         tuple(params[argument] for argument in arguments),
         tuple(output for output in outputs if output is not None),
+    )
+
+
+def _is_guard(value: Any) -> bool:
+    """Whether a value is the guard's call, which a runtime makes by itself."""
+    return (
+        isinstance(value, Call)
+        and isinstance(value.op, relax.ExternFunc)
+        and value.op.global_symbol == GUARD
     )
 
 
