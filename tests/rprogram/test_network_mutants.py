@@ -1,0 +1,43 @@
+"""``verify`` and the oracle agree on mutants of the plans of real networks."""
+
+import numpy as np
+import pytest
+from rprogram.test_mutants import assert_agreement
+
+import tvm_rammer
+from tvm_rammer.rprogram import RProgram
+from tvm_rammer.testing import MUTATIONS
+from tvm_rammer.testing.models import light, lstm
+from tvm_rammer.vdevice.vdevice import OversubscriptionWarning
+
+MUTANTS_PER_CLASS = 4
+
+
+@pytest.fixture(scope="module")
+def plans() -> dict[str, RProgram]:
+    libraries = {
+        "LSTM": tvm_rammer.build(lstm(layers=4, steps=4, hidden=64)),
+        "GoogLeNet": tvm_rammer.build(light("inception_v1")),
+    }
+    found = {}
+    with pytest.warns(OversubscriptionWarning):
+        for name, library in libraries.items():
+            for policy in ("sequential", "wavefront"):
+                planned = library.replan(policy=policy, num_veus=3, oversubscribe=True)
+                (found[f"{name}, {policy}"],) = planned.programs.values()
+    return found
+
+
+@pytest.mark.parametrize("policy", ["sequential", "wavefront"])
+@pytest.mark.parametrize("network", ["LSTM", "GoogLeNet"])
+def test_mutants_of_networks(plans, network, policy):
+    plan = plans[f"{network}, {policy}"]
+    assert assert_agreement(plan, network)
+    rng = np.random.default_rng(len(plan.operators))
+    faults = 0
+    for name, mutation in MUTATIONS.items():
+        drawn = [mutant for _ in range(50) if (mutant := mutation(plan, rng)) is not None]
+        assert len(drawn) >= MUTANTS_PER_CLASS, name
+        for number, mutant in enumerate(drawn[:MUTANTS_PER_CLASS]):
+            faults += not assert_agreement(mutant, (network, policy, name, number))
+    assert faults >= 2 * MUTANTS_PER_CLASS
