@@ -142,19 +142,19 @@ def _text(
 ) -> list[RenderableType]:
     from rich.text import Text
 
-    from tvm_rammer.view import timeline_text
+    from tvm_rammer.commands.render import timeline
 
     parts: list[RenderableType] = []
     for found in races:
         title = Text.assemble(
-            (f" {found.model.name}", "bold"), (f"  {found.model.description}", "dim")
+            (f"  {found.model.name}", "bold"), (f"  {found.model.description}", "dim")
         )
         parts += ["", title, "", _table(found), *_notes(found)]
-    parts += ["", Text(f" The {races[0].model.name}'s plans, simulated", style="bold")]
-    for program, timeline in plans:
-        parts += ["", timeline_text(program, timeline)]
-    where = Text.assemble(" The schedule to zoom into: ", (str(output.absolute()), "bold green"))
-    return [*parts, "", where, Text(f" {seconds:.0f} s in all", style="dim")]
+    parts += ["", Text(f"  The {races[0].model.name}'s plans, simulated", style="bold")]
+    for program, times in plans:
+        parts += ["", timeline(program, times)]
+    where = Text.assemble("  The schedule to zoom into: ", (str(output.absolute()), "bold green"))
+    return [*parts, "", where, Text(f"  {seconds:.0f} s in all", style="dim")]
 
 
 def _table(found: Race) -> Table:
@@ -172,12 +172,14 @@ def _table(found: Race) -> Table:
 def _cells(found: Race, outcome: Outcome) -> list[str | Text]:
     from rich.text import Text
 
+    from tvm_rammer.view.units import duration
+
     error = "reference" if outcome.name == found.reference else f"{outcome.error:.1g}"
     if outcome.status != "ok":
         return [Text(outcome.status, style="bold red"), "", "", "", error, ""]
     ratio = found.ratio(outcome)
     return [
-        f"{outcome.quartiles_ms()[1]:.3g} ms",
+        duration(outcome.quartiles_ms()[1] / 1e3),
         f"{ratio.value:.2f}x" if ratio else "-",
         Text(f"{ratio.low:.2f} to {ratio.high:.2f}" if ratio else "", style="dim"),
         Text(str(sum(map(len, outcome.blocks_ns))), style="dim"),
@@ -191,11 +193,11 @@ def _notes(found: Race) -> list[Text]:
     from rich.text import Text
 
     notes = [
-        Text(f" {outcome.name} {outcome.status}: {outcome.note}", style="red")
+        Text(f"  {outcome.name} {outcome.status}: {outcome.note}", style="red")
         for outcome in found.outcomes
         if outcome.status != "ok"
     ]
     if not found.steady:
         advice = "the times vary a lot: other programs use the cores; run the demo again without"
-        notes.append(Text(f" {advice}", style="yellow"))
+        notes.append(Text(f"  {advice}", style="yellow"))
     return notes

@@ -51,7 +51,7 @@ def _table(findings: Sequence[Finding]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table.grid(padding=(0, 2), pad_edge=True)
+    table = Table.grid(padding=(0, 0, 0, 2), pad_edge=True)
     table.add_column(no_wrap=True)
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
@@ -72,7 +72,9 @@ def _summary(findings: Sequence[Finding]) -> Text:
     levels: list[Any] = [finding.level for finding in findings]
     bad, warn = levels.count("bad"), levels.count("warn")
     if bad:
-        return Text(f" {counted(bad, 'thing')} to put right before anything else", style="bold red")
+        return Text(
+            f"  {counted(bad, 'thing')} to put right before anything else", style="bold red"
+        )
     if warn:
-        return Text(f" works; {counted(warn, 'thing')} could be better", style="yellow")
-    return Text(" all is well", style="bold green")
+        return Text(f"  works; {counted(warn, 'thing')} could be better", style="yellow")
+    return Text("  all is well", style="bold green")

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import TextIO
 
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -19,16 +20,17 @@ _NOISE = re.compile(rb"\[[\d:]+\] \S*executable\.cc:\d+: Warning: Scope (Saving|
 
 @contextmanager
 def native_work(description: str) -> Iterator[None]:
-    """Show what is being done, and for how long already; hold back TVM's empty log lines."""
+    """Show what is being done, and for how long already."""
     with progress() as display:
         display.add_task(description, total=None)
-        with _without_noise():
-            yield
+        yield
 
 
 @contextmanager
 def progress(bar: bool = False) -> Iterator[Progress]:
     """A display of progress on standard error if that is a terminal, else one that shows nothing.
+
+    What is said on standard error meanwhile comes afterwards, without TVM's empty log lines.
 
     Parameters
     ----------
@@ -41,18 +43,27 @@ def progress(bar: bool = False) -> Iterator[Progress]:
         *([BarColumn()] if bar else []),
         TimeElapsedColumn(),
     ]
-    if not sys.stderr.isatty():
-        yield Progress(*columns, disable=True)
-        return
-    # A descriptor of its own: the display goes on while descriptor 2 is held back.
-    with os.fdopen(os.dup(sys.stderr.fileno()), "w") as terminal:
+    with _terminal() as terminal, _held_back():
+        if terminal is None:
+            yield Progress(*columns, disable=True)
+            return
         console = plain_console(file=terminal, force_terminal=True)
-        with Progress(*columns, console=console, transient=True) as display:
+        with Progress(*columns, console=console, transient=True, redirect_stderr=False) as display:
             yield display
 
 
 @contextmanager
-def _without_noise() -> Iterator[None]:
+def _terminal() -> Iterator[TextIO | None]:
+    """Standard error's terminal, if it is one, by a descriptor that stays when 2 is held back."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    with os.fdopen(os.dup(sys.stderr.fileno()), "w") as terminal:
+        yield terminal
+
+
+@contextmanager
+def _held_back() -> Iterator[None]:
     """Collect what is written to descriptor 2, and pass on afterwards what says something."""
     sys.stderr.flush()
     try:

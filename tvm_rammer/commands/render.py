@@ -5,17 +5,22 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
 from rich import box
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from tvm_rammer.view import timeline_text
 from tvm_rammer.view.units import counted, size
 
 if TYPE_CHECKING:
+    from tvm_rammer.rprogram import RProgram
     from tvm_rammer.runtime.description import LibraryDescription, TensorInfo
     from tvm_rammer.runtime.report import RegionReport, Report
+    from tvm_rammer.schedule import Timeline
 
 #: Of more reasons than this only the most frequent are listed.
 _MOST_REASONS = 12
@@ -23,7 +28,7 @@ _MOST_REASONS = 12
 
 def facts(pairs: Sequence[tuple[str, Any]]) -> Table:
     """Names and values in two columns."""
-    grid = Table.grid(padding=(0, 2), pad_edge=True)
+    grid = Table.grid(padding=(0, 0, 0, 2), pad_edge=True)
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
     for name, value in pairs:
@@ -33,10 +38,16 @@ def facts(pairs: Sequence[tuple[str, Any]]) -> Table:
 
 def columns(*headings: str, right: Sequence[int] = ()) -> Table:
     """An empty table: a line below the headings, nothing else."""
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=True, show_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", padding=(0, 1, 0, 2), show_edge=False)
     for number, heading in enumerate(headings):
         table.add_column(heading, justify="right" if number in right else "left", overflow="fold")
     return table
+
+
+def timeline(program: RProgram, times: Timeline) -> Padding:
+    """A timeline, as far from the left as the tables."""
+    width = get_terminal_size().columns - 2
+    return Padding(timeline_text(program, times, width), (0, 0, 0, 2))
 
 
 def tensor(info: TensorInfo) -> str:

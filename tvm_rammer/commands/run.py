@@ -64,6 +64,7 @@ def command(
 
     from tvm_rammer.commands.native_work import native_work
     from tvm_rammer.commands.tensors import random_input, read_inputs, save_outputs, statistics
+    from tvm_rammer.view.units import counted
 
     if repeat < 1:
         raise InputError(f"--repeat is {repeat}; it must be at least 1")
@@ -100,7 +101,7 @@ def command(
             _output_table(results, measured),
             "",
             _timing(module, times),
-            *([f"{len(saved)} written to {output}"] if saved else []),
+            *([f"  {counted(len(saved), 'file')} written to {output}"] if saved else []),
         ),
     )
 
@@ -165,7 +166,7 @@ def _timing(module: GraphModule, times: BenchmarkResult) -> Any:
 
     from tvm_rammer.view.units import counted, duration
 
-    text = Text.assemble(" ", (duration(times.median), "bold green"), " a run")
+    text = Text.assemble("  ", (duration(times.median), "bold green"), " a run")
     text.append(f"  (median of {len(times.results)}, {duration(times.min)} to ", style="dim")
     text.append(f"{duration(times.max)}; {counted(module.num_veus, 'vEU')} on ", style="dim")
     return text.append(f"{counted(module.num_workers, 'worker')})", style="dim")

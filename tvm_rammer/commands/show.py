@@ -154,16 +154,21 @@ def _document(
 def _text(
     description: LibraryDescription, plans: Plans, files: dict[str, Path], limit: int | None
 ) -> list[Any]:
-    from tvm_rammer.commands.render import description_facts, facts, left_out, report_facts
+    from tvm_rammer.commands.render import (
+        description_facts,
+        facts,
+        left_out,
+        report_facts,
+        timeline,
+    )
     from tvm_rammer.rprogram import format_program
     from tvm_rammer.runtime.report import make_report
-    from tvm_rammer.view import timeline_text
 
     report = make_report(description)
     parts: list[Any] = [format_program(program, limit) for program, _ in plans]
     parts.append(facts([*description_facts(description), *report_facts(report)]))
-    for program, timeline in plans:
-        parts += ["", timeline_text(program, timeline)]
+    for program, times in plans:
+        parts += ["", timeline(program, times)]
     if (remaining := left_out(report)) is not None:
         parts += ["", remaining]
     if files:
