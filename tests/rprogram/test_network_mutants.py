@@ -16,7 +16,7 @@ MUTANTS_PER_CLASS = 4
 @pytest.fixture(scope="module")
 def plans() -> dict[str, RProgram]:
     libraries = {
-        "LSTM": tvm_rammer.build(lstm(layers=4, steps=4, hidden=64)),
+        "LSTM": tvm_rammer.build(lstm(layers=4, steps=3, hidden=256)),
         "GoogLeNet": tvm_rammer.build(light("inception_v1")),
     }
     found = {}

@@ -8,7 +8,6 @@ arena. So a padded convolution whose padding was not inlined is two rOperators.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -84,12 +83,11 @@ def split_into_stages(func: tirx.PrimFunc) -> SplitKernel:
     ModelError
         When a parameter is not a buffer, or a buffer is declared on something else.
     """
-    module = tvm.transform.Sequential(list(_LOWER))(tvm.IRModule({"main": func}))
+    kept = func.with_body(_with_marked_tile_loops(func.body))
+    module = tvm.transform.Sequential(list(_LOWER))(tvm.IRModule({"main": kept}))
     lowered = module["main"]
     parts = _Parts.of(lowered)
-    stages = [parts.stage(statement) for statement in parts.nests]
-    if len(stages) > 1 and (_written_twice(stages) or parts.share_values):
-        stages = [parts.stage(tirx.SeqStmt(parts.nests))]
+    stages = [parts.stage(nest) for nest in parts.together()]
     used = {number for stage in stages for number in stage.arguments}
     if any(number not in used for number in range(len(lowered.params), parts.num_buffers)):
         return _drop_unused(stages, parts, used)
@@ -108,17 +106,6 @@ def _drop_unused(stages: list[Stage], parts: _Parts, used: set[int]) -> SplitKer
     return SplitKernel(tuple(moved), tuple(parts.scratch[number - first] for number in kept))
 
 
-def _written_twice(stages: Iterable[Stage]) -> bool:
-    """Whether two stages write one buffer: they are then kept together as one tile."""
-    written = [
-        number
-        for stage in stages
-        for number, mode in zip(stage.arguments, stage.modes, strict=True)
-        if mode == "write"
-    ]
-    return len(written) != len(set(written))
-
-
 @dataclass(frozen=True)
 class _Parts:
     """A lowered PrimFunc: views of its parameters, buffers between the loop nests, the nests."""
@@ -131,11 +118,6 @@ class _Parts:
     @property
     def num_buffers(self) -> int:
         return len(self.params) + len(self.scratch)
-
-    @property
-    def share_values(self) -> bool:
-        """Whether a scalar is computed once for all nests that follow."""
-        return any(isinstance(nest, tirx.Bind) for nest in self.nests)
 
     @classmethod
     def of(cls, func: tirx.PrimFunc) -> _Parts:
@@ -166,6 +148,24 @@ class _Parts:
             else:
                 nests.append(statement)
         return cls(params, tuple(views.items()), tuple(scratch), nests)
+
+    def together(self) -> list[Any]:
+        """The nests, joined from the first to the last one that writes a buffer.
+
+        A buffer has one producer. A scalar that is bound for the nests after it joins them all.
+        """
+        numbers = dict(self.views)
+        written = [{numbers.get(view) for view in _accessed(nest)[1]} for nest in self.nests]
+        last = {number: place for place, some in enumerate(written) for number in some}
+        joined: list[list[Any]] = [[]]
+        end = 0
+        for place, nest in enumerate(self.nests):
+            if place > end:
+                joined.append([])
+            joined[-1].append(nest)
+            shared = len(self.nests) - 1 if isinstance(nest, tirx.Bind) else place
+            end = max(end, shared, *(last[number] for number in written[place]))
+        return [nests[0] if len(nests) == 1 else tirx.SeqStmt(nests) for nests in joined]
 
     def stage(self, nest: Any) -> Stage:
         """Make the function of a tile range that runs one loop nest."""
@@ -219,6 +219,22 @@ def _tile_loop(nest: Any, start: tirx.Var, stop: tirx.Var) -> tuple[int, Any]:
         return int(nest.extent), tirx.For(nest.loop_var, first, count, tirx.ForKind.SERIAL, body)
     index = tirx.Var("tile", "int32")
     return 1, tirx.For(index, start, stop - start, tirx.ForKind.SERIAL, _serial(nest))
+
+
+def _with_marked_tile_loops(statement: Any) -> Any:
+    """Lowering removes loops of one iteration, unless they are marked.
+
+    Without its loop, a nest of one tile would fall apart, and its local buffers become scratch.
+    """
+
+    def mark(loop: Any) -> Any:
+        if not _is_parallel(loop):
+            return loop
+        marks = {**loop.annotations, "tvm_rammer.tiles": True}
+        bounds = (loop.loop_var, loop.min, loop.extent)
+        return tirx.For(*bounds, loop.kind, loop.body, annotations=marks, step=loop.step)
+
+    return tvm_ffi.structural_map(statement, (tirx.For, mark))
 
 
 def _is_parallel(statement: Any) -> bool:

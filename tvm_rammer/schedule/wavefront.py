@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from tvm_rammer.rprogram.graph import Operator, OperatorGraph
 from tvm_rammer.rprogram.program import RKernel
 from tvm_rammer.schedule.costs import CostModel, Device
-from tvm_rammer.schedule.interplay import area, fastest_time, interplay
+from tvm_rammer.schedule.interplay import area
+from tvm_rammer.schedule.levels import balanced_levels
 from tvm_rammer.schedule.placement import Placed, Placement
+from tvm_rammer.schedule.ranks import choose_by_level, upward_ranks, waves_of
 
 #: Loads are sums of floats: this much above the fair share is still the fair share.
 _ROUNDING = 1 + 1e-9
@@ -19,10 +21,11 @@ _ROUNDING = 1 + 1e-9
 def wavefront(
     graph: OperatorGraph, vdevice: Device, costs: CostModel, barrier: bool = False
 ) -> Placement:
-    """Place one level of Kahn's algorithm after the other (Rammer, OSDI 2020, section 3.3).
+    """Place one level of the graph after the other (Rammer, OSDI 2020, section 3.3).
 
-    Within a wave: :func:`interplay` chooses the rKernels, longest processing time first chooses the
-    vEUs, and each vEU runs what it got critical path first.
+    The levels are Kahn's, their slack balanced by :func:`balanced_levels`. Within a wave,
+    :func:`interplay` chooses the rKernels, longest processing time first chooses the vEUs, and each
+    vEU runs what it got critical path first.
 
     Parameters
     ----------
@@ -34,17 +37,13 @@ def wavefront(
         waits only for the results that it reads, so that neighbouring waves overlap.
     """
     num_veus = vdevice.num_veus
-    waves = _waves(graph)
-    chosen = [0] * len(graph.operators)
-    for wave in waves:
-        candidates = [graph.operators[number].candidates for number in wave]
-        for number, candidate in zip(wave, interplay(candidates, num_veus, costs), strict=True):
-            chosen[number] = candidate
+    levels = balanced_levels(graph, num_veus, costs)
+    chosen = choose_by_level(graph, levels, num_veus, costs)
     kernels = [op.candidates[c] for op, c in zip(graph.operators, chosen, strict=True)]
-    urgency = _upward_ranks(graph, kernels, num_veus, costs)
+    urgency = upward_ranks(graph, kernels, num_veus, costs)
     homes = _Homes(graph)
     veus: list[list[Placed]] = [[] for _ in range(num_veus)]
-    for level, wave in enumerate(waves):
+    for level, wave in enumerate(waves_of(levels)):
         pieces = _place(wave, kernels, homes, num_veus, costs)
         for piece in sorted(pieces, key=lambda p: (-urgency[p.operator], p.operator)):
             number = piece.operator
@@ -58,23 +57,6 @@ class _Piece:
     operator: int
     start: int
     stop: int
-
-
-def _waves(graph: OperatorGraph) -> list[list[int]]:
-    waves: list[list[int]] = [[] for _ in range(1 + max(graph.levels, default=-1))]
-    for number, level in enumerate(graph.levels):
-        waves[level].append(number)
-    return waves
-
-
-def _upward_ranks(
-    graph: OperatorGraph, kernels: Sequence[RKernel], num_veus: int, costs: CostModel
-) -> list[float]:
-    """Seconds from the start of each operator to the end of the longest path behind it."""
-    ranks = [fastest_time(kernel, num_veus, costs) for kernel in kernels]
-    for number in reversed(range(len(ranks))):
-        ranks[number] += max((ranks[after] for after in graph.successors[number]), default=0.0)
-    return ranks
 
 
 class _Homes:

@@ -10,6 +10,7 @@ import tvm
 from tvm_rammer.errors import InputError
 from tvm_rammer.schedule import POLICIES
 from tvm_rammer.vdevice import VDevice, vdevice_for
+from tvm_rammer.vdevice.vdevice import positive_count
 
 Form = Literal["program", "wavefront", "per-op"]
 FORMS: tuple[Form, ...] = get_args(Form)
@@ -44,6 +45,8 @@ class Options:
         if self.form not in FORMS:
             known = ", ".join(map(repr, FORMS))
             raise InputError(f"there is no form {self.form!r}; choose one of {known}")
+        if self.num_veus is not None:
+            positive_count("num_veus", self.num_veus)
 
     def vdevice(self, target: tvm.target.Target) -> VDevice:
         """The vDevice to plan for."""
