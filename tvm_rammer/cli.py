@@ -55,7 +55,7 @@ class _Group(click.Group):
         try:
             sys.exit(super().main(args, prog_name, complete_var, False, **extra))
         except click.ClickException as error:
-            click.echo(f"error: {_line(error)}", err=True)
+            click.echo(f"{click.style('error:', fg='red', bold=True)} {_line(error)}", err=True)
             sys.exit(error.exit_code)
         except click.Abort:
             click.echo("aborted", err=True)

@@ -100,7 +100,8 @@ def _short_warnings(debug: bool) -> Iterator[None]:
     """Warnings as one line, without the place in the source."""
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        click.echo(f"warning: {' '.join(str(message).split())}", err=True)
+        line = " ".join(str(message).split())
+        click.echo(f"{click.style('warning:', fg='yellow', bold=True)} {line}", err=True)
 
     with warnings.catch_warnings():
         if not debug:
