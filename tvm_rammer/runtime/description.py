@@ -45,6 +45,11 @@ class LibraryDescription:
         return str(self.content["target"])
 
     @property
+    def vdevice(self) -> str:
+        """The name of the device that it was planned for."""
+        return str(self.content["vdevice"])
+
+    @property
     def policy(self) -> str:
         """The policy of its plans."""
         return str(self.content["options"]["policy"])

@@ -71,11 +71,15 @@ class RegionReport:
 class Report:
     """All regions of a library, and what is in none."""
 
+    target: str
+    vdevice: str
+    num_veus: int
     regions: tuple[RegionReport, ...]
     left_out: tuple[LeftOut, ...]
 
     def __str__(self) -> str:
-        lines = [str(region) for region in self.regions] or ["no region: nothing was planned"]
+        lines = [f"compiled for {self.vdevice}, planned for {self.num_veus} vEUs"]
+        lines += [str(region) for region in self.regions] or ["no region: nothing was planned"]
         lines += [f"left out: {item.operator}: {item.reason}" for item in self.left_out]
         return "\n".join(lines)
 
@@ -97,7 +101,13 @@ def make_report(
     """
     known = stock_bytes or {}
     regions = [_region(p, known.get(name)) for name, p in description.programs.items()]
-    return Report(tuple(regions), description.left_out)
+    return Report(
+        description.target,
+        description.vdevice,
+        description.num_veus,
+        tuple(regions),
+        description.left_out,
+    )
 
 
 def _region(program: RProgram, stock_bytes: int | None) -> RegionReport:
