@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import tvm
+import tvm_ffi
 from tvm import relax
 from tvm.relax.backend.cpu_generic import pipeline as stock
 
+from tvm_rammer.errors import RammerError
 from tvm_rammer.kernel.library import KernelLibrary
 from tvm_rammer.transform.add_guard import AddGuard
 from tvm_rammer.transform.attach_description import AttachDescription, Description, ModelNames
@@ -19,6 +21,10 @@ from tvm_rammer.transform.partition_regions import PartitionRegions
 from tvm_rammer.transform.prepare import Prepare
 from tvm_rammer.transform.schedule_operators import ScheduleOperators
 from tvm_rammer.vdevice import VDevice, resolve_target
+
+# Errors of passes cross TVM's C++, from where those that it does not know return as RuntimeErrors.
+for _error in RammerError.__subclasses__():
+    tvm_ffi.register_error(_error)
 
 #: Attribute of a module that has been through :func:`pipeline`.
 LOWERED = "tvm_rammer.lowered"
