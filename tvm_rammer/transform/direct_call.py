@@ -39,10 +39,11 @@ def direct_call(func: relax.Function) -> DirectCall | None:
     params = {param: number for number, param in enumerate(func.params)}
     if not all(argument in params for argument in arguments):
         return None
-    result = _resolve(func.body.body, values)
+    result = _follow(func.body.body, values, call.var)
     wanted = list(result.fields) if isinstance(result, relax.Tuple) else [result]
-    outputs = [_output(item, call.var, values) for item in wanted]
-    if any(output is None for output in outputs):
+    outputs = [_output(_follow(item, values, call.var), call.var) for item in wanted]
+    # The last result is the arena; a kernel that computes more than is returned is left to the VM.
+    if set(outputs) != set(range(len(call.value.ty_args[0].fields) - 1)):
         return None
     return DirectCall(
         str(call.value.args[0].global_symbol),
@@ -60,23 +61,22 @@ def _is_guard(value: Any) -> bool:
     )
 
 
-def _output(item: Any, results: Any, values: dict[Any, Any]) -> int | None:
-    item = _resolve(item, values)
-    if isinstance(item, relax.TupleGetItem) and _resolve_variable(item.tuple_value, values).same_as(
-        results
-    ):
+def _output(item: Any, results: Any) -> int | None:
+    """Which of the kernel's results an item is."""
+    if isinstance(item, relax.TupleGetItem) and item.tuple_value.same_as(results):
         return int(item.index)
     return None
 
 
-def _resolve(item: Any, values: dict[Any, Any]) -> Any:
-    """What a variable stands for, through plain copies."""
-    while item in values:
-        item = values[item]
-    return item
-
-
-def _resolve_variable(item: Any, values: dict[Any, Any]) -> Any:
-    while isinstance(values.get(item), relax.Var):
-        item = values[item]
-    return item
+def _follow(item: Any, values: dict[Any, Any], results: Any) -> Any:
+    """What an expression stands for, through copies and tuples, down to ``results``."""
+    while True:
+        if item in values and not item.same_as(results):
+            item = values[item]
+        elif isinstance(item, relax.TupleGetItem):
+            source = _follow(item.tuple_value, values, results)
+            if not isinstance(source, relax.Tuple):
+                return relax.TupleGetItem(source, item.index)
+            item = source.fields[item.index]
+        else:
+            return item
