@@ -78,8 +78,9 @@ def test_barriers_are_an_option():
 
 
 @given(graphs(), st.integers(1, 16))
-def test_waves_are_levels_and_ranges_are_few_contiguous_and_complete(made, num_veus):
+def test_waves_follow_the_graph_and_ranges_are_few_contiguous_and_complete(made, num_veus):
     placement = wavefront(made, device(num_veus), costs())
+    waves = {p.operator: p.wave for veu in placement.veus for p in veu}
     pieces = defaultdict(list)
     candidates = {}
     for veu in placement.veus:
@@ -87,7 +88,8 @@ def test_waves_are_levels_and_ranges_are_few_contiguous_and_complete(made, num_v
         for p in veu:
             pieces[p.operator].append((p.start, p.stop))
             candidates[p.operator] = p.candidate
-            assert p.wave == made.levels[p.operator]
+            assert p.wave == waves[p.operator] >= made.levels[p.operator]
+            assert all(waves[before] < p.wave for before in made.predecessors[p.operator])
     for number, operator in enumerate(made.operators):
         covered = [i for start, stop in sorted(pieces[number]) for i in range(start, stop)]
         assert covered == list(range(operator.candidates[candidates[number]].num_tiles))

@@ -13,9 +13,14 @@ from tvm_rammer.schedule.interplay import area
 from tvm_rammer.schedule.levels import balanced_levels
 from tvm_rammer.schedule.placement import Placed, Placement
 from tvm_rammer.schedule.ranks import choose_by_level, upward_ranks, waves_of
+from tvm_rammer.schedule.simulate import simulate
+from tvm_rammer.schedule.synchronise import synchronise
 
 #: Loads are sums of floats: this much above the fair share is still the fair share.
 _ROUNDING = 1 + 1e-9
+
+#: How much longer a program may take in which fewer results are alive at once.
+_WORTH_MEMORY = 1.002
 
 
 def wavefront(
@@ -23,7 +28,8 @@ def wavefront(
 ) -> Placement:
     """Place one level of the graph after the other (Rammer, OSDI 2020, section 3.3).
 
-    The levels are Kahn's, their slack balanced by :func:`balanced_levels`. Within a wave,
+    The levels are Kahn's, their slack balanced by :func:`balanced_levels` unless a simulation says
+    that the program then takes longer (by more than a smaller arena is worth). Within a wave,
     :func:`interplay` chooses the rKernels, longest processing time first chooses the vEUs, and each
     vEU runs what it got critical path first.
 
@@ -36,8 +42,18 @@ def wavefront(
         Let all vEUs wait for each other between two waves, as the paper does. By default a task
         waits only for the results that it reads, so that neighbouring waves overlap.
     """
-    num_veus = vdevice.num_veus
-    levels = balanced_levels(graph, num_veus, costs)
+    balanced = balanced_levels(graph, vdevice.num_veus, costs)
+    placement = _by_levels(graph, balanced, vdevice.num_veus, costs, barrier)
+    if balanced == list(graph.levels):
+        return placement
+    plain = _by_levels(graph, graph.levels, vdevice.num_veus, costs, barrier)
+    seconds, at_most = (simulate(synchronise(graph, p), costs).makespan for p in (placement, plain))
+    return placement if seconds <= at_most * _WORTH_MEMORY else plain
+
+
+def _by_levels(
+    graph: OperatorGraph, levels: Sequence[int], num_veus: int, costs: CostModel, barrier: bool
+) -> Placement:
     chosen = choose_by_level(graph, levels, num_veus, costs)
     kernels = [op.candidates[c] for op, c in zip(graph.operators, chosen, strict=True)]
     urgency = upward_ranks(graph, kernels, num_veus, costs)
