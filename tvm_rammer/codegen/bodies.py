@@ -13,6 +13,7 @@ from tvm import tirx
 from tvm.ir import Call, GlobalVar, PrimType
 
 from tvm_rammer.codegen.cpu import exported, lowering_pipeline
+from tvm_rammer.errors import InputError
 
 Body = Callable[[int, int, "list[npt.NDArray[Any]]"], None]
 
@@ -32,9 +33,8 @@ def compile_bodies(
     Returns
     -------
     dict of str to Callable
-        Called as ``body(start, stop, arrays)`` with one array per pointer: compact and row-major,
-        of the dtype and size that the body expects, aligned to
-        :data:`~tvm_rammer.rprogram.ALIGNMENT` bytes. Such are the arrays of
+        Called as ``body(start, stop, arrays)`` with one array per pointer: writable, compact and
+        row-major, of the dtype and size that the body expects. Such are the arrays of
         :func:`~tvm_rammer.rprogram.interpret_numeric`. They are used in place.
     """
     if not bodies:
@@ -55,7 +55,9 @@ def _wrapper(symbol: str, private: GlobalVar, body: tirx.PrimFunc) -> tirx.PrimF
     """
     start, stop = tirx.Var("start", "int32"), tirx.Var("stop", "int32")
     tensors = [
-        tirx.decl_buffer((tirx.Var(f"bytes{k}", "int64"),), "uint8", name=f"tensor{k}")
+        tirx.decl_buffer(
+            (tirx.Var(f"bytes{k}", "int64"),), "uint8", name=f"tensor{k}", data_alignment=1
+        )
         for k in range(len(body.params) - 2)
     ]
     arguments = [start, stop, *(tensor.data for tensor in tensors)]
@@ -74,4 +76,9 @@ def _on_arrays(function: Any) -> Body:
 
 def _bytes(array: npt.NDArray[Any]) -> Any:
     """The memory of an array as a TVM tensor of bytes, without a copy."""
+    if not array.flags.c_contiguous:
+        raise InputError(
+            f"an rTask body cannot run on an array with strides {array.strides}; "
+            "pass a compact, row-major one"
+        )
     return tvm_ffi.from_dlpack(array.reshape(-1).view(np.uint8))

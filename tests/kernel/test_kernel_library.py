@@ -1,0 +1,152 @@
+"""Which rule takes a PrimFunc, and what is shared between equal ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tvm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kernel_runs import HOST, TARGET, legalize, legalized_func, numbers, run_prim_func
+from tvm import relax
+from tvm.s_tir import ScheduleError
+
+from tvm_rammer.kernel import select
+from tvm_rammer.kernel.library import KernelLibrary
+from tvm_rammer.kernel.scheduled import Packing
+from tvm_rammer.kernel.select import schedule
+from tvm_rammer.transform.eligibility import reason_to_leave_out
+
+OP = relax.op
+X, W = numbers((4, 16)), numbers((16, 32))
+
+
+@given(
+    shape=st.lists(st.sampled_from([4, 8, 16]), min_size=1, max_size=4),
+    axis=st.integers(0, 3),
+    lanes=st.sampled_from([2, 4]),
+)
+@settings(max_examples=30)
+def test_packing_moves_data_as_it_moves_indices(shape, axis, lanes):
+    """What ``[i, j]`` was is found at ``index_map(i, j)``, in the constant as in the kernel."""
+    packing = Packing(axis % len(shape), lanes)
+    array = np.arange(np.prod(shape)).reshape(shape)
+    packed = packing(array)
+    for index in [(0,) * len(shape), tuple(n - 1 for n in shape), tuple(n // 2 for n in shape)]:
+        assert packed[packing.index_map(*index)] == array[index]
+    assert packed.flags["C_CONTIGUOUS"] and packed.shape[-1] == lanes
+
+
+def test_equal_operators_share_their_bodies():
+    """Two PrimFuncs of one structure compile to one body."""
+    library = KernelLibrary(HOST)
+    first = library.get(legalized_func(OP.matmul, X, W), frozenset())
+    second = library.get(legalized_func(OP.matmul, X, W), frozenset())
+    other = library.get(legalized_func(OP.matmul, numbers((5, 16)), W), frozenset())
+    names = [kernel.stages[0].kernel.name for kernel in (first, second, other)]
+    assert names == ["rtask0", "rtask0", "rtask1"]
+    assert list(library.bodies) == ["rtask0", "rtask1"]
+
+
+def test_a_kernel_is_made_once():
+    library = KernelLibrary(HOST)
+    func = legalized_func(OP.matmul, X, W)
+    assert library.get(func, frozenset()) is library.get(func, frozenset())
+    assert library.get(func, frozenset([1])).packings
+    assert not library.get(func, frozenset()).packings
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        OP.matmul,
+        lambda x, w: OP.nn.softmax(x, 1),
+        lambda x, w: OP.cumsum(x, 1),
+        lambda x, w: OP.concat([x, x], 0),
+        lambda x, w: OP.argmax(x, 1),
+    ],
+    ids=["matmul", "softmax", "cumsum", "concat", "argmax"],
+)
+@pytest.mark.parametrize("constants", [(), (1,)])
+def test_the_function_stays_as_it_was(build, constants):
+    """Rules schedule a copy: the function may be a user's, and have other constants elsewhere."""
+    func = _prim_func(build)
+    before = func.script()
+    first = schedule(func, frozenset(constants), HOST)
+    assert func.script() == before
+    again = schedule(func, frozenset(constants), HOST)
+    tvm.ir.assert_structural_equal(first.func, again.func)
+    KernelLibrary(HOST).get(func, frozenset(constants))
+    assert func.script() == before
+
+
+def _prim_func(build):
+    funcs = legalize(build, X, W).functions_items()
+    return next(f for _, f in funcs if isinstance(f, tvm.tirx.PrimFunc))
+
+
+def test_a_scheduled_function_is_taken_as_it_is():
+    func = schedule(legalized_func(OP.matmul, X, W), frozenset(), HOST).func
+    given_schedule = func.with_attr("tirx.is_scheduled", True)
+    taken = schedule(given_schedule, frozenset(), HOST)
+    assert taken.origin == "as given"
+    assert taken.func.same_as(given_schedule)
+    run = run_prim_func(given_schedule, [X, W])
+    np.testing.assert_allclose(run.outputs[0], X @ W, rtol=1e-5)
+
+
+class _Refused:
+    """A rule whose primitives refuse every function."""
+
+    def apply(self, func, constants, vdevice):
+        raise ScheduleError("refused")
+
+
+def test_a_refused_schedule_is_left_to_the_next_rule(monkeypatch):
+    monkeypatch.setattr(select, "RULES", (_Refused(), *select.RULES))
+    assert schedule(legalized_func(OP.matmul, X, W), frozenset(), HOST).origin == "matmul"
+
+
+def test_without_any_rule_a_function_is_one_tile(monkeypatch):
+    """The last resort runs the untouched loop nest."""
+    monkeypatch.setattr(select, "RULES", (_Refused(),))
+    run = run_prim_func(legalized_func(OP.matmul, X, W), [X, W])
+    assert (run.origin, run.tiles) == ("untouched", [1])
+    np.testing.assert_allclose(run.outputs[0], X @ W, rtol=1e-5)
+
+
+@pytest.mark.parametrize("build", [OP.sort, OP.argsort, lambda x: OP.topk(x, 3, ret_type="values")])
+def test_calls_into_libraries_are_left_out(build):
+    """Sorting is a call of a packed function: no rKernel, but a reason."""
+    mod = legalize(build, X)
+    (binding,) = [
+        binding
+        for block in mod["main"].body.blocks
+        for binding in block.bindings
+        if isinstance(binding.value, tvm.ir.Call)
+    ]
+    assert reason_to_leave_out(binding.value, mod) == "packed call"
+
+
+def test_costs_grow_with_the_work():
+    """More work in all takes longer, transcendental functions more than additions."""
+
+    def seconds(build, *inputs):
+        with TARGET:
+            kernel = KernelLibrary(HOST).get(legalized_func(build, *inputs), frozenset())
+        return sum(s.kernel.tile_time * s.kernel.num_tiles for s in kernel.stages)
+
+    small, large = numbers((16, 64)), numbers((64, 64))
+    assert 0 < seconds(OP.add, small, small) < seconds(OP.add, large, large)
+    assert seconds(OP.add, large, large) < seconds(OP.tanh, large) < 1e-3
+    assert seconds(OP.matmul, small, large) < seconds(OP.matmul, large, large)
+
+
+def test_the_tile_is_told():
+    """The kernel says which rule made it, and its tile in words."""
+    wide = replace(HOST, vector_bytes=64, vector_registers=32)
+    kernel = KernelLibrary(wide).get(legalized_func(OP.matmul, X, W), frozenset())
+    told = kernel.stages[0].kernel
+    assert (told.origin, told.tiling) == ("matmul", "4 x 2 vectors of 16")
