@@ -8,10 +8,13 @@ from typing import Any
 
 import numpy as np
 import tvm
-from tvm import relax
+from tvm import relax, tirx
 from tvm.ir import Call, GlobalVar
 from tvm.script import tirx as T
 
+from tvm_rammer.vdevice import VDevice, host_target, vdevice_for
+
+TARGET = host_target()
 TYPE = relax.TensorType((4,), "float32")
 
 
@@ -58,6 +61,24 @@ def small_module(inputs: int, ops: Sequence[Op], outputs: Sequence[int]) -> tvm.
             result = builder.emit_output(relax.Tuple([values[k] for k in outputs]), "result")
         builder.emit_func_output(result)
     return builder.get()
+
+
+def number_function() -> tvm.IRModule:
+    """A module of one public PrimFunc and no Relax function."""
+    func = tirx.PrimFunc([], tirx.Return(tirx.const(3, "int32")), ret_type=tvm.ir.PrimType("int32"))
+    func = func.with_attrs({"global_symbol": "three", "tirx.is_scheduled": True})
+    return tvm.IRModule({"three": func})
+
+
+def vdevice(num_veus: int = 2) -> VDevice:
+    """This machine."""
+    return vdevice_for(TARGET, num_veus)
+
+
+def calls(func: relax.Function) -> list[Call]:
+    """All calls of a function in order."""
+    bindings = [b for block in func.body.blocks for b in block.bindings]
+    return [b.value for b in bindings if isinstance(b.value, Call)]
 
 
 def evaluate(mod: tvm.IRModule, symbol: str | GlobalVar, arguments: Sequence[Any]) -> Any:
