@@ -1,4 +1,4 @@
-"""Runs PrimFuncs as their rKernels: tile by tile in a random order, in memory with guards around it.
+"""Runs PrimFuncs as their rKernels: tile by tile, in a random order, in guarded memory.
 
 What a kernel must not depend on is made hostile: tiles run in random ranges and a random order,
 results and scratch start as NaN, and the bytes around every buffer must stay what they were.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -167,7 +167,12 @@ def assert_close(got: np.ndarray, want: Any, tolerance: float = 1e-5) -> None:
     )
 
 
-@lru_cache(maxsize=None)
+def has_vectors(columns: int, vdevice: Any) -> bool:
+    """Whether at least a quarter of a vector, and no single lane, divides the columns."""
+    return columns % max(vdevice.vector_bytes // 16, 2) == 0
+
+
+@cache
 def numbers(shape: tuple[int, ...], dtype: str = "float32", seed: int = 0) -> np.ndarray:
     """Random numbers, the same ones for the same arguments."""
     rng = np.random.default_rng(seed)

@@ -11,6 +11,7 @@ from kernel_runs import (
     VDEVICES,
     assert_close,
     constant,
+    has_vectors,
     legalized_func,
     numbers,
     run_prim_func,
@@ -27,11 +28,6 @@ rows = st.integers(1, 40)
 depths = st.integers(1, 33)
 columns = st.sampled_from([1, 3, 4, 8, 16, 24, 32, 48, 80, 128])
 vdevices = st.sampled_from(VDEVICES)
-
-
-def has_vectors(n, vdevice):
-    """Whether at least a quarter of a vector divides the columns."""
-    return n % max(vdevice.vector_bytes // 16, 2) == 0
 
 
 @QUICK

@@ -213,7 +213,7 @@ def test_scratch_of_one_stage_is_no_argument():
 
     @T.prim_func(s_tir=True)
     def func(x: T.Buffer((4, 16), "float32"), out: T.Buffer((4, 16), "float32")):
-        unused = T.sblock_alloc_buffer((8,), "float32")
+        _unused = T.sblock_alloc_buffer((8,), "float32")
         kept = T.sblock_alloc_buffer((4,), "float32")
         for i, j in T.grid(4, 16):
             with T.sblock("kept"):

@@ -40,15 +40,18 @@ def compile_bodies(
     if not bodies:
         return {}
     functions: dict[GlobalVar, tirx.PrimFunc] = {}
-    for number, body in enumerate(bodies.values()):
+    for number, (name, body) in enumerate(bodies.items()):
         private = GlobalVar(f"rtask_{number}")
         functions[private] = body
-        functions[GlobalVar(f"body_{number}")] = _wrapper(f"body_{number}", private, body)
+        symbol = GlobalVar(f"body_{number}")
+        functions[symbol] = _wrapper(symbol, private, body, f"{name}: an rTask failed")
     module = tvm.tirx.build(tvm.IRModule(functions), target, pipeline=lowering_pipeline())
     return {name: _on_arrays(module[f"body_{number}"]) for number, name in enumerate(bodies)}
 
 
-def _wrapper(symbol: str, private: GlobalVar, body: tirx.PrimFunc) -> tirx.PrimFunc:
+def _wrapper(
+    symbol: GlobalVar, private: GlobalVar, body: tirx.PrimFunc, failure: str
+) -> tirx.PrimFunc:
     """A packed function that calls a body on tensors of bytes.
 
     Bytes, since a pointer is all that a body wants, and numpy hands no bfloat16 over to TVM.
@@ -63,8 +66,8 @@ def _wrapper(symbol: str, private: GlobalVar, body: tirx.PrimFunc) -> tirx.PrimF
     arguments = [start, stop, *(tensor.data for tensor in tensors)]
     status = Call(private, arguments, ret_ty=PrimType("int32"))
     # TVM 0.27 names this constructor's first two parameters the wrong way round.
-    check = tirx.AssertStmt(status == 0, "RuntimeError", [f"{symbol}: an rTask failed"])
-    return exported(symbol, [start, stop, *tensors], check)
+    check = tirx.AssertStmt(status == 0, "RuntimeError", [failure])
+    return exported(symbol.name_hint, [start, stop, *tensors], check)
 
 
 def _on_arrays(function: Any) -> Body:

@@ -1,0 +1,159 @@
+"""Regions of small models, planned in any way, compiled once and run without Relax around them."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import tvm
+import tvm_ffi
+
+from tvm_rammer.codegen.cpu import RegionSignature, kernel_ids
+from tvm_rammer.codegen.table import arena_tensor_bytes, instruction_table
+from tvm_rammer.frontend import load_model
+from tvm_rammer.rprogram import ALIGNMENT, OperatorGraph, RProgram, verify
+from tvm_rammer.schedule import Placed, Placement, plan, plan_memory, synchronise
+from tvm_rammer.testing.models.registry import get_model
+from tvm_rammer.transform.co_schedule import RegionCompiler, signature_of
+from tvm_rammer.transform.operator_graph import RegionGraph
+from tvm_rammer.transform.options import Options
+from tvm_rammer.transform.partition_regions import is_region
+from tvm_rammer.transform.pipeline import partition_module
+from tvm_rammer.vdevice import configure_pool, resolve_target
+
+#: Longer than any of these runs takes on a busy machine.
+TIMEOUT = 60.0
+
+
+@dataclass
+class Source:
+    """A model that is one region, and the compiler that keeps what does not depend on the plan."""
+
+    graph: RegionGraph
+    compiler: RegionCompiler
+
+    @classmethod
+    def of_model(cls, name: str, target: Any = None) -> Source:
+        return cls.of_module(load_model(get_model(name).tiny()).module, target)
+
+    @classmethod
+    def of_module(cls, mod: tvm.IRModule, target: Any = None) -> Source:
+        partitioned = partition_module(mod, resolve_target(target), Options())
+        (symbol,) = [s for s, f in partitioned.module.functions_items() if is_region(f)]
+        graph = partitioned.compiler.graph(symbol, partitioned.module)
+        return cls(graph, partitioned.compiler)
+
+    @property
+    def ids(self) -> dict[str, int]:
+        return kernel_ids(self.compiler.kernels.bodies)
+
+    def plan(self, policy: str, num_veus: int) -> RProgram:
+        """A plan of a policy, or of the policy ``random<seed>``."""
+        graph = self.graph.graph
+        if policy.startswith("random"):
+            return random_plan(graph, num_veus, int(policy.removeprefix("random")))
+        return plan(graph, replace(self.compiler.kernels.vdevice, num_veus=num_veus), policy)
+
+    def compile(self, program: RProgram, by_wave: bool = False) -> Compiled:
+        waves = program.num_waves if by_wave else 0
+        signature = signature_of(self.graph.graph, waves)
+        module = self.compiler.module((signature,))
+        return Compiled(self, program, signature, module[signature.name], by_wave)
+
+    def inputs(self, seed: int = 0) -> list[np.ndarray]:
+        rng = np.random.default_rng(seed)
+        specs = signature_of(self.graph.graph).inputs
+        return [aligned_copy(rng.standard_normal(s.shape).astype(s.dtype)) for s in specs]
+
+
+@dataclass
+class Compiled:
+    """A plan and the kernel that runs it."""
+
+    source: Source
+    program: RProgram
+    signature: RegionSignature
+    kernel: Any
+    by_wave: bool = False
+
+    @cached_property
+    def table(self) -> np.ndarray:
+        ids = self.source.ids
+        return instruction_table(self.program, self.signature.layout, ids, self.by_wave)
+
+    @cached_property
+    def arena(self) -> np.ndarray:
+        """Poisoned before the first run, and whatever that left behind before later ones."""
+        return aligned_copy(
+            np.full(arena_tensor_bytes(self.program, self.signature.layout), 0xFF, np.uint8)
+        )
+
+    def outputs(self) -> list[np.ndarray]:
+        return [aligned_copy(np.full(s.shape, 0x55, s.dtype)) for s in self.signature.outputs]
+
+    def run(self, inputs: list[np.ndarray]) -> list[np.ndarray]:
+        outputs = self.outputs()
+        self.call(inputs, outputs)
+        return outputs
+
+    def call(self, inputs: list[np.ndarray], outputs: list[np.ndarray]) -> None:
+        constants = aligned_copy(self.source.graph.constants)
+        tensors = [*inputs, constants, aligned_copy(self.table), *outputs, self.arena]
+        self.kernel(*map(tvm_ffi.from_dlpack, tensors))
+
+
+def aligned_copy(array: np.ndarray, misaligned_by: int = 0) -> np.ndarray:
+    """A copy that starts so many bytes behind a multiple of the alignment."""
+    memory = np.empty(array.nbytes + 2 * ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT + misaligned_by
+    copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
+def in_new_thread(work: Callable[[], Any], workers: int | None = None) -> Any:
+    """Do work in a thread whose pool has that many workers; a hang is a failure."""
+    results: list[Any] = []
+    errors: list[BaseException] = []
+
+    def body() -> None:
+        try:
+            if workers is not None:
+                assert configure_pool(workers) == workers
+            results.append(work())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=body, daemon=True)
+    thread.start()
+    thread.join(TIMEOUT)
+    assert not thread.is_alive(), f"still running after {TIMEOUT} s"
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+def random_plan(graph: OperatorGraph, num_veus: int, seed: int) -> RProgram:
+    """A safe plan that no policy makes: the tiles of each operator in random ranges anywhere."""
+    choice = random.Random(seed)
+    veus: list[list[Placed]] = [[] for _ in range(num_veus)]
+    for number, operator in enumerate(graph.operators):
+        tiles = operator.candidates[0].num_tiles
+        inner = {choice.randint(0, tiles) for _ in range(num_veus)}
+        for start, stop in pairwise(sorted({0, tiles, *inner})):
+            placed = Placed(number, 0, start, stop, graph.levels[number])
+            choice.choice(veus).append(placed)
+    placement = Placement(f"random{seed}", tuple(map(tuple, veus)))
+    program = plan_memory(synchronise(graph, placement))
+    verify(program)
+    return program
+
+
+def same_bits(left: list[np.ndarray], right: list[np.ndarray]) -> bool:
+    return [array.tobytes() for array in left] == [array.tobytes() for array in right]
