@@ -30,7 +30,7 @@ def raced(library, monkeypatch):
         description = tvm_rammer.load(library).description
         outcomes = (
             outcome("stock TVM", 1000, error=0.0),
-            outcome("operator by operator", 30),
+            outcome("per-op", 30),
             outcome("sequential", 20),
             replace(outcome("co-scheduled", 15), **changes),
         )

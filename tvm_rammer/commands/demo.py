@@ -54,10 +54,9 @@ def command(output: Path) -> Result:
     compiler. It takes a minute or so.
 
     Every contender runs in a process of its own; they take turns. 'stock TVM' is TVM's default
-    pipeline, which does not schedule for CPUs. 'operator by operator', 'sequential' and
-    'co-scheduled' run the same kernels of this project: launched one by one; as one program, one
-    operator after the other on all cores; and as one program with independent operators side by
-    side.
+    pipeline, which does not schedule for CPUs. 'per-op', 'sequential' and 'co-scheduled' run the
+    same kernels of this project: launched operator by operator; as one program, one operator after
+    the other on all cores; and as one program with independent operators side by side.
     """
     from tvm_rammer.commands.demo_race import demo_models, race
     from tvm_rammer.commands.native_work import progress
@@ -160,9 +159,7 @@ def _text(
 def _table(found: Race) -> Table:
     from tvm_rammer.commands.render import columns
 
-    table = columns(
-        "", "median", "vs. sequential", "95 %", "runs", "error", "set-up", right=range(1, 7)
-    )
+    table = columns("", "median", "ratio", "95 %", "runs", "error", "set-up", right=range(1, 7))
     for outcome in found.outcomes:
         style = "bold green" if outcome.name == "co-scheduled" else None
         table.add_row(outcome.name, *_cells(found, outcome), style=style)
@@ -189,10 +186,12 @@ def _cells(found: Race, outcome: Outcome) -> list[str | Text]:
 
 
 def _notes(found: Race) -> list[Text]:
-    """Why a contender has no time, or the times are not to be trusted."""
+    """What the columns are; why a contender has no time, or the times are not to be trusted."""
     from rich.text import Text
 
-    notes = [
+    legend = f"ratio: time over sequential's; error: relative to {found.reference}'s outputs"
+    notes = [Text(f"  {legend}", style="dim")]
+    notes += [
         Text(f"  {outcome.name} {outcome.status}: {outcome.note}", style="red")
         for outcome in found.outcomes
         if outcome.status != "ok"

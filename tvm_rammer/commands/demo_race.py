@@ -25,7 +25,7 @@ SEQUENTIAL, CO_SCHEDULED = "sequential", "co-scheduled"
 
 #: Name, policy and form of this project's contenders.
 _PLANS = (
-    ("operator by operator", "sequential", "per-op"),
+    ("per-op", "sequential", "per-op"),
     (SEQUENTIAL, "sequential", "program"),
     (CO_SCHEDULED, "wavefront", "program"),
 )

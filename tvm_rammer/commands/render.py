@@ -38,7 +38,7 @@ def facts(pairs: Sequence[tuple[str, Any]]) -> Table:
 
 def columns(*headings: str, right: Sequence[int] = ()) -> Table:
     """An empty table: a line below the headings, nothing else."""
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", padding=(0, 1, 0, 2), show_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", padding=(0, 0, 0, 2), show_edge=False)
     for number, heading in enumerate(headings):
         table.add_column(heading, justify="right" if number in right else "left", overflow="fold")
     return table
