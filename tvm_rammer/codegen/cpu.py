@@ -223,22 +223,20 @@ def _decide(kernel: tirx.Var, low: int, high: int, call: Any) -> Any:
 
 def _entry(region: RegionSignature, worker: GlobalVar, text: str) -> tirx.PrimFunc:
     """The function that the Relax VM and GraphModule call for a region."""
-    inputs = [
-        tirx.decl_buffer(spec.shape, spec.dtype, name=f"input{k}")
-        for k, spec in enumerate(region.inputs)
-    ]
-    outputs = [
-        tirx.decl_buffer(spec.shape, spec.dtype, name=f"output{k}")
-        for k, spec in enumerate(region.outputs)
-    ]
+    inputs = [_tensor(spec, f"input{k}") for k, spec in enumerate(region.inputs)]
+    outputs = [_tensor(spec, f"output{k}") for k, spec in enumerate(region.outputs)]
     constants = tirx.decl_buffer((tirx.Var("constant_bytes", "int64"),), "uint8", name="constants")
     table = tirx.decl_buffer((tirx.Var("table_words", "int64"),), "int32", name="table")
     arena = tirx.decl_buffer((tirx.Var("arena_bytes", "int64"),), "uint8", name="arena")
     header = tirx.decl_buffer((HEADER_WORDS,), "int32", name="header")
     num_veus = table[Header.NUM_VEUS.value]
     veu = tirx.Var("veu", "int32")
-    zero = tirx.BufferStore(header, tirx.const(0, "int32"), [veu * _COUNTER_WORDS])
-    clear = tirx.For(veu, 0, num_veus + 1, tirx.ForKind.SERIAL, zero)
+    # Nothing is done yet, and nobody has said which CPU it runs on.
+    start = [
+        tirx.BufferStore(header, tirx.const(0, "int32"), [veu * _COUNTER_WORDS]),
+        tirx.BufferStore(header, tirx.const(-1, "int32"), [veu * _COUNTER_WORDS + 1]),
+    ]
+    clear = tirx.For(veu, 0, num_veus + 1, tirx.ForKind.SERIAL, tirx.SeqStmt(start))
     bases = tirx.address_of(header[(num_veus + 1) * _COUNTER_WORDS])
     pointers = [arena.data, constants.data, *(b.data for b in inputs), *(b.data for b in outputs)]
     fill = [
@@ -259,6 +257,11 @@ def _entry(region: RegionSignature, worker: GlobalVar, text: str) -> tirx.PrimFu
     statements = [declared, clear, *fill, *launches, check]
     body = tirx.AttrStmt(0, "pragma_import_llvm", text, tirx.SeqStmt(statements))
     return exported(region.name, [*inputs, constants, table, *outputs, arena], body)
+
+
+def _tensor(spec: TensorSpec, name: str) -> Any:
+    """A tensor of the caller's, who may pass one from anywhere: bodies ask for no alignment."""
+    return tirx.decl_buffer(spec.shape, spec.dtype, name=name, data_alignment=1)
 
 
 def _wave(symbol: str, number: int, worker: GlobalVar, text: str) -> tirx.PrimFunc:

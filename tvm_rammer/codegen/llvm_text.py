@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from tvm_rammer.errors import DeviceError
 
-#: Polls of a counter before a waiting vEU starts to give its core away at every poll. A wait
-#: between two running cores takes well under a microsecond; a longer one means the other thread is
-#: not running.
+#: Polls of a counter before a waiting vEU gives its core away at every poll. A wait between two
+#: running cores takes well under a microsecond; a longer one means that the other thread has lost
+#: its core, most likely to another process, and to yield may give that one a whole time slice.
 SPINS_BEFORE_YIELD = 2048
+#: Polls after which a waiting vEU looks whether the one that it waits for shares its core, and then
+#: yields at once: every further poll would keep the other from running.
+SPINS_BEFORE_LOOKING = 64
 
 _PAUSE = {
     "x86_64": "call void @llvm.x86.sse2.pause()",
@@ -23,7 +26,12 @@ _TEXT = """
 declare i32 @sched_yield()
 {declare}
 
+declare i32 @sched_getcpu()
+
 define void @rammer_signal(ptr %counter, i32 %count) alwaysinline {{
+  %cpu = call i32 @sched_getcpu()
+  %cpu_at = getelementptr i32, ptr %counter, i32 1
+  store atomic i32 %cpu, ptr %cpu_at monotonic, align 4
   store atomic i32 %count, ptr %counter release, align 4
   ret void
 }}
@@ -40,7 +48,16 @@ poll:
   br i1 %done, label %reached, label %behind
 behind:
   %patient = icmp slt i32 %spins, {spins}
-  br i1 %patient, label %paused, label %tired
+  br i1 %patient, label %early, label %tired
+early:
+  %fresh = icmp slt i32 %spins, {looking}
+  br i1 %fresh, label %paused, label %look
+look:
+  %cpu_at = getelementptr i32, ptr %counter, i32 1
+  %theirs = load atomic i32, ptr %cpu_at monotonic, align 4
+  %ours = call i32 @sched_getcpu()
+  %shared = icmp eq i32 %theirs, %ours
+  br i1 %shared, label %tired, label %paused
 paused:
   {pause}
   %spun = add i32 %spins, 1
@@ -102,5 +119,8 @@ def support_functions(architecture: str) -> str:
             f"no CPU code generation for architecture {architecture!r}; known: {known}"
         )
     return _TEXT.format(
-        declare=_DECLARE[architecture], pause=_PAUSE[architecture], spins=SPINS_BEFORE_YIELD
+        declare=_DECLARE[architecture],
+        pause=_PAUSE[architecture],
+        spins=SPINS_BEFORE_YIELD,
+        looking=SPINS_BEFORE_LOOKING,
     )
