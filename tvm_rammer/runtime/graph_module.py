@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import mean, median, stdev
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 import tvm
@@ -94,7 +94,7 @@ class GraphModule:
         """Workers that the calling thread has for them; with fewer the plan still runs."""
         return self._prepare_thread()
 
-    def set_input(self, key: int | str | None = None, value: Any = None, **inputs: Any) -> None:
+    def set_input(self, key: int | str | None = None, value: Any = None, /, **inputs: Any) -> None:
         """Copy values into inputs.
 
         Parameters
@@ -118,10 +118,7 @@ class GraphModule:
 
     def load_params(self, params: Mapping[str, Any] | bytes | bytearray) -> None:
         """Set several inputs: a mapping, or the bytes of ``tvm.runtime.save_param_dict``."""
-        given = params
-        if isinstance(params, bytes | bytearray):
-            given = tvm.runtime.load_param_dict(bytes(params))
-        assert isinstance(given, Mapping)
+        given = _read_params(bytes(params)) if isinstance(params, bytes | bytearray) else params
         for name, value in given.items():
             self.set_input(str(name), value)
 
@@ -161,7 +158,15 @@ class GraphModule:
             )
         if not self._outputs:
             raise InputError("no output yet: call run() first")
-        return self._outputs[index] if out is None else self._outputs[index].copyto(out)
+        output = self._outputs[index]
+        if out is None:
+            return output
+        if (out.shape, out.dtype) != (output.shape, output.dtype):
+            raise InputError(
+                f"output {index} is {output.dtype} of shape {tuple(output.shape)}; "
+                f"out is {out.dtype} of shape {tuple(out.shape)}"
+            )
+        return output.copyto(out)
 
     def get_num_inputs(self) -> int:
         """Number of inputs."""
@@ -235,9 +240,9 @@ class GraphModule:
                 known = ", ".join(map(repr, self._names)) or "none"
                 raise InputError(f"there is no input {key!r}; the model's inputs are {known}")
             return self._names[key]
-        if not 0 <= key < len(self._inputs):
+        if not isinstance(key, SupportsIndex) or not 0 <= key.__index__() < len(self._inputs):
             raise InputError(f"there is no input {key}; the model has {len(self._inputs)}, from 0")
-        return int(key)
+        return key.__index__()
 
     def _copy_in(self, number: int, value: Any) -> None:
         info = self._description.inputs[number]
@@ -258,6 +263,15 @@ def check_cpu(module: tvm.runtime.Module) -> None:
         module.get_function(GUARD, query_imports=True)()
     except RuntimeError as error:
         raise LibraryError(str(error).strip().splitlines()[-1]) from error
+
+
+def _read_params(data: bytes) -> Mapping[str, Any]:
+    try:
+        return tvm.runtime.load_param_dict(data)
+    except Exception as error:
+        raise InputError(
+            "the parameters cannot be read; give the bytes of tvm.runtime.save_param_dict"
+        ) from error
 
 
 def _flat(result: Any) -> list[Any]:

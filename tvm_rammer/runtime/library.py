@@ -12,7 +12,7 @@ import tvm
 from tvm import relax
 from tvm.runtime import Executable
 
-from tvm_rammer.errors import InputError, LibraryError
+from tvm_rammer.errors import DeviceError, InputError, LibraryError
 from tvm_rammer.rprogram import RProgram
 from tvm_rammer.runtime.description import LibraryDescription, read_description
 from tvm_rammer.runtime.graph_module import GraphModule, check_cpu
@@ -83,7 +83,10 @@ class Library:
         device : tvm.runtime.Device, optional
             The CPU if not given.
         """
-        return GraphModule(self.module, self.description, device or tvm.cpu())
+        device = device or tvm.cpu()
+        if device.dlpack_device_type() != tvm.cpu().dlpack_device_type():
+            raise DeviceError(f"a library for CPUs does not run on {device}; give it tvm.cpu()")
+        return GraphModule(self.module, self.description, device)
 
     def __getitem__(self, name: str) -> Any:
         """``lib["default"]`` makes instances; any other name is a function of the module."""
