@@ -111,8 +111,12 @@ def _region(region: RegionReport) -> list[tuple[str, Any]]:
         (
             "memory",
             f"arena {size(region.arena_bytes)} for {size(region.intermediate_bytes)} of "
-            f"intermediate results (live at once: {size(region.peak_bytes)}), "
-            f"constants {size(region.constant_bytes)}",
+            f"intermediate results, constants {size(region.constant_bytes)}",
+        ),
+        (
+            "",
+            f"live at once {size(region.peak_bytes)}"
+            + (f", TVM's own plan {size(region.stock_bytes)}" if region.stock_bytes else ""),
         ),
     ]
 

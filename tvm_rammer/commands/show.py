@@ -17,6 +17,7 @@ from tvm_rammer.errors import InputError, PlanError
 if TYPE_CHECKING:
     from tvm_rammer.rprogram import RProgram
     from tvm_rammer.runtime.description import LibraryDescription
+    from tvm_rammer.runtime.report import Report
     from tvm_rammer.schedule import Timeline
 
     Plans = Sequence[tuple[RProgram, Timeline]]
@@ -59,7 +60,7 @@ def command(
     files = {kind: path for kind, path in wanted.items() if path is not None}
     for path in files.values():
         require_writable(path)
-    description = _read_plan(source) or open_library(source, **options).description
+    description, report = _open(source, options)
     from tvm_rammer.commands.simulated import simulated
 
     plans = simulated(description)
@@ -68,9 +69,18 @@ def command(
     for kind, path in files.items():
         write_file(path, _draw(kind, plans, source.name))
     return Result(
-        _document(description, plans, files),
-        tuple(_text(description, plans, files, None if show_all else 60)),
+        _document(description, report, plans, files),
+        tuple(_text(description, report, plans, files, None if show_all else 60)),
     )
+
+
+def _open(source: Path, options: dict[str, Any]) -> tuple[LibraryDescription, Report]:
+    if (description := _read_plan(source)) is not None:
+        from tvm_rammer.runtime.report import make_report
+
+        return description, make_report(description)
+    library = open_library(source, **options)
+    return library.description, library.report
 
 
 def _read_plan(source: Path) -> LibraryDescription | None:
@@ -130,14 +140,13 @@ def _trace(plans: Plans) -> dict[str, Any]:
 
 
 def _document(
-    description: LibraryDescription, plans: Plans, files: dict[str, Path]
+    description: LibraryDescription, report: Report, plans: Plans, files: dict[str, Path]
 ) -> dict[str, Any]:
-    from tvm_rammer.runtime.report import make_report
     from tvm_rammer.schedule import bounds
 
     return {
         **description.content,
-        "report": make_report(description).to_dict(),
+        "report": report.to_dict(),
         "simulated": [
             {
                 "program": program.name,
@@ -152,7 +161,11 @@ def _document(
 
 
 def _text(
-    description: LibraryDescription, plans: Plans, files: dict[str, Path], limit: int | None
+    description: LibraryDescription,
+    report: Report,
+    plans: Plans,
+    files: dict[str, Path],
+    limit: int | None,
 ) -> list[Any]:
     from tvm_rammer.commands.render import (
         description_facts,
@@ -162,9 +175,7 @@ def _text(
         timeline,
     )
     from tvm_rammer.rprogram import format_program
-    from tvm_rammer.runtime.report import make_report
 
-    report = make_report(description)
     parts: list[Any] = [format_program(program, limit) for program, _ in plans]
     parts.append(facts([*description_facts(description), *report_facts(report)]))
     for program, times in plans:
