@@ -1,0 +1,103 @@
+"""Small models, and Python in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm.script import ir as I
+from tvm.script import relax as R
+from tvm.script import tirx as T
+
+from tvm_rammer.runtime.library import Library
+from tvm_rammer.vdevice import OversubscriptionWarning
+
+ROOT = Path(__file__).parents[2]
+
+
+@I.ir_module
+class Sorting:
+    """Two regions with an operator between them that no plan takes."""
+
+    @R.function
+    def main(x: R.Tensor((4, 8), "float32"), y: R.Tensor((4, 8), "float32")):
+        with R.dataflow():
+            a = R.nn.softmax(x)
+            b = R.matmul(a, R.permute_dims(y))
+            c = R.sort(b, axis=1)
+            d = R.nn.softmax(c)
+            e = R.matmul(d, y)
+            result = (e, (a, y))
+            R.output(result)
+        return result
+
+
+def sorting(x: np.ndarray, y: np.ndarray) -> list[np.ndarray]:
+    """What :class:`Sorting` computes."""
+    a = softmax(x)
+    return [softmax(np.sort(a @ y.T, axis=1)) @ y, a, y]
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    powers = np.exp(x - x.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True)
+
+
+@I.ir_module
+class Dynamic:
+    """A symbolic number of rows, beside operators whose shapes are known."""
+
+    @R.function
+    def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8, 8), "float32")):
+        n = T.int64()
+        with R.dataflow():
+            a = R.nn.softmax(w)
+            b = R.matmul(w, a)
+            c = R.matmul(x, b)
+            d = R.reshape(c, (n * 8,))
+            R.output(d)
+        return d
+
+
+def dynamic(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """What :class:`Dynamic` computes."""
+    return (x @ (w @ softmax(w))).reshape(-1)
+
+
+def floats(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype("float32")
+
+
+def tensors(result: Any) -> list[np.ndarray]:
+    """The arrays of a result of the Relax VM, in order."""
+    if isinstance(result, tvm.runtime.Tensor):
+        return [result.numpy()]
+    return [tensor for part in result for tensor in tensors(part)]
+
+
+def replan(library: Library, **options: Any) -> Library:
+    """Plan anew, for more vEUs than there are CPUs if need be."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", OversubscriptionWarning)
+        return library.replan(oversubscribe=True, **options)
+
+
+def python(code: str, *arguments: Any, **environment: str) -> str:
+    """What a program prints in a process where nobody has asked for a number of workers."""
+    inherited = {key: value for key, value in os.environ.items() if key != "TVM_NUM_THREADS"}
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    child = subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        env={**inherited, "PYTHONPATH": path, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert child.returncode == 0, child.stderr
+    return child.stdout
