@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+from itertools import islice
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from tvm_rammer.errors import InputError
 from tvm_rammer.rprogram import OperatorGraph
+from tvm_rammer.rprogram.interpret import interpret_symbolic, legal_interleavings
 from tvm_rammer.schedule import (
     POLICIES,
     CostModel,
@@ -21,12 +23,14 @@ from tvm_rammer.schedule import (
 )
 from tvm_rammer.testing.random_graphs import SHAPES, random_graph
 
+CO_SCHEDULED = sorted(set(POLICIES) - {"sequential"})
+
 
 def test_an_unknown_policy_is_refused_with_those_that_exist():
     with pytest.raises(InputError) as error:
         plan(graph(([], [(1, 1.0)])), device(2), "fastest")
     assert str(error.value) == (
-        "there is no policy 'fastest'; choose one of 'sequential', 'wavefront'"
+        "there is no policy 'fastest'; choose one of 'estf', 'sequential', 'wavefront'"
     )
 
 
@@ -59,6 +63,15 @@ def test_plans_are_verified_and_the_same_every_time(made, num_veus, policy):
     assert program == plan(made, device(num_veus), policy)
 
 
+@settings(max_examples=30)
+@given(graphs(), st.integers(1, 8), st.sampled_from(sorted(POLICIES)), st.integers(0, 1000))
+def test_every_read_sees_its_producer_in_any_interleaving(made, num_veus, policy, seed):
+    program = plan(made, device(num_veus), policy)
+    orders = islice(legal_interleavings(program, seed), 20)
+    first = interpret_symbolic(program, next(orders))
+    assert all(interpret_symbolic(program, order) == first for order in orders)
+
+
 @pytest.mark.parametrize("num_veus", [2, 4, 8])
 @pytest.mark.parametrize("shape", ["tree", "wide", "ladder", "mixed"])
 def test_branches_side_by_side_beat_one_after_the_other(shape, num_veus):
@@ -67,13 +80,14 @@ def test_branches_side_by_side_beat_one_after_the_other(shape, num_veus):
         policy: simulate(plan(made, device(num_veus), policy), costs()).makespan
         for policy in POLICIES
     }
-    assert span["wavefront"] < span["sequential"]
+    assert all(span[policy] < span["sequential"] for policy in CO_SCHEDULED)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_wavefronts_use_what_the_graph_offers(shape):
+@pytest.mark.parametrize("policy", CO_SCHEDULED)
+def test_plans_use_what_the_graph_offers(policy, shape):
     """Within 1.35 of a bound that no schedule of these kernels can beat."""
-    program = plan(random_graph(2, shape, 300), device(2))
+    program = plan(random_graph(2, shape, 300), device(2), policy)
     assert simulate(program, costs()).makespan < 1.35 * bounds(program).makespan
 
 

@@ -39,7 +39,7 @@ def build(
     params : mapping of str to array, optional
         Parameters of a Relax ``main`` to bind as constants.
     policy : str
-        ``"wavefront"`` or ``"sequential"``.
+        A name in :data:`tvm_rammer.schedule.POLICIES`.
     num_veus : int, optional
         vEUs to plan for; the cores that this process may use if not given.
     form : {"program", "wavefront", "per-op"}

@@ -1,6 +1,7 @@
 """Policies, one per file, from an operator graph and a vDevice to an rProgram."""
 
 from tvm_rammer.schedule.costs import CostModel, Device
+from tvm_rammer.schedule.estf import estf
 from tvm_rammer.schedule.memory import MemoryReport, memory_report, plan_memory
 from tvm_rammer.schedule.placement import Placed, Placement
 from tvm_rammer.schedule.policies import POLICIES, plan
@@ -21,6 +22,7 @@ __all__ = [
     "Span",
     "Timeline",
     "bounds",
+    "estf",
     "memory_report",
     "plan",
     "plan_memory",

@@ -9,6 +9,7 @@ from tvm_rammer.rprogram.graph import OperatorGraph
 from tvm_rammer.rprogram.program import RProgram
 from tvm_rammer.rprogram.verify import verify
 from tvm_rammer.schedule.costs import CostModel, Device
+from tvm_rammer.schedule.estf import estf
 from tvm_rammer.schedule.memory import plan_memory
 from tvm_rammer.schedule.placement import Placement
 from tvm_rammer.schedule.sequential import sequential
@@ -17,7 +18,11 @@ from tvm_rammer.schedule.wavefront import wavefront
 
 Policy = Callable[[OperatorGraph, Device, CostModel], Placement]
 
-POLICIES: dict[str, Policy] = {"sequential": sequential, "wavefront": wavefront}
+POLICIES: dict[str, Policy] = {
+    "sequential": sequential,
+    "wavefront": wavefront,
+    "estf": estf,
+}
 
 
 def plan(
