@@ -17,6 +17,7 @@ from tvm_rammer.rprogram import RProgram
 from tvm_rammer.runtime.description import LibraryDescription, read_description
 from tvm_rammer.runtime.graph_module import GraphModule, check_cpu
 from tvm_rammer.runtime.report import Report, make_report
+from tvm_rammer.runtime.shared_object import defect
 from tvm_rammer.transform.attach_description import ModelNames
 from tvm_rammer.transform.options import Options
 from tvm_rammer.transform.partition_regions import is_region
@@ -168,9 +169,7 @@ def assemble(
     planned = plan_module(partitioned, options, names)
     target = partitioned.compiler.target
     executable = relax.build(planned.module, target, relax_pipeline=lower_for_vm(target))
-    machine = relax.VirtualMachine(executable, tvm.cpu())
-    description = read_description(machine, "the new library")
-    return Library(executable, description, partitioned, options)
+    return Library(executable, LibraryDescription(planned.content), partitioned, options)
 
 
 def load(path: str | os.PathLike[str]) -> Library:
@@ -184,6 +183,8 @@ def load(path: str | os.PathLike[str]) -> Library:
     where = Path(path)
     if not where.is_file():
         raise LibraryError(f"{where}: no such file; export a library there first")
+    if problem := defect(where):
+        raise LibraryError(f"{where}: {problem}; compile the model again")
     try:
         module = tvm.runtime.load_module(str(where.resolve()))
     except Exception as error:
