@@ -87,7 +87,13 @@ class Library:
         device = device or tvm.cpu()
         if device.dlpack_device_type() != tvm.cpu().dlpack_device_type():
             raise DeviceError(f"a library for CPUs does not run on {device}; give it tvm.cpu()")
-        return GraphModule(self.module, self.description, device)
+        try:
+            return GraphModule(self.module, self.description, device)
+        except (RuntimeError, tvm.error.InternalError) as error:
+            raise LibraryError(
+                f"the library does not run here ({_last_line(error)}): it was compiled for "
+                f"{self.description.target}; export it to a machine of that kind"
+            ) from error
 
     def __getitem__(self, name: str) -> Any:
         """``lib["default"]`` makes instances; any other name is a function of the module."""

@@ -63,11 +63,17 @@ class AttachDescription:
     ----------
     description : Description
     target : Target
+
+    Attributes
+    ----------
+    content : dict
+        What the library says about itself, after the pass has run.
     """
 
     def __init__(self, description: Description, target: tvm.target.Target) -> None:
         self.description = description
         self.target = target
+        self.content: dict[str, Any] = {}
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Describe ``main``; a module without one, or with a description, stays as it is."""
@@ -76,8 +82,8 @@ class AttachDescription:
             return mod
         main = mod["main"]
         direct = direct_call(main)
-        content = json.dumps(self._content(mod, main, direct)).encode()
-        packed = np.frombuffer(zlib.compress(content), np.uint8)
+        self.content = self._content(mod, main, direct)
+        packed = np.frombuffer(zlib.compress(json.dumps(self.content).encode()), np.uint8)
         builder = relax.BlockBuilder(mod)
         with builder.function(DESCRIBE, []):
             builder.emit_func_output(builder.emit(relax.const(packed)))

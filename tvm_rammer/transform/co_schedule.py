@@ -19,6 +19,7 @@ from tvm_rammer.rprogram import Buffer, OperatorGraph, RProgram
 from tvm_rammer.schedule import plan
 from tvm_rammer.transform.operator_graph import RegionGraph, region_graph
 from tvm_rammer.transform.partition_regions import is_region
+from tvm_rammer.transform.relax_util import rewrite
 from tvm_rammer.vdevice import VDevice
 
 
@@ -179,11 +180,7 @@ def _spec(buffer: Buffer) -> TensorSpec:
 
 def replace_regions(mod: tvm.IRModule, regions: dict[GlobalVar, Region]) -> tvm.IRModule:
     """Let every caller of a region function call the region's kernel instead."""
-    mutator = _Replacer(mod, regions)
-    for symbol, func in mod.functions_items():
-        if isinstance(func, relax.Function) and symbol not in regions:
-            mutator.builder_.update_func(symbol, mutator.visit_expr(func))
-    result = mutator.builder_.get()
+    result = rewrite(mod, _Replacer(mod, regions))
     for symbol in regions:
         del result[symbol]
     return relax.transform.DeadCodeElimination()(result)

@@ -15,7 +15,7 @@ from tvm import relax
 from tvm.ir import GenericConst
 from tvm.tirx import FloatImm, IntImm
 
-from tvm_rammer.transform.relax_util import operator_name, static_shape
+from tvm_rammer.transform.relax_util import operator_name, rewrite, static_shape
 
 Evaluate = Callable[[Any, list[np.ndarray]], np.ndarray]
 
@@ -78,12 +78,8 @@ class FoldConstants:
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Fold every Relax function of a module."""
-        mutator = _Folder(mod)
-        for symbol, func in mod.functions_items():
-            if isinstance(func, relax.Function):
-                mutator.builder_.update_func(symbol, mutator.visit_expr(func))
         cleanup = [relax.transform.CanonicalizeBindings(), relax.transform.DeadCodeElimination()]
-        return tvm.transform.Sequential(cleanup)(mutator.builder_.get())
+        return tvm.transform.Sequential(cleanup)(rewrite(mod, _Folder(mod)))
 
 
 @relax.expr_functor.mutator

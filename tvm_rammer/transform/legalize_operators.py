@@ -15,7 +15,7 @@ import tvm
 from tvm import relax
 from tvm.ir import Call, GenericConst, Op
 
-from tvm_rammer.transform.relax_util import operator_name, static_shape
+from tvm_rammer.transform.relax_util import operator_name, rewrite, static_shape
 
 
 @tvm.transform.module_pass(opt_level=0, name="LegalizeOperators")
@@ -24,11 +24,7 @@ class LegalizeOperators:
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Legalize every Relax function of a module."""
-        mutator = _Legalizer(mod)
-        for symbol, func in mod.functions_items():
-            if isinstance(func, relax.Function):
-                mutator.builder_.update_func(symbol, mutator.visit_expr(func))
-        return relax.transform.LegalizeOps()(mutator.builder_.get())
+        return relax.transform.LegalizeOps()(rewrite(mod, _Legalizer(mod)))
 
 
 @dataclass(frozen=True)

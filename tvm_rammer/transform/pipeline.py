@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,12 +16,12 @@ from tvm_rammer.errors import RammerError
 from tvm_rammer.kernel.library import KernelLibrary
 from tvm_rammer.transform.add_guard import AddGuard
 from tvm_rammer.transform.attach_description import AttachDescription, Description, ModelNames
-from tvm_rammer.transform.co_schedule import CoSchedule, Region, RegionCompiler
+from tvm_rammer.transform.co_schedule import CoSchedule, RegionCompiler
 from tvm_rammer.transform.options import Form, Options
 from tvm_rammer.transform.partition_regions import PartitionRegions
 from tvm_rammer.transform.prepare import Prepare
 from tvm_rammer.transform.schedule_operators import ScheduleOperators
-from tvm_rammer.vdevice import VDevice, resolve_target
+from tvm_rammer.vdevice import resolve_target
 
 # Errors of passes cross TVM's C++, from where those that it does not know return as RuntimeErrors.
 for _error in RammerError.__subclasses__():
@@ -40,11 +41,10 @@ class PartitionedModule:
 
 @dataclass(frozen=True)
 class PlannedModule:
-    """A module whose regions are kernels, before it is lowered for the VM."""
+    """A module whose regions are kernels, before it is lowered for the VM, and its description."""
 
     module: tvm.IRModule
-    regions: tuple[Region, ...]
-    vdevice: VDevice
+    content: Mapping[str, Any]
 
 
 def partition_module(
@@ -87,7 +87,7 @@ def plan_module(
         description = Description(tuple(co_schedule.regions), options, vdevice, names)
         describe = AttachDescription(description, compiler.target)
         mod = tvm.transform.Sequential([describe])(mod)
-    return PlannedModule(mod, tuple(co_schedule.regions), vdevice)
+    return PlannedModule(mod, describe.content)
 
 
 def lower_for_vm(target: tvm.target.Target) -> tvm.transform.Pass:

@@ -1,12 +1,21 @@
-"""Small questions about Relax expressions."""
+"""Small questions about Relax expressions, and the one loop that all rewriting passes share."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import tvm
 from tvm import relax
 from tvm.ir import Call, Op
 from tvm.tirx import IntImm
+
+
+def rewrite(mod: tvm.IRModule, mutator: relax.PyExprMutator) -> tvm.IRModule:
+    """The module that a mutator makes of every Relax function of ``mod``."""
+    for symbol, func in mod.functions_items():
+        if isinstance(func, relax.Function):
+            mutator.builder_.update_func(symbol, mutator.visit_expr(func))
+    return mutator.builder_.get()
 
 
 def operator_name(expression: Any) -> str:

@@ -15,6 +15,7 @@ from tvm.ir import Call, GenericConst, GlobalVar
 
 from tvm_rammer.kernel.library import KernelLibrary
 from tvm_rammer.transform.eligibility import reason_to_leave_out
+from tvm_rammer.transform.relax_util import rewrite
 
 
 @tvm.transform.module_pass(opt_level=0, name="ScheduleOperators")
@@ -32,11 +33,7 @@ class ScheduleOperators:
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Schedule the operators of every Relax function; scheduled ones stay as they are."""
-        mutator = _Scheduler(mod, self.kernels)
-        for symbol, func in mod.functions_items():
-            if isinstance(func, relax.Function):
-                mutator.builder_.update_func(symbol, mutator.visit_expr(func))
-        return relax.transform.DeadCodeElimination()(mutator.builder_.get())
+        return relax.transform.DeadCodeElimination()(rewrite(mod, _Scheduler(mod, self.kernels)))
 
 
 @relax.expr_functor.mutator

@@ -14,7 +14,7 @@ import tvm
 from tvm import relax
 from tvm.ir import Call, GenericConst
 
-from tvm_rammer.transform.relax_util import operator_name, static_shape
+from tvm_rammer.transform.relax_util import operator_name, rewrite, static_shape
 
 _BINARY = frozenset(
     f"relax.{name}"
@@ -28,12 +28,8 @@ class SimplifyOperators:
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Rewrite every Relax function of a module."""
-        mutator = _Simplifier(mod)
-        for symbol, func in mod.functions_items():
-            if isinstance(func, relax.Function):
-                mutator.builder_.update_func(symbol, mutator.visit_expr(func))
         cleanup = [relax.transform.CanonicalizeBindings(), relax.transform.DeadCodeElimination()]
-        return tvm.transform.Sequential(cleanup)(mutator.builder_.get())
+        return tvm.transform.Sequential(cleanup)(rewrite(mod, _Simplifier(mod)))
 
 
 @relax.expr_functor.mutator
