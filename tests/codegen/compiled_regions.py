@@ -6,7 +6,7 @@ import random
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
 
@@ -54,11 +54,21 @@ class Source:
         return kernel_ids(self.compiler.kernels.bodies)
 
     def plan(self, policy: str, num_veus: int) -> RProgram:
-        """A plan of a policy, or of the policy ``random<seed>``."""
+        """A plan of a policy, or of the policy ``random<seed>``.
+
+        Synchronising costs nothing, so that even tiny operators are spread over the vEUs.
+        """
         graph = self.graph.graph
         if policy.startswith("random"):
             return random_plan(graph, num_veus, int(policy.removeprefix("random")))
-        return plan(graph, replace(self.compiler.kernels.vdevice, num_veus=num_veus), policy)
+        device = replace(
+            self.compiler.kernels.vdevice,
+            num_veus=num_veus,
+            launch_seconds=0.0,
+            barrier_seconds=0.0,
+            point_to_point_seconds=0.0,
+        )
+        return plan(graph, device, policy)
 
     def compile(self, program: RProgram, by_wave: bool = False) -> Compiled:
         waves = program.num_waves if by_wave else 0
@@ -99,13 +109,14 @@ class Compiled:
 
     def run(self, inputs: list[np.ndarray]) -> list[np.ndarray]:
         outputs = self.outputs()
-        self.call(inputs, outputs)
+        self.bind(inputs, outputs)()
         return outputs
 
-    def call(self, inputs: list[np.ndarray], outputs: list[np.ndarray]) -> None:
+    def bind(self, inputs: list[np.ndarray], outputs: list[np.ndarray]) -> Callable[[], None]:
+        """A run on these tensors, as often as it is called."""
         constants = aligned_copy(self.source.graph.constants)
-        tensors = [*inputs, constants, aligned_copy(self.table), *outputs, self.arena]
-        self.kernel(*map(tvm_ffi.from_dlpack, tensors))
+        arrays = [*inputs, constants, aligned_copy(self.table), *outputs, self.arena]
+        return partial(self.kernel, *map(tvm_ffi.from_dlpack, arrays))
 
 
 def aligned_copy(array: np.ndarray, misaligned_by: int = 0) -> np.ndarray:
