@@ -73,8 +73,8 @@ class GraphModule:
         self._device = device
         self._skip_guard = module.get_function(f"{GUARD}_skip", query_imports=True)
         self._thread = 0
+        check_cpu(self._skip_guard)
         self._prepare_thread()
-        check_cpu(module)
         self._vm = relax.VirtualMachine(module, device)
         self._names = {info.name: k for k, info in enumerate(description.inputs)}
         self._inputs = [self._empty(info) for info in description.inputs]
@@ -257,21 +257,12 @@ class GraphModule:
         self._inputs[number].copyfrom(value)
 
 
-def check_cpu(module: tvm.runtime.Module) -> None:
+def check_cpu(guard: Any) -> None:
     """Raise a LibraryError if this CPU lacks a feature that a library was compiled for."""
     try:
-        module.get_function(GUARD, query_imports=True)()
+        guard()
     except RuntimeError as error:
         raise LibraryError(str(error).strip().splitlines()[-1]) from error
-
-
-def _read_params(data: bytes) -> Mapping[str, Any]:
-    try:
-        return tvm.runtime.load_param_dict(data)
-    except Exception as error:
-        raise InputError(
-            "the parameters cannot be read; give the bytes of tvm.runtime.save_param_dict"
-        ) from error
 
 
 def _flat(result: Any) -> list[Any]:

@@ -18,6 +18,7 @@ from tvm_rammer.runtime.description import LibraryDescription, read_description
 from tvm_rammer.runtime.graph_module import GraphModule, check_cpu
 from tvm_rammer.runtime.report import Report, make_report
 from tvm_rammer.runtime.shared_object import defect
+from tvm_rammer.transform.add_guard import GUARD
 from tvm_rammer.transform.attach_description import ModelNames
 from tvm_rammer.transform.options import Options
 from tvm_rammer.transform.partition_regions import is_region
@@ -202,7 +203,7 @@ def load(path: str | os.PathLike[str]) -> Library:
     except (AttributeError, ValueError, RuntimeError) as error:
         raise LibraryError(f"{where}: not a library of tvm_rammer; compile the model") from error
     description = read_description(machine, str(where))
-    check_cpu(module)
+    check_cpu(module.get_function(GUARD, query_imports=True))
     return Library(module, description)
 
 
