@@ -12,7 +12,7 @@ import pytest
 from tvm.relax.pipeline import PIPELINE_MAP
 
 import tvm_rammer
-from tvm_rammer import _autoload
+from tvm_rammer import _autoload, _environment
 
 ROOT = Path(__file__).parents[1]
 
@@ -126,13 +126,13 @@ def test_registering_never_raises(monkeypatch):
 @pytest.mark.parametrize("version", ["0.1.14.post0", "0.1.14.post1", "0.1.9"])
 def test_a_good_tvm_ffi(monkeypatch, version):
     monkeypatch.setattr(metadata, "version", lambda name: version)
-    assert _autoload.tvm_ffi_problem() is None
+    assert _environment.tvm_ffi_problem() is None
 
 
 @pytest.mark.parametrize("version", ["0.1.15", "0.1.15.post2", "0.1.16rc1", "0.2", "1.0.0"])
 def test_a_tvm_ffi_that_breaks(monkeypatch, version):
     monkeypatch.setattr(metadata, "version", lambda name: version)
-    assert _autoload.tvm_ffi_problem() == (
+    assert _environment.tvm_ffi_problem() == (
         f"apache-tvm-ffi {version} crashes in tvm.ir.save_json and in every tuning run: "
         'pip install "apache-tvm-ffi>=0.1.14.post0,<0.1.15"'
     )

@@ -10,7 +10,7 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tvm_rammer import _autoload
+from tvm_rammer import _autoload, _environment
 from tvm_rammer.errors import (
     DeviceError,
     InputError,
@@ -69,7 +69,7 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_HOMES})
 
 
-if (_problem := _autoload.tvm_ffi_problem()) is not None:
+if (_problem := _environment.tvm_ffi_problem()) is not None:
     _autoload.warn(_problem)
 
 # TVM is imported here only where nothing else would make it learn the pipeline's name: its import

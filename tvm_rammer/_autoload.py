@@ -7,17 +7,12 @@ make an import fail, whoever's import it is.
 from __future__ import annotations
 
 import os
-import re
 import sys
 import warnings
 from importlib import metadata
 from typing import Any
 
 PIPELINE_NAME = "rammer"
-
-#: What the process may use. TVM's default pool pins the thread that touches it to the first half of
-#: the cores, and threads started from that one inherit the pin; it is only known before.
-CPUS_AT_IMPORT = tuple(sorted(os.sched_getaffinity(0)))
 
 
 def register() -> None:
@@ -36,20 +31,6 @@ def registers_at_import_of_tvm() -> bool:
     return os.environ.get("TVM_DEVICE_BACKEND_AUTOLOAD", "1") != "0" and any(
         entry.value == f"{__name__}:{register.__name__}"
         for entry in metadata.entry_points(group="tvm.backends")
-    )
-
-
-def tvm_ffi_problem() -> str | None:
-    """One line about the installed tvm-ffi if it is known to break, else None."""
-    try:
-        version = metadata.version("apache-tvm-ffi")
-    except metadata.PackageNotFoundError:
-        return None
-    if tuple(map(int, re.findall(r"\d+", version)[:3])) < (0, 1, 15):
-        return None
-    return (
-        f"apache-tvm-ffi {version} crashes in tvm.ir.save_json and in every tuning run: "
-        'pip install "apache-tvm-ffi>=0.1.14.post0,<0.1.15"'
     )
 
 

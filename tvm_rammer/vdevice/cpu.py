@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from tvm_rammer._autoload import CPUS_AT_IMPORT
+from tvm_rammer._environment import CPUS_AT_IMPORT
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-from tvm_rammer._autoload import tvm_ffi_problem
+from tvm_rammer._environment import tvm_ffi_problem
 from tvm_rammer.vdevice.cache import cache_directory
 from tvm_rammer.vdevice.calibrate import calibrated
 from tvm_rammer.vdevice.cpu import host_cpu
