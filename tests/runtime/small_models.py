@@ -88,13 +88,28 @@ def replan(library: Library, **options: Any) -> Library:
         return library.replan(oversubscribe=True, **options)
 
 
-def python(code: str, *arguments: Any, **environment: str) -> str:
-    """What a program prints in a process where nobody has asked for a number of workers."""
+#: First lines of a program that cannot import this package.
+BLOCKED = """
+import sys
+import warnings
+
+sys.modules["tvm_rammer"] = None
+warnings.filterwarnings("ignore", message=".*tvm_rammer.*")
+"""
+
+
+def environment(**changes: str) -> dict[str, str]:
+    """The environment of a process where nobody has asked for a number of workers."""
     inherited = {key: value for key, value in os.environ.items() if key != "TVM_NUM_THREADS"}
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return {**inherited, "PYTHONPATH": path, **changes}
+
+
+def python(code: str, *arguments: Any, **changes: str) -> str:
+    """What a program prints in a process of its own."""
     child = subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)],
-        env={**inherited, "PYTHONPATH": path, **environment},
+        env=environment(**changes),
         capture_output=True,
         text=True,
         timeout=120,
