@@ -1,0 +1,141 @@
+"""IOS: stages of concurrent groups, found by dynamic programming over endings of each block."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tvm_rammer.rprogram.graph import OperatorGraph
+from tvm_rammer.schedule.blocks import cut_into_blocks
+from tvm_rammer.schedule.costs import CostModel, Device
+from tvm_rammer.schedule.endings import Stage, StageSearch, TooManyEndings
+from tvm_rammer.schedule.placement import Placed, Placement, split
+from tvm_rammer.schedule.stages import StageCosts
+from tvm_rammer.schedule.wavefront import wavefront
+
+#: A block that has more operators is cut again.
+_LARGEST_BLOCK = 40
+
+#: Endings that are looked at for one block, and for a whole graph: about 10 us each.
+_BLOCK_BUDGET = 20_000
+_BUDGET = 200_000
+
+
+def ios(
+    graph: OperatorGraph, vdevice: Device, costs: CostModel, r: int = 3, s: int = 8
+) -> Placement:
+    """Inter-operator scheduling by dynamic programming (IOS, MLSys 2021).
+
+    The graph is cut where a single tensor is live. For each block the search finds the sequence of
+    stages whose estimated times add up to the least; equal blocks are searched once. A group has
+    vEUs of its own, or if there are more groups than vEUs, shares one with others. The original
+    measures each stage on the device and merges convolutions of a stage; here the cost model
+    estimates it and nothing is merged. The stages order the operators; at run time an rTask waits
+    only for the results that it reads.
+
+    A block with too many endings is searched again with groups of one operator (2.5 to 4 % worse in
+    the paper, at a sixth of the time); if they are still too many, it is placed by
+    :func:`wavefront`.
+
+    Parameters
+    ----------
+    graph : OperatorGraph
+    vdevice : Device
+    costs : CostModel
+    r, s : int
+        Most operators of a group, most groups of a stage.
+    """
+    return _Ios(graph, vdevice, costs, r, s).run()
+
+
+class _Ios:
+    def __init__(
+        self, graph: OperatorGraph, vdevice: Device, costs: CostModel, r: int, s: int
+    ) -> None:
+        self.graph = graph
+        self.vdevice = vdevice
+        self.costs = costs
+        self.limits = dict.fromkeys([(r, s), (1, s)])
+        self.budget = _BUDGET
+        self.known: dict[object, list[Stage] | None] = {}
+        self.veus: list[list[Placed]] = [[] for _ in range(vdevice.num_veus)]
+        self.homes: dict[int, frozenset[int]] = {}
+        self.wave = 0
+
+    def run(self) -> Placement:
+        for block in cut_into_blocks(self.graph, _LARGEST_BLOCK):
+            operators = self.graph.operators[block.start : block.stop]
+            prices = StageCosts(operators, len(self.veus), self.costs)
+            stages = self._stages(block, prices)
+            if stages is None:
+                self._place_wavefronts(block)
+            else:
+                for stage in stages:
+                    self._place(block, stage, prices)
+        return Placement("ios", tuple(map(tuple, self.veus)))
+
+    def _stages(self, block: range, prices: StageCosts) -> list[Stage] | None:
+        """The best stages of a block; None if the search would take too long."""
+        masks = tuple(
+            sum(
+                1 << after - block.start
+                for after in self.graph.successors[number]
+                if after in block
+            )
+            for number in block
+        )
+        key = (tuple(op.candidates for op in prices.operators), masks)
+        if key not in self.known:
+            self.known[key] = self._search(prices, masks)
+        return self.known[key]
+
+    def _search(self, prices: StageCosts, masks: Sequence[int]) -> list[Stage] | None:
+        for r, s in self.limits:
+            allowed = min(_BLOCK_BUDGET, self.budget)
+            search = StageSearch(masks, prices.seconds, r, s, allowed)
+            try:
+                return search.run()
+            except TooManyEndings:
+                continue
+            finally:
+                self.budget -= min(search.looked_at, allowed)
+        return None
+
+    def _place(self, block: range, stage: Stage, prices: StageCosts) -> None:
+        widths = prices.allot(stage).widths
+        times = [prices.group_time(g, width) for g, width in zip(stage, widths, strict=True)]
+        loads = [0.0] * len(self.veus)
+        for number in sorted(range(len(stage)), key=lambda n: (-widths[n], -times[n], stage[n])):
+            members = [m for m in block if stage[number] >> m - block.start & 1]
+            near = self._homes_of(members)
+            order = sorted(range(len(loads)), key=lambda v: (loads[v], v not in near, v))
+            chosen = sorted(order[: widths[number]])
+            for veu in chosen:
+                loads[veu] += times[number]
+            for member in members:
+                self._put(member, prices.choice(member - block.start, len(chosen))[1], chosen)
+        self.wave += 1
+
+    def _homes_of(self, members: Sequence[int]) -> set[int]:
+        """The vEUs that ran what a group reads."""
+        before = {p for member in members for p in self.graph.predecessors[member]}
+        return {veu for p in before for veu in self.homes.get(p, ())}
+
+    def _put(self, number: int, candidate: int, veus: Sequence[int]) -> None:
+        tiles = self.graph.operators[number].candidates[candidate].num_tiles
+        for veu, (start, stop) in zip(veus, split(tiles, len(veus)), strict=True):
+            self.veus[veu].append(Placed(number, candidate, start, stop, self.wave))
+        self.homes[number] = frozenset(veus)
+
+    def _place_wavefronts(self, block: range) -> None:
+        part = OperatorGraph(
+            self.graph.name, self.graph.buffers, self.graph.operators[block.start : block.stop]
+        )
+        placement = wavefront(part, self.vdevice, self.costs)
+        last = self.wave
+        for mine, placed in zip(self.veus, placement.veus, strict=True):
+            for piece in placed:
+                wave = self.wave + piece.wave
+                mine.append(replace(piece, operator=block.start + piece.operator, wave=wave))
+                last = max(last, wave + 1)
+        self.wave = last
