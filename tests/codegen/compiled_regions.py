@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from itertools import pairwise
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import tvm
@@ -37,10 +39,6 @@ class Source:
 
     graph: RegionGraph
     compiler: RegionCompiler
-
-    @classmethod
-    def of_model(cls, name: str, target: Any = None) -> Source:
-        return cls.of_module(load_model(get_model(name).tiny()).module, target)
 
     @classmethod
     def of_module(cls, mod: tvm.IRModule, target: Any = None) -> Source:
@@ -80,6 +78,17 @@ class Source:
         rng = np.random.default_rng(seed)
         specs = signature_of(self.graph.graph).inputs
         return [aligned_copy(rng.standard_normal(s.shape).astype(s.dtype)) for s in specs]
+
+
+@cache
+def source_of(name: str) -> Source:
+    """A small model for this machine; what is compiled of it serves all tests."""
+    return Source.of_module(tiny_model(name))
+
+
+def tiny_model(name: str) -> tvm.IRModule:
+    """A model of the zoo at the size for quick tests."""
+    return load_model(get_model(name).tiny()).module
 
 
 @dataclass
@@ -142,8 +151,10 @@ def in_new_thread(work: Callable[[], Any], workers: int | None = None) -> Any:
             errors.append(error)
 
     thread = threading.Thread(target=body, daemon=True)
-    thread.start()
-    thread.join(TIMEOUT)
+    with mock.patch.dict(os.environ):
+        os.environ.pop("TVM_NUM_THREADS", None)
+        thread.start()
+        thread.join(TIMEOUT)
     assert not thread.is_alive(), f"still running after {TIMEOUT} s"
     if errors:
         raise errors[0]

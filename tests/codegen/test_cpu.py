@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import tvm_ffi
-from compiled_regions import Source, aligned_copy, in_new_thread, same_bits
+from compiled_regions import (
+    Source,
+    aligned_copy,
+    in_new_thread,
+    same_bits,
+    source_of,
+    tiny_model,
+)
 from tvm.script import ir as I
 from tvm.script import relax as R
 from tvm.script import tirx as T
@@ -28,12 +36,12 @@ WORKERS = tuple(w for w in (1, 2, 3) if w <= 4 * host_cpu().threads)
 
 @pytest.fixture(scope="module", params=["recommender", "lstm_8x8x256", "resnext29_16x64d"])
 def model(request):
-    return Source.of_model(request.param)
+    return source_of(request.param)
 
 
 @pytest.fixture(scope="module")
 def lstm():
-    return Source.of_model("lstm_8x8x256")
+    return source_of("lstm_8x8x256")
 
 
 @pytest.fixture(scope="module")
@@ -109,24 +117,16 @@ def test_two_threads_run_one_kernel_at_once(lstm):
     plan = lstm.plan("wavefront", 2)
     wanted = [lstm.compile(plan).run(lstm.inputs(seed)) for seed in (0, 1)]
     meet = threading.Barrier(2)
-    wrong: list[int] = []
 
     def work(seed):
         compiled = lstm.compile(plan)
         inputs = lstm.inputs(seed)
         meet.wait()
-        for number in range(200):
-            if not same_bits(compiled.run(inputs), wanted[seed]):
-                wrong.append(number)
+        return [same_bits(compiled.run(inputs), wanted[seed]) for _ in range(200)]
 
-    threads = [
-        threading.Thread(target=in_new_thread, args=(lambda s=s: work(s), 2)) for s in (0, 1)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    with ThreadPoolExecutor(2) as threads:
+        results = threads.map(lambda seed: in_new_thread(lambda: work(seed), workers=2), (0, 1))
+    assert all(map(all, results))
 
 
 @pytest.mark.parametrize("misaligned_by", [4, 16, 60])
@@ -270,10 +270,8 @@ X86 = resolve_target(None).attrs["mtriple"].startswith("x86_64")
 @pytest.mark.parametrize("name", ["lstm_8x8x256", "resnext29_16x64d"])
 def test_code_for_avx2(name):
     """Half as wide vectors, half as many registers: another tile, the same result."""
-    source, host = (
-        Source.of_model(name, {"kind": "llvm", "mcpu": "core-avx2"}),
-        Source.of_model(name),
-    )
+    source = Source.of_module(tiny_model(name), {"kind": "llvm", "mcpu": "core-avx2"})
+    host = source_of(name)
     compiled = source.compile(source.plan("wavefront", 2))
     got = in_new_thread(lambda: compiled.run(source.inputs()), workers=2)
     want = host.compile(host.plan("wavefront", 2)).run(host.inputs())
@@ -286,7 +284,7 @@ def test_code_for_avx2(name):
 def test_code_for_aarch64(tmp_path):
     """It cross-compiles to an object file with acquire loads, release stores and the hint."""
     target = {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "neoverse-n1"}
-    source = Source.of_model("lstm_8x8x256", target)
+    source = Source.of_module(tiny_model("lstm_8x8x256"), target)
     module = source.compiler.module((signature_of(source.graph.graph),))
     path = tmp_path / "kernel.o"
     module.write_to_file(str(path), "o")

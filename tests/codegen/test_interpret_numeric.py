@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compiled_regions import Source, in_new_thread, same_bits
+from compiled_regions import in_new_thread, same_bits, source_of
 from tvm import tirx
 from tvm.ir import PointerType, PrimType
 
@@ -23,7 +23,7 @@ MODELS = ["recommender", "lstm_8x8x256", "resnext29_16x64d"]
 @pytest.fixture(scope="module", params=MODELS)
 def model(request):
     """A model and its bodies as functions on arrays."""
-    source = Source.of_model(request.param)
+    source = source_of(request.param)
     return source, compile_bodies(source.compiler.kernels.bodies, source.compiler.target)
 
 

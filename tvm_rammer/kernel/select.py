@@ -40,4 +40,4 @@ def schedule(func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice) -
             continue
         if scheduled is not None:
             return scheduled
-    return Scheduled(func.with_attr("global_symbol", "main"), "untouched", "one tile")
+    return Scheduled(func.with_attr("global_symbol", "main"), "untouched", "as written")
