@@ -50,6 +50,27 @@ def softmax(x: np.ndarray) -> np.ndarray:
 
 
 @I.ir_module
+class Branches:
+    """One region: two branches and what joins them."""
+
+    @R.function
+    def main(x: R.Tensor((4, 8), "float32"), y: R.Tensor((4, 8), "float32")):
+        with R.dataflow():
+            a = R.nn.softmax(x)
+            b = R.matmul(a, R.permute_dims(x))
+            c = R.nn.softmax(y)
+            d = R.matmul(c, R.permute_dims(y))
+            e = R.matmul(b, d)
+            R.output(e)
+        return e
+
+
+def branches(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """What :class:`Branches` computes."""
+    return (softmax(x) @ x.T) @ (softmax(y) @ y.T)
+
+
+@I.ir_module
 class Dynamic:
     """A symbolic number of rows, beside operators whose shapes are known."""
 
@@ -101,7 +122,8 @@ warnings.filterwarnings("ignore", message=".*tvm_rammer.*")
 def environment(**changes: str) -> dict[str, str]:
     """The environment of a process where nobody has asked for a number of workers."""
     inherited = {key: value for key, value in os.environ.items() if key != "TVM_NUM_THREADS"}
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    folders = [str(ROOT), str(Path(__file__).parent), os.environ.get("PYTHONPATH")]
+    path = os.pathsep.join(filter(None, folders))
     return {**inherited, "PYTHONPATH": path, **changes}
 
 
