@@ -96,7 +96,11 @@ def test_more_veus_than_the_machine_has(refused, model):
 @pytest.mark.parametrize(
     ("option", "line"),
     [
-        ("--policy", "error: there is no policy 'x'; choose one of 'estf', 'ios', 'sequential', 'wavefront'"),
+        (
+            "--policy",
+            "error: there is no policy 'x'; "
+            "choose one of 'estf', 'ios', 'locality', 'sequential', 'wavefront'",
+        ),
         (
             "--form",
             "error: there is no form 'x'; choose one of 'program', 'wavefront', 'per-op'",

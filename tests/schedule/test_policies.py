@@ -30,7 +30,8 @@ def test_an_unknown_policy_is_refused_with_those_that_exist():
     with pytest.raises(InputError) as error:
         plan(graph(([], [(1, 1.0)])), device(2), "fastest")
     assert str(error.value) == (
-        "there is no policy 'fastest'; choose one of 'estf', 'ios', 'sequential', 'wavefront'"
+        "there is no policy 'fastest'; "
+        "choose one of 'estf', 'ios', 'locality', 'sequential', 'wavefront'"
     )
 
 

@@ -3,6 +3,7 @@
 from tvm_rammer.schedule.costs import CostModel, Device
 from tvm_rammer.schedule.estf import estf
 from tvm_rammer.schedule.ios import ios
+from tvm_rammer.schedule.locality import locality
 from tvm_rammer.schedule.memory import MemoryReport, memory_report, plan_memory
 from tvm_rammer.schedule.placement import Placed, Placement
 from tvm_rammer.schedule.policies import POLICIES, plan
@@ -25,6 +26,7 @@ __all__ = [
     "bounds",
     "estf",
     "ios",
+    "locality",
     "memory_report",
     "plan",
     "plan_memory",

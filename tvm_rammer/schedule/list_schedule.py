@@ -95,6 +95,15 @@ class ListSchedule:
         own = fastest_time(self.kernels[operator], len(self.free), self.costs)
         return max(work, now + rank) - (rank - own)
 
+    def is_urgent(self, operator: int, now: float) -> bool:
+        """Whether any delay of an operator delays what the makespan is at least."""
+        own = fastest_time(self.kernels[operator], len(self.free), self.costs)
+        return self.deadline(operator, now) <= (now + own) * _ROUNDING
+
+    def ran_on(self, operator: int) -> int:
+        """The vEU that ended a committed operator."""
+        return max(self._ends[operator], key=lambda end: end[1])[0]
+
     def shares(self, operator: int, veu: int, now: float, beside: float) -> list[Share]:
         """How the vEUs share an operator: ``veu`` alone if nobody then waits for it.
 

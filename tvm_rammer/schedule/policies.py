@@ -11,6 +11,7 @@ from tvm_rammer.rprogram.verify import verify
 from tvm_rammer.schedule.costs import CostModel, Device
 from tvm_rammer.schedule.estf import estf
 from tvm_rammer.schedule.ios import ios
+from tvm_rammer.schedule.locality import locality
 from tvm_rammer.schedule.memory import plan_memory
 from tvm_rammer.schedule.placement import Placement
 from tvm_rammer.schedule.sequential import sequential
@@ -24,6 +25,7 @@ POLICIES: dict[str, Policy] = {
     "wavefront": wavefront,
     "estf": estf,
     "ios": ios,
+    "locality": locality,
 }
 
 
