@@ -6,7 +6,6 @@ from tvm import tirx
 from tvm.s_tir import ScheduleError
 
 from tvm_rammer.kernel.convolution import Convolution
-from tvm_rammer.kernel.elementary import vectorisable
 from tvm_rammer.kernel.generic import Generic
 from tvm_rammer.kernel.matmul import Matmul
 from tvm_rammer.kernel.scheduled import Rule, Scheduled
@@ -33,7 +32,6 @@ def schedule(func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice) -
     """
     if func.attrs and "tirx.is_scheduled" in func.attrs:
         return Scheduled(func, "as given", "")
-    func = vectorisable(func)
     for rule in RULES:
         try:
             scheduled = rule.apply(func, constants, vdevice)
