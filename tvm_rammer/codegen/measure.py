@@ -30,6 +30,7 @@ from tvm_rammer.rprogram import (
     aligned,
     dtype_bytes,
 )
+from tvm_rammer.vdevice import host_cpu
 
 #: Seconds of one timed run, and how many of them; the fastest counts.
 _RUN_SECONDS = 1e-3
@@ -89,7 +90,7 @@ def measure_kernels(
 
     def run() -> None:
         # A pool of one worker in a thread of its own: the caller's pool is left alone.
-        tvm.get_global_func("runtime.config_threadpool")(-3, 1, ["0"])
+        tvm.get_global_func("runtime.config_threadpool")(-3, 1, [str(host_cpu().cpus[0])])
         for kernel, operands in kernels:
             seconds[kernel.name] = bench.time(kernel, operands) / max(1, kernel.num_tiles)
 
