@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,8 @@ from tvm import relax, tirx
 from tvm.ir import Call, GlobalVar
 from tvm.script import tirx as T
 
+import tvm_rammer
+from tvm_rammer.transform.partition_regions import is_region
 from tvm_rammer.vdevice import VDevice, host_target, vdevice_for
 
 TARGET = host_target()
@@ -81,6 +83,25 @@ def calls(func: relax.Function) -> list[Call]:
     return [b.value for b in bindings if isinstance(b.value, Call)]
 
 
+def tensors(result: Any) -> list[np.ndarray]:
+    """The arrays of a result of the Relax VM, in order."""
+    if isinstance(result, tvm.runtime.Tensor):
+        return [result.numpy()]
+    return [tensor for part in result for tensor in tensors(part)]
+
+
+def run(executable: Any, inputs: Iterable[np.ndarray]) -> list[np.ndarray]:
+    """What ``main`` of a built module returns."""
+    machine = relax.VirtualMachine(executable, tvm.cpu())
+    return tensors(machine["main"](*map(tvm.runtime.tensor, inputs)))
+
+
+def compiled(mod: tvm.IRModule, **options: Any) -> tvm.IRModule:
+    """What the pipeline makes of a module."""
+    with TARGET:
+        return tvm_rammer.pipeline(**options)(mod)
+
+
 def evaluate(mod: tvm.IRModule, symbol: str | GlobalVar, arguments: Sequence[Any]) -> Any:
     """Run a function of such a module, or of one that was partitioned, on numpy arrays."""
     func = mod[symbol]
@@ -110,3 +131,16 @@ def run_main(mod: tvm.IRModule, seed: int = 0) -> list[np.ndarray]:
     rng = np.random.default_rng(seed)
     inputs = [rng.integers(-8, 8, 4).astype("float32") for _ in mod["main"].params]
     return list(evaluate(mod, "main", inputs))
+
+
+def regions(mod: tvm.IRModule) -> dict[str, set[str]]:
+    """The results of the operators of each region, by their names."""
+    return {
+        symbol.name_hint: {
+            binding.var.name
+            for binding in func.body.blocks[0].bindings
+            if isinstance(binding.value, Call)
+        }
+        for symbol, func in mod.functions_items()
+        if is_region(func)
+    }
