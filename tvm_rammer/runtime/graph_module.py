@@ -265,6 +265,15 @@ def check_cpu(guard: Any) -> None:
         raise LibraryError(str(error).strip().splitlines()[-1]) from error
 
 
+def _read_params(data: bytes) -> Mapping[str, Any]:
+    try:
+        return tvm.runtime.load_param_dict(data)
+    except Exception as error:
+        raise InputError(
+            "the parameters cannot be read; give the bytes of tvm.runtime.save_param_dict"
+        ) from error
+
+
 def _flat(result: Any) -> list[Any]:
     """The tensors of a (nested) result in order."""
     if isinstance(result, tvm.runtime.Tensor):
