@@ -243,7 +243,7 @@ def test_a_benchmark_gives_statistics(module):
     assert len(result.results) == 4
     assert 0 < result.min <= result.median <= result.max
     assert result.min <= result.mean <= result.max
-    assert str(result).startswith("mean 0.0")
+    assert str(result).startswith("mean ")
 
 
 def test_the_spread_of_one_time_is_nought():

@@ -82,8 +82,9 @@ class AttachDescription:
             return mod
         main = mod["main"]
         direct = direct_call(main)
-        self.content = self._content(mod, main, direct)
-        packed = np.frombuffer(zlib.compress(json.dumps(self.content).encode()), np.uint8)
+        text = json.dumps(self._content(mod, main, direct))
+        self.content = json.loads(text)
+        packed = np.frombuffer(zlib.compress(text.encode()), np.uint8)
         builder = relax.BlockBuilder(mod)
         with builder.function(DESCRIBE, []):
             builder.emit_func_output(builder.emit(relax.const(packed)))
