@@ -93,18 +93,21 @@ def check(model: onnx.ModelProto, plans: list[tuple[str, int]]) -> None:
                 assert error < TOLERANCE, f"{policy}, {veus} vEUs, {run.__name__}: {error:.1e}"
 
 
-@pytest.mark.parametrize("name", ["squeezenet", "inception_v1", "shufflenet"])
+@pytest.mark.parametrize("name", ["squeezenet", "shufflenet"])
 def test_network(name):
     check(before_softmax(light(name)), [("sequential", 2), ("wavefront", 4)])
 
 
 def test_lstm():
+    check(lstm(layers=8, steps=8, hidden=256), [("sequential", 2), ("wavefront", 4)])
+
+
+@pytest.mark.slow
+def test_lstm_with_every_plan():
     check(lstm(layers=8, steps=8, hidden=256), PLANS)
 
 
-@pytest.mark.parametrize(
-    "name", ["gru_8x8x256", "recommender", "mixture_of_experts", "bert_base", "nasnet_cifar"]
-)
+@pytest.mark.parametrize("name", ["gru_8x8x256", "bert_base"])
 def test_other_models(name):
     check(get_model(name).tiny(), [("wavefront", host_cpu().cores)])
 

@@ -25,6 +25,7 @@ def test_the_pipelines_name_is_enough(name):
     assert_outputs_close(run(built, inputs.values()), run_onnxruntime(model, inputs))
 
 
+@pytest.mark.filterwarnings("ignore::tvm_rammer.vdevice.OversubscriptionWarning")
 @pytest.mark.parametrize("policy", ["sequential", "wavefront"])
 @pytest.mark.parametrize("num_veus", [1, 2, 4])
 def test_options(policy, num_veus):
