@@ -129,8 +129,7 @@ def test_a_missing_library(refused):
 def test_a_corrupt_library(refused, tmp_path):
     (tmp_path / "bad.so").write_bytes(b"not a library")
     line = refused("run", "bad.so")
-    assert line.startswith("error: bad.so: TVM cannot load it (")
-    assert line.endswith("); compile the model again")
+    assert line == "error: bad.so: no shared object; compile the model again"
 
 
 def test_a_library_of_another_format(refused, library, monkeypatch):
