@@ -15,7 +15,7 @@ from tvm.s_tir import ScheduleError
 
 from tvm_rammer.kernel import select
 from tvm_rammer.kernel.library import KernelLibrary
-from tvm_rammer.kernel.scheduled import Packing
+from tvm_rammer.kernel.scheduled import SplitAxis
 from tvm_rammer.kernel.select import schedule
 from tvm_rammer.transform.eligibility import reason_to_leave_out
 
@@ -31,7 +31,7 @@ X, W = numbers((4, 16)), numbers((16, 32))
 @settings(max_examples=30)
 def test_packing_moves_data_as_it_moves_indices(shape, axis, lanes):
     """What ``[i, j]`` was is found at ``index_map(i, j)``, in the constant as in the kernel."""
-    packing = Packing(axis % len(shape), lanes)
+    packing = SplitAxis(axis % len(shape), lanes)
     array = np.arange(np.prod(shape)).reshape(shape)
     packed = packing(array)
     for index in [(0,) * len(shape), tuple(n - 1 for n in shape), tuple(n // 2 for n in shape)]:

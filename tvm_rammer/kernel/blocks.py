@@ -27,6 +27,13 @@ def is_reduction(sch: s_tir.Schedule, block: Any) -> bool:
     return any(int(axis.iter_type) == _REDUCE for axis in sch.get(block).iter_vars)
 
 
+def only_reduction(sch: s_tir.Schedule) -> tuple[list[Any], int] | None:
+    """The blocks in program order and the number of the only one that reduces, else None."""
+    blocks = root_blocks(sch)
+    reductions = [number for number, block in enumerate(blocks) if is_reduction(sch, block)]
+    return (blocks, reductions[0]) if len(reductions) == 1 else None
+
+
 def extent(sch: s_tir.Schedule, loop: Any) -> int:
     """Trip count of a loop (shapes are static in everything that is scheduled here)."""
     return int(sch.get(loop).extent)

@@ -16,17 +16,16 @@ from tvm import s_tir, tirx
 
 from tvm_rammer.kernel.blocks import (
     extent,
-    is_reduction,
     multiply_accumulate,
+    only_reduction,
     parameter_number,
     read_number,
-    root_blocks,
     schedule_of,
     spatial_axes,
     split_loops,
 )
 from tvm_rammer.kernel.register_tile import RegisterTile, register_tile
-from tvm_rammer.kernel.scheduled import Packing, Scheduled
+from tvm_rammer.kernel.scheduled import Scheduled, SplitAxis
 from tvm_rammer.vdevice import VDevice
 
 
@@ -40,11 +39,10 @@ class Convolution:
         self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice
     ) -> Scheduled | None:
         sch = schedule_of(func)
-        blocks = root_blocks(sch)
-        reductions = [k for k, block in enumerate(blocks) if is_reduction(sch, block)]
-        if len(reductions) != 1:
+        found = only_reduction(sch)
+        if found is None:
             return None
-        number = reductions[0]
+        blocks, number = found
         conv = blocks[number]
         spatial, reduced = split_loops(sch, conv)
         loads = multiply_accumulate(sch, conv)
@@ -58,7 +56,7 @@ class Convolution:
         tile = register_tile(extent(sch, spatial[2]), group, vdevice) if group else None
         if tile is None:
             return None
-        packing = Packing(0, tile.lanes)
+        packing = SplitAxis(0, tile.lanes)
         read = ("read", read_number(sch, conv, weight.source))
         sch.transform_layout(conv, read, packing.index_map, assume_injective_transform=True)
         _schedule(sch, blocks, number, spatial, reduced, tile)

@@ -15,18 +15,17 @@ from tvm import s_tir, tirx
 
 from tvm_rammer.kernel.blocks import (
     extent,
-    is_reduction,
     multiply_accumulate,
+    only_reduction,
     parameter_number,
     read_number,
-    root_blocks,
     schedule_of,
     spatial_axes,
     split_loops,
     variables,
 )
 from tvm_rammer.kernel.register_tile import RegisterTile, register_tile
-from tvm_rammer.kernel.scheduled import Packing, Scheduled
+from tvm_rammer.kernel.scheduled import Packing, Scheduled, SplitAxis
 from tvm_rammer.vdevice import VDevice
 
 
@@ -40,11 +39,11 @@ class Matmul:
         self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice
     ) -> Scheduled | None:
         sch = schedule_of(func)
-        blocks = root_blocks(sch)
-        products = [block for block in blocks if is_reduction(sch, block)]
-        if len(products) != 1:
+        found = only_reduction(sch)
+        if found is None:
             return None
-        product = products[0]
+        blocks, number = found
+        product = blocks[number]
         spatial, reduced = split_loops(sch, product)
         loads = multiply_accumulate(sch, product)
         if loads is None or len(reduced) != 1 or not spatial:
@@ -62,7 +61,7 @@ class Matmul:
         packings = _pack(sch, product, weight, position, constants, tile)
         if packings is None:
             return None
-        _tile_loops(sch, blocks, product, spatial, reduced[0], row_loop, tile)
+        _tile_loops(sch, blocks, number, spatial, reduced[0], row_loop, tile)
         return Scheduled(sch.mod["main"], self.name, str(tile), packings)
 
 
@@ -96,7 +95,7 @@ def _pack(
     plain = all(isinstance(index, tirx.Var) for index in weight.indices)
     if plain and position in constants and len(weight.indices) == 2:
         axis = next(k for k, index in enumerate(weight.indices) if index.same_as(axes[-1]))
-        packing = Packing(axis, tile.lanes)
+        packing = SplitAxis(axis, tile.lanes)
         read = ("read", read_number(sch, product, weight.source))
         sch.transform_layout(product, read, packing.index_map, assume_injective_transform=True)
         return ((position, packing),)
@@ -107,14 +106,13 @@ def _pack(
 def _tile_loops(
     sch: s_tir.Schedule,
     blocks: list[Any],
-    product: Any,
+    number: int,
     spatial: list[Any],
     reduction: Any,
     row_loop: Any | None,
     tile: RegisterTile,
 ) -> None:
-    number = next(k for k, b in enumerate(blocks) if sch.get(b).same_as(sch.get(product)))
-    before, after = blocks[:number], blocks[number + 1 :]
+    before, product, after = blocks[:number], blocks[number], blocks[number + 1 :]
     for block in before + after[:-1]:
         sch.compute_inline(block)
     out = after[-1] if after else sch.cache_write(product, 0, "global")

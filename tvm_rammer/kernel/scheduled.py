@@ -11,9 +11,17 @@ from tvm import tirx
 from tvm_rammer.vdevice import VDevice
 
 
+class Packing(Protocol):
+    """How a constant parameter is laid out anew at compile time; frozen and hashable."""
+
+    def __call__(self, array: np.ndarray) -> np.ndarray:
+        """The packed array: compact and row-major, of the shape that the kernel declares."""
+        ...
+
+
 @dataclass(frozen=True)
-class Packing:
-    """How a constant parameter is laid out anew: ``axis`` is split by ``lanes``.
+class SplitAxis:
+    """The packing that splits ``axis`` by ``lanes``.
 
     The outer part becomes the first axis and the inner part the last one, so that a vector of
     ``lanes`` neighbours along ``axis`` is contiguous: ``[K, N]`` with ``axis=1`` becomes
