@@ -39,6 +39,7 @@ from tvm_rammer.codegen.table import (
     Layout,
     Row,
 )
+from tvm_rammer.codegen.wait_text import EXPIRED, REPORT
 from tvm_rammer.vdevice.target import architecture
 
 #: Name under which our lowering is known to ``tvm.tirx.build``.
@@ -174,7 +175,15 @@ def _worker(bodies: Sequence[tuple[GlobalVar, int]]) -> tirx.PrimFunc:
         field(Row.FIRST_WAIT),
         field(Row.LAST_WAIT) - field(Row.FIRST_WAIT),
         tirx.ForKind.SERIAL,
-        _extern("rammer_wait", counter(table[awaited]), table[awaited + 1], abort),
+        _extern(
+            "rammer_wait",
+            counter(table[awaited]),
+            table[awaited + 1],
+            abort,
+            table[Header.WAIT_LIMIT.value],
+            field(Row.VEU),
+            table[awaited],
+        ),
     )
     dispatch = [
         tirx.Bind(operands, table[Header.OPERANDS.value] + field(Row.OPERANDS) * 2),
@@ -250,11 +259,14 @@ def _entry(region: RegionSignature, worker: GlobalVar, text: str) -> tirx.PrimFu
         ]
     else:
         launches = [_launch(0, worker, table, header)]
-    succeeded = header[num_veus * _COUNTER_WORDS] == 0
+    abort = num_veus * _COUNTER_WORDS
+    report = tirx.call_cpacked(REPORT, region.name, tirx.address_of(header[abort]))
+    expired = tirx.IfThenElse(header[abort] == EXPIRED, tirx.Evaluate(report), None)
+    succeeded = header[abort] == 0
     # TVM 0.27 names this constructor's first two parameters the wrong way round.
     check = tirx.AssertStmt(succeeded, "RuntimeError", [f"{region.name}: an rTask failed"])
     declared = tirx.DeclBuffer(header, data=_as(arena.data, _I32))
-    statements = [declared, clear, *fill, *launches, check]
+    statements = [declared, clear, *fill, *launches, expired, check]
     body = tirx.AttrStmt(0, "pragma_import_llvm", text, tirx.SeqStmt(statements))
     return exported(region.name, [*inputs, constants, table, *outputs, arena], body)
 

@@ -34,6 +34,8 @@ ROW_WORDS = 8
 HEADER_WORDS = 16
 #: Bytes between two counters: a cache line each, so that vEUs do not disturb each other.
 COUNTER_BYTES = 64
+#: Seconds after which a wait gives the run up, unless the user says otherwise.
+WAIT_LIMIT = 60.0
 #: Pointers that every kernel has before its inputs: the arena and the constants.
 FIRST_INPUT_BASE = 2
 
@@ -49,6 +51,7 @@ class Header(IntEnum):
     ROWS = 5
     WAITS = 6
     OPERANDS = 7
+    WAIT_LIMIT = 8
 
 
 class Row(IntEnum):
@@ -111,7 +114,11 @@ def arena_tensor_bytes(program: RProgram, layout: Layout) -> int:
 
 
 def instruction_table(
-    program: RProgram, layout: Layout, kernel_ids: Mapping[str, int], by_wave: bool = False
+    program: RProgram,
+    layout: Layout,
+    kernel_ids: Mapping[str, int],
+    by_wave: bool = False,
+    wait_limit: float = WAIT_LIMIT,
 ) -> np.ndarray:
     """Encode a verified program.
 
@@ -125,6 +132,8 @@ def instruction_table(
         The dispatcher's number of every rKernel body.
     by_wave : bool
         One segment per wavefront instead of one for all.
+    wait_limit : float
+        Seconds after which a wait gives the run up; 0 waits for ever.
 
     Returns
     -------
@@ -160,6 +169,7 @@ def instruction_table(
     header = np.zeros(HEADER_WORDS, np.int64)
     header[Header.NUM_VEUS] = program.num_veus
     header[Header.NUM_SEGMENTS] = segments
+    header[Header.WAIT_LIMIT] = round(wait_limit * 1e3)
     header[Header.STARTS : Header.OPERANDS + 1] = offsets[:-1]
     table = np.concatenate([header, *parts])
     if table.size and table.max() > np.iinfo(np.int32).max:

@@ -1,0 +1,177 @@
+"""Signals and waits between cores as LLVM IR text, with back-off and a way out.
+
+A waiting vEU polls with a pause, then gives its core away at every poll, and in the end gives the
+run up: what waits longer than the limit raises the abort flag, which releases every other waiter,
+and leaves a record of itself beside the flag, from which the entry makes the error. Time counts
+only while the waiter itself runs, a tenth of a second at most between two polls, so that a process
+that was stopped for an hour goes on where it was.
+"""
+
+from __future__ import annotations
+
+#: Polls of a counter before a waiting vEU gives its core away at every poll. A wait between two
+#: running cores takes well under a microsecond; a longer one means that the other thread has lost
+#: its core, most likely to another process, and to yield may give that one a whole time slice.
+SPINS_BEFORE_YIELD = 2048
+#: Polls after which a waiting vEU looks whether the one that it waits for shares its core, and then
+#: yields at once: every further poll would keep the other from running.
+SPINS_BEFORE_LOOKING = 64
+#: What the abort flag is when an rTask has failed, and when a wait has taken too long.
+FAILED, EXPIRED = 1, 2
+#: Packed function that raises the error of a wait that has taken too long.
+REPORT = "tvm_rammer_report_wait"
+
+_LONGEST_STEP = 100_000_000
+_MESSAGE = (
+    "%s: vEU %d waited %d ms for step %d of vEU %d, which is at step %d. Was the process, or one "
+    "of its threads, suspended? Run again; if an rTask takes that long, build with a longer "
+    "wait_limit (0 waits for ever)"
+)
+_HINTS = {
+    "x86_64": "call void @llvm.x86.sse2.pause()",
+    "aarch64": 'call void asm sideeffect "yield", ""()',
+}
+
+_TEXT = """
+declare i32 @sched_yield()
+declare i32 @sched_getcpu()
+declare i32 @clock_gettime(i32, ptr)
+declare i32 @snprintf(ptr, i64, ptr, ...)
+declare void @TVMFFIErrorSetRaisedFromCStrParts(ptr, ptr, i32)
+
+@rammer_wait_message = private constant [{size} x i8] c"{message}\\00"
+@rammer_wait_kind = private constant [13 x i8] c"RuntimeError\\00"
+
+define void @rammer_signal(ptr %counter, i32 %count) alwaysinline {{
+  %cpu = call i32 @sched_getcpu()
+  %cpu_at = getelementptr i32, ptr %counter, i32 1
+  store atomic i32 %cpu, ptr %cpu_at monotonic, align 4
+  store atomic i32 %count, ptr %counter release, align 4
+  ret void
+}}
+
+define void @rammer_wait(ptr %counter, i32 %count, ptr %abort, i32 %limit, i32 %veu, i32 %other)
+    alwaysinline {{
+  %first = load atomic i32, ptr %counter acquire, align 4
+  %at_once = icmp sge i32 %first, %count
+  br i1 %at_once, label %reached, label %poll
+poll:
+  call void @rammer_poll(ptr %counter, i32 %count, ptr %abort, i32 %limit, i32 %veu, i32 %other)
+  br label %reached
+reached:
+  ret void
+}}
+
+define linkonce_odr hidden void @rammer_poll(
+    ptr %counter, i32 %count, ptr %abort, i32 %limit, i32 %veu, i32 %other) {{
+entry:
+  %clock = alloca [2 x i64], align 8
+  %limit_wide = zext i32 %limit to i64
+  %limit_ns = mul i64 %limit_wide, 1000000
+  br label %poll
+poll:
+  %spins = phi i32 [ 0, %entry ], [ %spun, %paused ], [ %spins, %yielded ]
+  %before = phi i64 [ 0, %entry ], [ %before, %paused ], [ %time, %yielded ]
+  %waited = phi i64 [ 0, %entry ], [ %waited, %paused ], [ %longer, %yielded ]
+  %now = load atomic i32, ptr %counter acquire, align 4
+  %done = icmp sge i32 %now, %count
+  br i1 %done, label %reached, label %behind
+behind:
+  %patient = icmp slt i32 %spins, {spins}
+  br i1 %patient, label %early, label %tired
+early:
+  %fresh = icmp slt i32 %spins, {looking}
+  br i1 %fresh, label %paused, label %look
+look:
+  %cpu_at = getelementptr i32, ptr %counter, i32 1
+  %theirs = load atomic i32, ptr %cpu_at monotonic, align 4
+  %ours = call i32 @sched_getcpu()
+  %shared = icmp eq i32 %theirs, %ours
+  br i1 %shared, label %tired, label %paused
+paused:
+  {pause}
+  %spun = add i32 %spins, 1
+  br label %poll
+tired:
+  %aborted = load atomic i32, ptr %abort acquire, align 4
+  %given_up = icmp ne i32 %aborted, 0
+  br i1 %given_up, label %reached, label %timed
+timed:
+  %unused = call i32 @clock_gettime(i32 1, ptr %clock)
+  %seconds = load i64, ptr %clock, align 8
+  %fraction_at = getelementptr i64, ptr %clock, i32 1
+  %fraction = load i64, ptr %fraction_at, align 8
+  %whole = mul i64 %seconds, 1000000000
+  %time = add i64 %whole, %fraction
+  %elapsed = sub i64 %time, %before
+  %long = icmp ugt i64 %elapsed, {longest}
+  %bounded = select i1 %long, i64 {longest}, i64 %elapsed
+  %first_look = icmp eq i64 %before, 0
+  %counted = select i1 %first_look, i64 0, i64 %bounded
+  %longer = add i64 %waited, %counted
+  %limited = icmp ne i32 %limit, 0
+  %past = icmp ugt i64 %longer, %limit_ns
+  %expired = and i1 %limited, %past
+  br i1 %expired, label %give_up, label %yielded
+yielded:
+  %ignored = call i32 @sched_yield()
+  br label %poll
+give_up:
+  %exchange = cmpxchg ptr %abort, i32 0, i32 {expired} seq_cst seq_cst
+  %mine = extractvalue {{ i32, i1 }} %exchange, 1
+  br i1 %mine, label %record, label %reached
+record:
+  %veu_at = getelementptr i32, ptr %abort, i32 1
+  store i32 %veu, ptr %veu_at, align 4
+  %limit_at = getelementptr i32, ptr %abort, i32 2
+  store i32 %limit, ptr %limit_at, align 4
+  %count_at = getelementptr i32, ptr %abort, i32 3
+  store i32 %count, ptr %count_at, align 4
+  %other_at = getelementptr i32, ptr %abort, i32 4
+  store i32 %other, ptr %other_at, align 4
+  %now_at = getelementptr i32, ptr %abort, i32 5
+  store i32 %now, ptr %now_at, align 4
+  br label %reached
+reached:
+  ret void
+}}
+
+define linkonce_odr hidden i32 @{report}(ptr %self, ptr %args, i32 %num, ptr %result) {{
+  %buffer = alloca [512 x i8], align 1
+  %parts = alloca ptr, align 8
+  %name_at = getelementptr i8, ptr %args, i32 8
+  %name = load ptr, ptr %name_at, align 8
+  %abort_at = getelementptr i8, ptr %args, i32 24
+  %abort = load ptr, ptr %abort_at, align 8
+  %veu_at = getelementptr i32, ptr %abort, i32 1
+  %veu = load i32, ptr %veu_at, align 4
+  %limit_at = getelementptr i32, ptr %abort, i32 2
+  %limit = load i32, ptr %limit_at, align 4
+  %count_at = getelementptr i32, ptr %abort, i32 3
+  %count = load i32, ptr %count_at, align 4
+  %other_at = getelementptr i32, ptr %abort, i32 4
+  %other = load i32, ptr %other_at, align 4
+  %now_at = getelementptr i32, ptr %abort, i32 5
+  %now = load i32, ptr %now_at, align 4
+  %length = call i32 (ptr, i64, ptr, ...) @snprintf(
+      ptr %buffer, i64 512, ptr @rammer_wait_message,
+      ptr %name, i32 %veu, i32 %limit, i32 %count, i32 %other, i32 %now)
+  store ptr %buffer, ptr %parts, align 8
+  call void @TVMFFIErrorSetRaisedFromCStrParts(ptr @rammer_wait_kind, ptr %parts, i32 1)
+  ret i32 -1
+}}
+"""
+
+
+def wait_functions(architecture: str) -> str:
+    """``rammer_signal``, ``rammer_wait`` and the report, for a known architecture."""
+    return _TEXT.format(
+        pause=_HINTS[architecture],
+        spins=SPINS_BEFORE_YIELD,
+        looking=SPINS_BEFORE_LOOKING,
+        longest=_LONGEST_STEP,
+        expired=EXPIRED,
+        report=REPORT,
+        message=_MESSAGE,
+        size=len(_MESSAGE) + 1,
+    )
