@@ -42,6 +42,12 @@ def test_shapes_for_symbolic_dimensions(call, tmp_path):
     assert tvm_rammer.load("s.so").description.inputs[0].shape == (2, 8)
 
 
+def test_the_tolerance_is_written_down(call, model):
+    call("compile", model, "-o", "tiny.so", "--winograd-tolerance", "1e-3")
+    options = tvm_rammer.load("tiny.so").description.content["options"]
+    assert options["winograd_tolerance"] == 1e-3
+
+
 # Bad input
 
 

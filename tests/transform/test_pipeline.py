@@ -87,6 +87,16 @@ def test_unknown_options_are_refused():
     assert str(form.value) == f"there is no form 'launch'; {known}"
 
 
+@pytest.mark.parametrize("tolerance", [-1, True, float("nan"), float("inf"), "none"])
+def test_a_tolerance_that_is_no_number_of_at_least_0_is_refused(tolerance):
+    with pytest.raises(InputError) as refused:
+        tvm_rammer.pipeline(winograd_tolerance=tolerance)
+    assert str(refused.value) == (
+        f"winograd_tolerance is {tolerance!r}: "
+        "it must be a number of at least 0, which turns Winograd off"
+    )
+
+
 def test_a_number_of_veus_that_cannot_be_is_refused():
     mod = load_model(models.lstm(1, 1, 16)).module
     with pytest.raises(InputError, match=r"^num_veus is 0: it must be a whole number of at least"):

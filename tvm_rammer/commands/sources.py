@@ -59,6 +59,13 @@ _OPTIONS = (
         default=None,
         help="Allow more vEUs than hardware threads: correct, but slow.",
     ),
+    click.option(
+        "--winograd-tolerance",
+        type=float,
+        metavar="X",
+        help="Error, relative to its outputs, that a convolution may gain by Winograd's algorithm; "
+        "0 for none.",
+    ),
 )
 
 

@@ -11,6 +11,7 @@ from tvm import tirx
 from tvm_rammer.kernel.scheduled import Packing, Scheduled
 from tvm_rammer.kernel.select import schedule
 from tvm_rammer.kernel.split import Scratch, split_into_stages
+from tvm_rammer.kernel.winograd_accuracy import DEFAULT_TOLERANCE
 from tvm_rammer.rprogram import RKernel
 from tvm_rammer.vdevice import VDevice
 
@@ -53,6 +54,7 @@ class KernelLibrary:
     """Kernels by PrimFunc, and the bodies that code is generated from."""
 
     vdevice: VDevice
+    winograd_tolerance: float = DEFAULT_TOLERANCE
     bodies: dict[str, tirx.PrimFunc] = field(default_factory=dict)
     _known: dict[Any, OperatorKernel] = field(default_factory=dict)
     _body_names: dict[Any, str] = field(default_factory=dict)
@@ -65,7 +67,7 @@ class KernelLibrary:
         return self._known[key]
 
     def _make(self, func: tirx.PrimFunc, constants: frozenset[int]) -> OperatorKernel:
-        scheduled = schedule(func, constants, self.vdevice)
+        scheduled = schedule(func, constants, self.vdevice, self.winograd_tolerance)
         split = split_into_stages(scheduled.func)
         stages = []
         for stage in split.stages:

@@ -9,13 +9,20 @@ from tvm_rammer.kernel.convolution import Convolution
 from tvm_rammer.kernel.generic import Generic
 from tvm_rammer.kernel.matmul import Matmul
 from tvm_rammer.kernel.scheduled import Rule, Scheduled
+from tvm_rammer.kernel.winograd import Winograd
+from tvm_rammer.kernel.winograd_accuracy import DEFAULT_TOLERANCE
 from tvm_rammer.vdevice import VDevice
 
-#: In the order in which they are asked; the last one never declines.
+#: In the order in which they are asked, after :class:`Winograd`; the last one never declines.
 RULES: tuple[Rule, ...] = (Convolution(), Matmul(), Generic())
 
 
-def schedule(func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice) -> Scheduled:
+def schedule(
+    func: tirx.PrimFunc,
+    constants: frozenset[int],
+    vdevice: VDevice,
+    winograd_tolerance: float = DEFAULT_TOLERANCE,
+) -> Scheduled:
     """Schedule a legalized, fused PrimFunc.
 
     Parameters
@@ -25,6 +32,8 @@ def schedule(func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice) -
     constants : frozenset of int
         Parameters that are constants wherever the function is called.
     vdevice : VDevice
+    winograd_tolerance : float
+        See :class:`Winograd`.
 
     Returns
     -------
@@ -32,7 +41,7 @@ def schedule(func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice) -
     """
     if func.attrs and "tirx.is_scheduled" in func.attrs:
         return Scheduled(func, "as given", "")
-    for rule in RULES:
+    for rule in (Winograd(winograd_tolerance), *RULES):
         try:
             scheduled = rule.apply(func, constants, vdevice)
         except ScheduleError:

@@ -10,6 +10,7 @@ from tvm import relax
 from tvm_rammer.errors import InputError, ModelError, RammerError
 from tvm_rammer.frontend import LoadedModel, load_model
 from tvm_rammer.input_shapes import Shapes
+from tvm_rammer.kernel.winograd_accuracy import DEFAULT_TOLERANCE
 from tvm_rammer.runtime.library import Library, assemble
 from tvm_rammer.transform.attach_description import ModelNames
 from tvm_rammer.transform.options import Form, Options
@@ -27,6 +28,7 @@ def build(
     form: Form = "program",
     shapes: Shapes | None = None,
     oversubscribe: bool = False,
+    winograd_tolerance: float = DEFAULT_TOLERANCE,
 ) -> Library:
     """Compile a model into a library that runs independent operators together.
 
@@ -48,6 +50,9 @@ def build(
         Shapes of inputs with symbolic dimensions.
     oversubscribe : bool
         Allow more vEUs than hardware threads: correct, but slow.
+    winograd_tolerance : float
+        Largest error that a convolution may gain by Winograd's algorithm, relative to the root mean
+        square of its outputs; 0 for none.
 
     Returns
     -------
@@ -60,7 +65,7 @@ def build(
     InputError, DeviceError
         An option does not fit.
     """
-    options = Options(policy, num_veus, form, oversubscribe)
+    options = Options(policy, num_veus, form, oversubscribe, winograd_tolerance)
     resolved = resolve_target(target)
     options.vdevice(resolved)
     loaded = load_model(model, shapes)

@@ -123,6 +123,8 @@ class Library:
         changed = replace(self.options, **{k: v for k, v in given.items() if v is not None})
         if (changed.form == "per-op") != (self.options.form == "per-op"):
             raise InputError('form="per-op" needs a build of its own')
+        if changed.winograd_tolerance != self.options.winograd_tolerance:
+            raise InputError("another winograd_tolerance needs a build of its own")
         names = ModelNames(
             tuple(info.name for info in self.description.inputs),
             tuple(info.name for info in self.description.outputs),

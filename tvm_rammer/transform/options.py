@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 from typing import Literal, get_args
 
 import tvm
 
 from tvm_rammer.errors import InputError
+from tvm_rammer.kernel.winograd_accuracy import DEFAULT_TOLERANCE
 from tvm_rammer.schedule import POLICIES
 from tvm_rammer.vdevice import VDevice, vdevice_for
 from tvm_rammer.vdevice.vdevice import positive_count
@@ -31,12 +33,16 @@ class Options:
         the same kernels operator after operator (RammerBase).
     oversubscribe : bool
         Allow more vEUs than hardware threads: correct, but slow.
+    winograd_tolerance : float
+        Largest error that a convolution may gain by Winograd's algorithm, relative to the root mean
+        square of its outputs (see :mod:`tvm_rammer.kernel.winograd_accuracy`); 0 for none.
     """
 
     policy: str = "wavefront"
     num_veus: int | None = None
     form: Form = "program"
     oversubscribe: bool = False
+    winograd_tolerance: float = DEFAULT_TOLERANCE
 
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:
@@ -47,7 +53,18 @@ class Options:
             raise InputError(f"there is no form {self.form!r}; choose one of {known}")
         if self.num_veus is not None:
             positive_count("num_veus", self.num_veus)
+        if not _is_tolerance(self.winograd_tolerance):
+            raise InputError(
+                f"winograd_tolerance is {self.winograd_tolerance!r}: "
+                "it must be a number of at least 0, which turns Winograd off"
+            )
 
     def vdevice(self, target: tvm.target.Target) -> VDevice:
         """The vDevice to plan for."""
         return vdevice_for(target, self.num_veus, oversubscribe=self.oversubscribe)
+
+
+def _is_tolerance(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return isfinite(value) and value >= 0

@@ -14,6 +14,7 @@ from tvm.relax.backend.cpu_generic import pipeline as stock
 
 from tvm_rammer.errors import RammerError
 from tvm_rammer.kernel.library import KernelLibrary
+from tvm_rammer.kernel.winograd_accuracy import DEFAULT_TOLERANCE
 from tvm_rammer.transform.add_guard import AddGuard
 from tvm_rammer.transform.attach_description import AttachDescription, Description, ModelNames
 from tvm_rammer.transform.co_schedule import CoSchedule, RegionCompiler
@@ -51,7 +52,8 @@ def partition_module(
     mod: tvm.IRModule, target: tvm.target.Target, options: Options
 ) -> PartitionedModule:
     """The passes that do not depend on the plan."""
-    compiler = RegionCompiler(target, KernelLibrary(options.vdevice(target)))
+    kernels = KernelLibrary(options.vdevice(target), options.winograd_tolerance)
+    compiler = RegionCompiler(target, kernels)
     # 1. Call_tirs of fused PrimFuncs; 2. what can be planned together becomes a function.
     phases = [Prepare()] if options.form == "per-op" else [Prepare(), PartitionRegions()]
     with target:
@@ -108,6 +110,7 @@ def pipeline(
     num_veus: int | None = None,
     form: Form = "program",
     oversubscribe: bool = False,
+    winograd_tolerance: float = DEFAULT_TOLERANCE,
 ) -> tvm.transform.Pass:
     """The pipeline for ``relax.build(mod, target, relax_pipeline=tvm_rammer.pipeline(...))``.
 
@@ -116,7 +119,7 @@ def pipeline(
 
     Parameters
     ----------
-    policy, num_veus, form, oversubscribe
+    policy, num_veus, form, oversubscribe, winograd_tolerance
         See :class:`Options`.
 
     Returns
@@ -126,9 +129,9 @@ def pipeline(
     Raises
     ------
     InputError
-        For an unknown policy or form, or a number of vEUs below 1.
+        For an unknown policy or form, a number of vEUs below 1, or a tolerance below 0.
     """
-    options = Options(policy, num_veus, form, oversubscribe)
+    options = Options(policy, num_veus, form, oversubscribe, winograd_tolerance)
 
     @tvm.transform.module_pass(opt_level=0, name="rammer")
     def rammer(mod: tvm.IRModule, _: Any) -> tvm.IRModule:
