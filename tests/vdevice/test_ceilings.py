@@ -1,0 +1,108 @@
+"""Ceilings are measured once, kept, and reached by instructions of the target's width."""
+
+from __future__ import annotations
+
+import json
+import platform
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from tvm_rammer.vdevice import ceilings as module
+from tvm_rammer.vdevice import resolve_target, vdevice_for
+from tvm_rammer.vdevice.ceilings import Ceilings, ceilings, compile_loops, memory_level
+
+TARGET = resolve_target()
+HOST = vdevice_for(TARGET)
+LOW, HIGH = Ceilings(1e9, 4e9, 3e9, 2e9, 1e9), Ceilings(2e9, 3e9, 3e9, 2e9, 5e9)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv("TVM_RAMMER_CACHE_DIR", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def measurements(monkeypatch) -> list[Ceilings]:
+    """What measuring finds, one after the other."""
+    coming = [LOW, HIGH]
+    monkeypatch.setattr(module, "measure", lambda target, vdevice: coming.pop(0))
+    return coming
+
+
+def test_what_was_measured_is_plausible():
+    """Loose, as the machine may be busy: speeds of a computer, and of nothing else."""
+    found = ceilings(TARGET, HOST)
+    assert 1e9 < found.flops < 1e13
+    assert all(1e8 < speed < 1e13 for speed in (found.l1, found.l2, found.l3, found.dram))
+
+
+def test_measured_once_and_kept(measurements):
+    assert ceilings(TARGET, HOST) == LOW
+    assert ceilings(TARGET, HOST) == LOW
+    assert measurements == [HIGH]
+
+
+def test_the_better_of_two_measurements_is_kept(measurements):
+    ceilings(TARGET, HOST)
+    best = Ceilings(2e9, 4e9, 3e9, 2e9, 5e9)
+    assert ceilings(TARGET, HOST, refresh=True) == best
+    assert ceilings(TARGET, HOST) == best
+
+
+def test_another_vector_width_has_other_ceilings(measurements):
+    assert ceilings(TARGET, HOST) == LOW
+    assert ceilings(TARGET, replace(HOST, vector_bytes=8)) == HIGH
+
+
+def test_what_is_not_this_machine_has_no_ceilings(measurements):
+    assert ceilings(TARGET, replace(HOST, host=False)) is None
+    assert len(measurements) == 2
+
+
+@pytest.mark.parametrize(
+    "damage",
+    ["", "[]", '{"key": 1}', '{"key": KEY, "ceilings": {"flops": 1e9}}', "low", '"x"'],
+)
+def test_a_damaged_file_is_measured_anew(folder, measurements, damage):
+    ceilings(TARGET, HOST)
+    (file,) = folder.iterdir()
+    stored = json.loads(file.read_text())
+    if damage == "low":
+        damage = json.dumps({**stored, "ceilings": {**asdict(LOW), "l3": 0.0}})
+    file.write_text(damage.replace("KEY", json.dumps(stored["key"])))
+    assert ceilings(TARGET, HOST) == HIGH
+
+
+def test_the_level_is_the_nearest_memory_that_holds_the_working_set():
+    sizes = [1, HOST.l2_bytes, HOST.l2_bytes + 1, HOST.l3_bytes, HOST.l3_bytes + 1]
+    levels = [memory_level(size, HOST) for size in sizes]
+    assert levels == ["l2", "l2", "l3", "l3", "dram"]
+    assert LOW.bandwidth(1, HOST) == LOW.l2
+    assert LOW.bandwidth(HOST.l3_bytes + 1, HOST) == LOW.dram
+
+
+@pytest.mark.parametrize(
+    ("target", "multiply_add", "load"),
+    [
+        ({"mtriple": "x86_64-linux-gnu", "mcpu": "skylake-avx512"}, "vfmadd", "%zmm"),
+        ({"mtriple": "x86_64-linux-gnu", "mcpu": "x86-64-v3"}, "vfmadd", "%ymm"),
+        ({"mtriple": "x86_64-linux-gnu", "mcpu": "x86-64"}, "mulps", "%xmm"),
+        ({"mtriple": "aarch64-linux-gnu", "mcpu": "neoverse-n1"}, "fmla", "v0.4s"),
+    ],
+)
+def test_the_loops_use_the_vectors_of_the_target(target, multiply_add, load):
+    """The loops of every architecture compile, on whatever machine, to its widest vectors."""
+    resolved = resolve_target({"kind": "llvm", "num-cores": 64, **target})
+    assembly = compile_loops(resolved, vdevice_for(resolved)).inspect_source("asm")
+    lines = [line for line in assembly.splitlines() if multiply_add in line]
+    assert len(lines) >= 32
+    assert load in assembly
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="levels of x86")
+def test_narrower_vectors_of_this_machine_are_measured():
+    narrow = resolve_target({"kind": "llvm", "mcpu": "x86-64"})
+    assert ceilings(narrow, vdevice_for(narrow)).flops > 1e8
