@@ -1,0 +1,155 @@
+"""How much a kernel computes and how many bytes it needs, counted from its body.
+
+Counted is the algorithm that was chosen, not the operator: a Winograd convolution has fewer
+operations than a direct one. A multiply-add is two operations. What a vector unit does not do in
+one instruction counts as many as a good vector routine takes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tvm_ffi
+from tvm import tirx
+from tvm.ir import Call, TensorLoad
+
+from tvm_rammer.kernel.iterations import Iterations
+from tvm_rammer.rprogram import dtype_bytes
+
+#: Operations of exp, tanh, erf, log, pow and the like: a polynomial of ten multiply-adds.
+TRANSCENDENTAL_FLOPS = 20
+
+#: Calls that are one operation, or none.
+_PLAIN_CALLS = {
+    **dict.fromkeys(("sqrt", "rsqrt", "fabs", "floor", "ceil", "round", "trunc", "fma"), 1),
+    **dict.fromkeys(("nearbyint", "isnan", "isinf", "isfinite", "copysign"), 1),
+    **dict.fromkeys(("if_then_else", "likely", "reinterpret", "address_of", "ret"), 0),
+    **dict.fromkeys(("call_extern", "call_pure_extern", "tvm_access_ptr"), 0),
+}
+_ARITHMETIC = (tirx.Add, tirx.Sub, tirx.Mul, tirx.Div, tirx.Max, tirx.Min)
+
+#: Its stub gives it the constructor of its fields; it takes the object.
+_structure: Any = tvm_ffi.StructuralKey
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a kernel has to do.
+
+    Attributes
+    ----------
+    flops : float
+        Floating-point operations.
+    nbytes : int
+        Bytes that it reads or writes, each counted once.
+    """
+
+    flops: float
+    nbytes: int
+
+    def __add__(self, other: Work) -> Work:
+        return Work(self.flops + other.flops, self.nbytes + other.nbytes)
+
+
+def work_of(body: tirx.PrimFunc, num_tiles: int, operand_bytes: Sequence[int]) -> Work:
+    """Count the work of all tiles of an rTask body.
+
+    Parameters
+    ----------
+    body : PrimFunc
+        A body as :func:`~.split.split_into_stages` makes them: ``(start, stop, *pointers)``.
+    num_tiles : int
+    operand_bytes : sequence of int
+        Size of the buffer behind each pointer. Of a table that is only looked into, no more bytes
+        count than are loaded.
+    """
+    start, stop, *pointers = body.params
+    counter = _Work(dict(zip(pointers, range(len(pointers)), strict=True)))
+    counter.visit(body.body, Iterations({start: 0, stop: num_tiles}))
+    touched = (min(size, counter.bytes[k]) for k, size in enumerate(operand_bytes))
+    return Work(counter.flops, round(sum(touched)))
+
+
+class _Work:
+    """Adds up the operations of statements, and the bytes that go through each pointer."""
+
+    def __init__(self, pointers: dict[Any, int]) -> None:
+        self.pointers = pointers
+        self.views: dict[Any, int] = {}
+        self.flops = 0.0
+        self.bytes: defaultdict[int, float] = defaultdict(float)
+
+    def visit(self, statement: Any, around: Iterations) -> Iterations:
+        """Count a statement; returns what surrounds those that follow it."""
+        if isinstance(statement, tirx.SeqStmt):
+            inner = around
+            for child in statement.seq:
+                inner = self.visit(child, inner)
+        elif isinstance(statement, tirx.For):
+            self.visit(statement.body, around.inside(statement))
+        elif isinstance(statement, tirx.IfThenElse):
+            self.visit(statement.then_case, around.where(statement.condition))
+            if statement.else_case is not None:
+                self.visit(statement.else_case, around.where(tirx.Not(statement.condition)))
+        elif isinstance(statement, tirx.AttrStmt | tirx.While):
+            self.visit(statement.body, around)
+        elif isinstance(statement, tirx.DeclBuffer):
+            sources = [self.pointers[v] for v in _pointers(statement.data) if v in self.pointers]
+            self.views.update(dict.fromkeys([statement.buffer], sources[0]) if sources else {})
+        elif isinstance(statement, tirx.Bind):
+            self._value(statement.value, around.times)
+            return around.let(statement.var, statement.value)
+        elif isinstance(statement, tirx.BufferStore):
+            times = around.times
+            self._value(statement.value, times)
+            self._access(statement.buffer, str(statement.value.ty), times)
+        elif isinstance(statement, tirx.Evaluate):
+            self._value(statement.value, around.times)
+        return around
+
+    def _value(self, value: Any, times: float) -> None:
+        """Count an expression; the same one twice is computed once, as compilers do."""
+        loads: dict[Any, Any] = {}
+        operations: dict[Any, float] = {}
+
+        def operation(node: Any, flops: float = 1) -> None:
+            base, lanes = _element(str(node.ty))
+            if base.startswith(("float", "bfloat")) and flops:
+                operations[_structure(node)] = flops * lanes
+
+        tvm_ffi.structural_walk(
+            value,
+            (
+                (TensorLoad, lambda load: loads.update({_structure(load): load})),
+                (_ARITHMETIC, operation),
+                (Call, lambda call: operation(call, _call_flops(call))),
+            ),
+        )
+        self.flops += times * sum(operations.values())
+        for load in loads.values():
+            self._access(load.source, str(load.ty), times)
+
+    def _access(self, buffer: Any, dtype: str, times: float) -> None:
+        if buffer in self.views:
+            base, lanes = _element(dtype)
+            self.bytes[self.views[buffer]] += times * lanes * dtype_bytes(base)
+
+
+def _call_flops(call: Any) -> float:
+    name = getattr(call.op, "name", "").rpartition(".")[2]
+    return _PLAIN_CALLS.get(name, TRANSCENDENTAL_FLOPS)
+
+
+def _element(dtype: str) -> tuple[str, int]:
+    """The element of a vector type and how many there are: ``float32x16`` is 16 ``float32``."""
+    base, _, lanes = dtype.partition("x")
+    return base, int(lanes) if lanes.isdigit() else 1
+
+
+def _pointers(expression: Any) -> Iterator[Any]:
+    found: list[Any] = []
+    tvm_ffi.structural_walk(expression, (tirx.Var, found.append))
+    return iter(found)
