@@ -72,6 +72,30 @@ def test_nests_that_write_one_buffer_stay_together():
 
 
 @T.prim_func(s_tir=True)
+def with_buffers_of_their_own(x: T.Buffer((4, 16), "float32"), out: T.Buffer((4, 16), "float32")):
+    kept = T.alloc_buffer((4, 16), "float32")
+    for i in T.parallel(4):
+        twice = T.alloc_buffer((16,), "float32")
+        for j in range(16):
+            twice[j] = x[i, j] * T.float32(2)
+        for j in range(16):
+            kept[i, j] = twice[15 - j]
+    for i in T.parallel(4):
+        more = T.alloc_buffer((16,), "float32")
+        for j in range(16):
+            more[j] = kept[3 - i, j] + T.float32(1)
+        for j in range(16):
+            out[i, j] = more[j]
+
+
+def test_nests_that_write_buffers_of_their_own_stay_apart():
+    """What a tile keeps to itself joins no stages."""
+    run = run_prim_func(with_buffers_of_their_own, [X])
+    assert_close(run.outputs[0], X[::-1, ::-1] * 2 + 1)
+    assert run.tiles == [4, 4]
+
+
+@T.prim_func(s_tir=True)
 def written_twice_then_read(x: T.Buffer((4, 16), "float32"), out: T.Buffer((4, 16), "float32")):
     kept = T.sblock_alloc_buffer((2, 4, 16), "float32")
     for i, j in T.grid(4, 16):

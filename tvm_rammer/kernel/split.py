@@ -155,7 +155,8 @@ class _Parts:
         A buffer has one producer. A scalar that is bound for the nests after it joins them all.
         """
         numbers = dict(self.views)
-        written = [{numbers.get(view) for view in _accessed(nest)[1]} for nest in self.nests]
+        stored = [_accessed(nest)[1] for nest in self.nests]
+        written = [{numbers[view] for view in some if view in numbers} for some in stored]
         last = {number: place for place, some in enumerate(written) for number in some}
         joined: list[list[Any]] = [[]]
         end = 0
