@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tvm_ffi
-from tvm import tirx
+from tvm import sym, tirx
 from tvm.ir import Call, Op
 from tvm.tirx import Add, Div, FloorDiv, FloorMod, Max, Min, Mul, Select, Sub
 
@@ -15,6 +15,8 @@ CYCLES_PER_SECOND = 3.5e9
 BYTES_PER_SECOND = 60e9
 #: Cycles of a transcendental function per element (not vectorised by LLVM).
 _CALL_CYCLES = 20.0
+#: A bound this large says that a trip count is not known.
+_UNKNOWN = 1 << 31
 _ARITHMETIC = (Add, Sub, Mul, Div, Max, Min, Select, FloorDiv, FloorMod)
 
 
@@ -40,7 +42,7 @@ def _cycles(statement: Any) -> float:
     if isinstance(statement, tirx.For):
         if statement.kind == tirx.ForKind.VECTORIZED:
             return _cycles(statement.body)
-        return int(statement.extent) * _cycles(statement.body)
+        return _iterations(statement) * _cycles(statement.body)
     if isinstance(statement, tirx.SeqStmt):
         return sum(map(_cycles, statement.seq))
     if isinstance(statement, tirx.IfThenElse):
@@ -51,6 +53,14 @@ def _cycles(statement: Any) -> float:
     if isinstance(statement, tirx.BufferStore):
         return _store_cycles(statement.value)
     return 0.0
+
+
+def _iterations(loop: tirx.For) -> int:
+    """The trip count of a loop, or the most that one may have that depends on an outer loop."""
+    if isinstance(loop.extent, tirx.IntImm):
+        return int(loop.extent)
+    most = int(sym.Analyzer().const_int_bound(loop.extent).max_value)
+    return most if most < _UNKNOWN else 1
 
 
 def _store_cycles(value: Any) -> float:

@@ -132,7 +132,7 @@ class _Parts:
         views: dict[Any, int] = {param: number for number, param in enumerate(params)}
         scratch: list[Scratch] = []
         nests: list[Any] = []
-        for statement in _flat(func.body):
+        for statement in statements(func.body):
             if isinstance(statement, tirx.DeclBuffer):
                 source = _variables(statement.data) & set(views)
                 if len(source) != 1:
@@ -262,10 +262,10 @@ def _function(params: list[Any], statements: list[Any]) -> tirx.PrimFunc:
     return func.with_attrs({"tirx.noalias": True, "tirx.is_scheduled": True, "s_tir": True})
 
 
-def _flat(statement: Any) -> list[Any]:
+def statements(statement: Any) -> list[Any]:
     """The statements of nested sequences in order."""
     if isinstance(statement, tirx.SeqStmt):
-        return [inner for child in statement.seq for inner in _flat(child)]
+        return [inner for child in statement.seq for inner in statements(child)]
     return [statement]
 
 

@@ -1,0 +1,198 @@
+"""A block that stores one value per point, on buffers that are seen as flat arrays.
+
+On flat arrays it shows which axes of a block are one axis in memory: the additions of a batch of
+images are a single loop, those of a bias per channel are two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import tvm_ffi
+from tvm import s_tir, sym, tirx
+from tvm.ir import TensorLoad
+
+from tvm_rammer.kernel.blocks import variables
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A loop from 0 to ``extent``."""
+
+    var: tirx.Var
+    extent: int
+
+    @property
+    def dtype(self) -> str:
+        return str(self.var.ty)
+
+
+@dataclass(frozen=True)
+class Pointwise:
+    """``target[index] = value`` at every point of the axes; the last axis is contiguous in memory.
+
+    Attributes
+    ----------
+    axes : tuple of Axis
+        Outermost first, in the order of the target's memory.
+    target : tirx.Var
+        The flat buffer that is written.
+    index, value : PrimExpr
+        On flat buffers.
+    """
+
+    axes: tuple[Axis, ...]
+    target: tirx.Var
+    index: Any
+    value: Any
+
+    def accesses(self) -> list[Any]:
+        """The flat index of the store and of every load."""
+        return [self.index, *(load.indices[0] for load in loads(self.value))]
+
+    def substituted(self, values: dict[Any, Any]) -> tuple[Any, Any]:
+        """The index and the value with other expressions in place of variables."""
+        return substitute(self.index, values), substitute(self.value, values)
+
+
+class FlatViews:
+    """Flat buffers on the parameters of a PrimFunc.
+
+    Parameters
+    ----------
+    params : sequence of tirx.Var
+        Buffers.
+    """
+
+    def __init__(self, params: Sequence[Any]) -> None:
+        self._views = {param: _flat(param) for param in params if _is_plain(param)}
+
+    def __contains__(self, buffer: Any) -> bool:
+        return buffer in self._views
+
+    def of(self, buffer: Any) -> Any:
+        """The view of a buffer that has one."""
+        return self._views[buffer]
+
+    def declarations(self) -> list[Any]:
+        """The statements that put the views onto their buffers."""
+        return [tirx.DeclBuffer(flat, data=buffer.data) for buffer, flat in self._views.items()]
+
+    def on_flat(self, expression: Any) -> Any:
+        """An expression with its loads from flat buffers."""
+
+        def load(node: Any) -> Any:
+            return tirx.BufferLoad(self.of(node.source), [_flat_index(node.source, node.indices)])
+
+        return tvm_ffi.structural_map(expression, (TensorLoad, load))
+
+
+def pointwise(block: s_tir.SBlock, views: FlatViews) -> Pointwise | None:
+    """What a block stores, ``None`` when that is not one value per point.
+
+    Neither is a block whose points read what others write, or one that writes nothing at all.
+    """
+    store = block.body
+    if not isinstance(store, tirx.BufferStore) or any(int(a.iter_type) for a in block.iter_vars):
+        return None
+    read = [load.source for load in loads(store.value)]
+    if store.buffer in read or not all(buffer in views for buffer in [store.buffer, *read]):
+        return None
+    axes = tuple(Axis(axis.var, int(axis.dom.extent)) for axis in block.iter_vars)
+    if not all(axis.extent for axis in axes) or len({axis.dtype for axis in axes}) > 1:
+        return None
+    index = _flat_index(store.buffer, store.indices)
+    found = Pointwise(axes, views.of(store.buffer), index, views.on_flat(store.value))
+    return _in_memory_order(_without_single_points(found))
+
+
+def loads(expression: Any) -> list[Any]:
+    """Every load of an expression, those in indices too."""
+    found: list[Any] = []
+    tvm_ffi.structural_walk(expression, (TensorLoad, found.append))
+    return found
+
+
+def substitute(expression: Any, values: dict[Any, Any]) -> Any:
+    """An expression with other expressions in place of variables."""
+    return tvm_ffi.structural_map(expression, (tirx.Var, lambda var: values.get(var, var)))
+
+
+def coefficients(index: Any, axes: list[Any]) -> list[int] | None:
+    """The step of an index along each variable, ``None`` where it is not linear in them."""
+    found = list(sym.detect_linear_equation(index, axes))[: len(axes)]
+    steps = [int(step) for step in found if isinstance(step, tirx.IntImm)]
+    return steps if len(steps) == len(axes) else None
+
+
+def merged(block: Pointwise) -> Pointwise:
+    """Neighbouring axes become one where every access walks them as one."""
+    axes = list(block.axes)
+    place = len(axes) - 2
+    while place >= 0:
+        one = _merge(block, axes[place], axes[place + 1])
+        if one is not None:
+            axes[place : place + 2] = [one.axes[-1]]
+            block = Pointwise(tuple(axes), one.target, one.index, one.value)
+        place -= 1
+    return block
+
+
+def _merge(block: Pointwise, outer: Axis, inner: Axis) -> Pointwise | None:
+    """The block with two axes as one (its last axis), ``None`` if they are two in memory."""
+    pair = [outer.var, inner.var]
+    steps = [coefficients(index, pair) for index in block.accesses()]
+    if any(step is None or step[0] != step[1] * inner.extent for step in steps):
+        return None
+    if variables(_without_loads(block.value)) & set(pair):
+        return None
+    var = tirx.Var(inner.var.name, inner.var.ty)
+    zero = tirx.const(0, str(var.ty))
+    index, value = block.substituted({outer.var: zero, inner.var: var})
+    return Pointwise((Axis(var, outer.extent * inner.extent),), block.target, index, value)
+
+
+def _without_single_points(block: Pointwise) -> Pointwise:
+    zeros = {a.var: tirx.const(0, a.dtype) for a in block.axes if a.extent == 1}
+    index, value = block.substituted(zeros)
+    return Pointwise(tuple(a for a in block.axes if a.extent > 1), block.target, index, value)
+
+
+def _in_memory_order(block: Pointwise) -> Pointwise | None:
+    steps = coefficients(block.index, [axis.var for axis in block.axes])
+    if steps is None:
+        return None
+    order = sorted(zip(steps, block.axes, strict=True), key=lambda pair: -pair[0])
+    if order and order[-1][0] != 1:
+        return None
+    return Pointwise(tuple(a for _, a in order), block.target, block.index, block.value)
+
+
+def _without_loads(expression: Any) -> Any:
+    """An expression with nothing in place of its loads: what the loads' values are used for."""
+    return tvm_ffi.structural_map(
+        expression, (TensorLoad, lambda load: tirx.const(0, str(load.ty.dtype)))
+    )
+
+
+def _flat_index(buffer: Any, indices: Any) -> Any:
+    index = indices[0] if len(indices) else tirx.const(0, "int64")
+    for extent, position in zip(list(buffer.shape)[1:], list(indices)[1:], strict=True):
+        index = index * int(extent) + position
+    return index
+
+
+def _flat(buffer: Any) -> Any:
+    size = tirx.IntImm("int64", prod(int(extent) for extent in buffer.shape))
+    return tirx.decl_buffer((size,), str(buffer.dtype), name=f"{buffer.name}_flat")
+
+
+def _is_plain(buffer: Any) -> bool:
+    """Whether a parameter is a compact array that begins where its data does."""
+    if not isinstance(buffer.ty, tirx.BufferType) or len(buffer.strides):
+        return False
+    offset, shape = buffer.elem_offset, list(buffer.shape)
+    return all(isinstance(x, tirx.IntImm) for x in [offset, *shape]) and int(offset) == 0

@@ -1,0 +1,239 @@
+"""The loop nest of a pointwise block: tiles of neighbouring points, vectors, no conditions inside.
+
+The last axis is cut where a condition on it changes, so that a concatenation is a copy per piece
+and a padding has an unconditional middle. A piece that is no multiple of the vector width ends with
+a vector that overlaps the one before: both store the same values, and no point is left over.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from math import ceil, prod
+from typing import Any
+
+import tvm_ffi
+from tvm import sym, tirx
+from tvm.ir import Call, Op, Range
+
+from tvm_rammer.kernel.blocks import variables
+from tvm_rammer.kernel.pointwise import Axis, Pointwise, coefficients, loads, merged, substitute
+from tvm_rammer.rprogram import dtype_bytes
+from tvm_rammer.vdevice import VDevice
+
+#: Loads and stores that a tile aims at: some hundred nanoseconds, and many tiles to share out.
+_TILE_ACCESSES = 4096
+#: A last axis with more pieces than this stays one loop with conditions.
+_MOST_PIECES = 64
+#: Shorter vectors than this gain nothing.
+_FEWEST_LANES = 4
+
+_COMPARISONS: dict[Any, Callable[[int, int], bool]] = {
+    tirx.LT: operator.lt,
+    tirx.LE: operator.le,
+    tirx.GT: operator.gt,
+    tirx.GE: operator.ge,
+    tirx.EQ: operator.eq,
+    tirx.NE: operator.ne,
+}
+
+
+@dataclass(frozen=True)
+class TiledNest:
+    """A parallel loop over tiles, and what a tile is, in words."""
+
+    statement: Any
+    tiling: str
+
+
+def tiled_nest(block: Pointwise, vdevice: VDevice) -> TiledNest:
+    """Make the loop nest of a block for a device."""
+    block = merged(block)
+    if not block.axes:
+        return TiledNest(tirx.BufferStore(block.target, block.value, [block.index]), "one value")
+    return _Builder.of(block, _pieces(block, vdevice)).build()
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Points of the last axis among which no condition changes, and their vector width."""
+
+    start: int
+    length: int
+    value: Any
+    lanes: int
+
+    @property
+    def vectors(self) -> int:
+        return ceil(self.length / self.lanes)
+
+
+@dataclass(frozen=True)
+class _Builder:
+    """Makes the nest of a merged block: ``cut`` is the axis that tiles divide."""
+
+    block: Pointwise
+    pieces: tuple[_Piece, ...]
+    cut: int
+    parts: int
+
+    @classmethod
+    def of(cls, block: Pointwise, pieces: tuple[_Piece, ...]) -> _Builder:
+        accesses = 1 + max(len(loads(piece.value)) for piece in pieces)
+        work = [axis.extent for axis in block.axes]
+        for number in range(len(work) - 2, -1, -1):
+            work[number] *= work[number + 1]
+        last = len(work) - 1
+        fits = (k for k in range(last) if work[k + 1] * accesses <= _TILE_ACCESSES)
+        cut = next(fits, last)
+        wanted = max(1, round(work[cut] * accesses / _TILE_ACCESSES))
+        if cut < last:
+            return cls(block, pieces, cut, _near_divisor(block.axes[cut].extent, wanted))
+        # A vector that overlaps the one before must find it in its own tile.
+        most = min(piece.vectors // (2 if piece.length % piece.lanes else 1) for piece in pieces)
+        return cls(block, pieces, cut, max(1, min(wanted, most)))
+
+    def build(self) -> TiledNest:
+        dtype = self.block.axes[0].dtype
+        tile = tirx.Var("tile", dtype)
+        count = prod(axis.extent for axis in self.block.axes[: self.cut]) * self.parts
+        outer, part = _place(tile, self.parts)
+        places: dict[Any, Any] = {}
+        for axis in reversed(self.block.axes[: self.cut]):
+            outer, places[axis.var] = _place(outer, axis.extent)
+        body = self._rows(self.cut, places, part, self.parts)
+        bounds = (tirx.const(0, dtype), tirx.const(count, dtype))
+        loop = tirx.For(tile, *bounds, tirx.ForKind.PARALLEL, body)
+        return TiledNest(loop, f"{count} tiles of {self._words(count)}")
+
+    def _words(self, count: int) -> str:
+        points = prod(axis.extent for axis in self.block.axes)
+        widths = sorted({piece.lanes for piece in self.pieces}, reverse=True)
+        return f"{ceil(points / count)} points in vectors of {'/'.join(map(str, widths))}"
+
+    def _rows(self, number: int, places: dict[Any, Any], part: Any, parts: int) -> Any:
+        """The loops from an axis on; of that axis only one of so many parts."""
+        axis = self.block.axes[number]
+        if number == len(self.block.axes) - 1:
+            return _sequence([self._row(piece, places, part, parts) for piece in self.pieces])
+
+        def inside(at: Any) -> Any:
+            zero = tirx.const(0, axis.dtype)
+            return self._rows(number + 1, {**places, axis.var: at}, zero, 1)
+
+        return _share(axis, part, parts, inside)
+
+    def _row(self, piece: _Piece, places: dict[Any, Any], part: Any, parts: int) -> Any:
+        """The vectors of one piece of the last axis, or those of one of so many parts."""
+        last = self.block.axes[-1]
+        lane = tirx.Var("lane", last.dtype)
+
+        def vector(number: Any) -> Any:
+            first = number * piece.lanes
+            if piece.length % piece.lanes:
+                first = tirx.min(first, tirx.const(piece.length - piece.lanes, last.dtype))
+            at = first + piece.start + (lane if piece.lanes > 1 else 0)
+            values = {**places, last.var: at}
+            index, value = substitute(self.block.index, values), substitute(piece.value, values)
+            store = tirx.BufferStore(self.block.target, value, [index])
+            if piece.lanes == 1:
+                return store
+            bounds = (tirx.const(0, last.dtype), tirx.const(piece.lanes, last.dtype))
+            return tirx.For(lane, *bounds, tirx.ForKind.VECTORIZED, store)
+
+        vectors = Axis(tirx.Var("vector", last.dtype), piece.vectors)
+        return _share(vectors, part, parts, vector)
+
+
+def _place(number: Any, extent: int) -> tuple[Any, Any]:
+    """Position on the axes outside of one, and on that one."""
+    return tirx.floordiv(number, extent), tirx.floormod(number, extent)
+
+
+def _near_divisor(extent: int, wanted: int) -> int:
+    """A divisor of an extent between ``wanted`` and twice that, else ``wanted`` itself."""
+    wanted = min(wanted, extent)
+    return next((n for n in range(wanted, 2 * wanted + 1) if extent % n == 0), wanted)
+
+
+def _share(axis: Axis, part: Any, parts: int, body: Callable[[Any], Any]) -> Any:
+    """A loop over one part of an axis; the lengths of the parts differ by one at most."""
+    if parts == axis.extent:
+        return body(part)
+    var, zero = tirx.Var(axis.var.name, axis.dtype), tirx.const(0, axis.dtype)
+    start, count = part * (axis.extent // parts), tirx.const(axis.extent // parts, axis.dtype)
+    if axis.extent % parts:
+        start = tirx.floordiv(part * axis.extent, parts)
+        count = tirx.floordiv((part + 1) * axis.extent, parts) - start
+    return tirx.For(var, zero, count, tirx.ForKind.SERIAL, body(start + var))
+
+
+def _sequence(statements: list[Any]) -> Any:
+    return statements[0] if len(statements) == 1 else tirx.SeqStmt(statements)
+
+
+def _pieces(block: Pointwise, vdevice: VDevice) -> tuple[_Piece, ...]:
+    """The last axis, cut where a condition on it changes."""
+    last = block.axes[-1]
+    cuts = sorted({0, last.extent, *_changes(block.value, last)})
+    if len(cuts) > _MOST_PIECES + 1:
+        cuts = [0, last.extent]
+    pieces = []
+    for start, stop in pairwise(cuts):
+        analyzer = sym.Analyzer()
+        for axis in block.axes[:-1]:
+            analyzer.bind(axis.var, Range.from_min_extent(0, axis.extent))
+        analyzer.bind(last.var, Range.from_min_extent(start, stop - start))
+        value = analyzer.simplify(block.value)
+        lanes = _lanes(block, value, stop - start, vdevice)
+        pieces.append(_Piece(start, stop - start, value, lanes))
+    return tuple(pieces)
+
+
+def _changes(value: Any, axis: Axis) -> set[int]:
+    """Points of an axis at which a comparison comes out otherwise than at the point before."""
+    found: list[Any] = []
+    tvm_ffi.structural_walk(value, (tuple(_COMPARISONS), found.append))
+    changes: set[int] = set()
+    for comparison in found:
+        if str(comparison.a.ty) != axis.dtype:
+            continue
+        linear = sym.detect_linear_equation(comparison.a - comparison.b, [axis.var])
+        if not linear or not all(isinstance(term, tirx.IntImm) for term in linear):
+            continue
+        step, base = map(int, linear)
+        root = -base // step if step else 0
+        holds = _COMPARISONS[type(comparison)]
+        for point in (root, root + 1):
+            before, after = base + step * (point - 1), base + step * point
+            if 0 < point < axis.extent and holds(before, 0) != holds(after, 0):
+                changes.add(point)
+    return changes
+
+
+def _lanes(block: Pointwise, value: Any, length: int, vdevice: VDevice) -> int:
+    """The vector width of a piece of the last axis; 1 leaves the loop to LLVM."""
+    last = block.axes[-1].var
+    accesses = loads(value)
+    steps = [coefficients(load.indices[0], [last]) for load in accesses]
+    # LLVM itself combines every second element better than it does a vector load with that step.
+    if any(step is None or abs(step[0]) == 2 for step in steps) or _conditional(value, last):
+        return 1
+    varied = [load.source for load, step in zip(accesses, steps, strict=True) if step != [0]]
+    widest = max(dtype_bytes(str(buffer.dtype)) for buffer in [block.target, *varied])
+    lanes = min(vdevice.vector_bytes // widest, 1 << (length.bit_length() - 1))
+    return lanes if lanes >= _FEWEST_LANES else 1
+
+
+def _conditional(value: Any, var: Any) -> bool:
+    """Whether a branch depends on a variable."""
+    found: list[bool] = []
+
+    def visit(call: Any) -> None:
+        if isinstance(call.op, Op) and call.op.name == "tirx.if_then_else":
+            found.append(var in variables(call.args[0]))
+
+    tvm_ffi.structural_walk(value, (Call, visit))
+    return any(found)
