@@ -9,13 +9,14 @@ from tvm_rammer.kernel.convolution import Convolution
 from tvm_rammer.kernel.elementwise import Elementwise
 from tvm_rammer.kernel.generic import Generic
 from tvm_rammer.kernel.matmul import Matmul
+from tvm_rammer.kernel.reduction import Reduction
 from tvm_rammer.kernel.scheduled import Rule, Scheduled
 from tvm_rammer.kernel.winograd import Winograd
 from tvm_rammer.kernel.winograd_accuracy import DEFAULT_TOLERANCE
 from tvm_rammer.vdevice import VDevice
 
 #: In the order in which they are asked, after :class:`Winograd`; the last one never declines.
-RULES: tuple[Rule, ...] = (Convolution(), Matmul(), Elementwise(), Generic())
+RULES: tuple[Rule, ...] = (Convolution(), Matmul(), Reduction(), Elementwise(), Generic())
 
 
 def schedule(
