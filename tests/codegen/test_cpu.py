@@ -21,8 +21,8 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 from tvm.script import tirx as T
 
-from tvm_rammer.codegen.cpu import lower
 from tvm_rammer.codegen.llvm_text import support_functions
+from tvm_rammer.codegen.shards import dispatcher, lower_shard, shards_of
 from tvm_rammer.errors import DeviceError
 from tvm_rammer.rprogram import ALIGNMENT
 from tvm_rammer.testing.reference import relative_error
@@ -252,12 +252,15 @@ def test_a_kernel_symbol_for_each_wave(lstm):
 
 def test_distinct_bodies_are_generated_once(lstm):
     """Many operators, few bodies: the rest is in the table."""
-    signature = lstm.compile(lstm.plan("wavefront", 2)).signature
     bodies = lstm.compiler.kernels.bodies
-    module = lower(bodies, (signature,), lstm.compiler.target)
-    names = sorted(symbol.name_hint for symbol in module.get_global_vars())
-    tasks = sorted(f"rtask_{number}" for number in range(len(bodies)))
-    assert names == sorted([*tasks, "rammer_worker", signature.name])
+    shards = shards_of(list(bodies))
+    assert [name for shard in shards for name in shard] == list(bodies)
+    for number, names in enumerate(shards):
+        module = lower_shard(number, bodies, names, "")
+        symbols = {symbol.name_hint for symbol in module.get_global_vars()}
+        tasks = {f"rtask{number}_{k}" for k in range(len(names))}
+        own = dispatcher(number)
+        assert symbols == {*tasks, own, f"tvm_rammer_{own}"}
     assert len(bodies) < len(lstm.graph.graph.operators) / 4
 
 
@@ -277,8 +280,13 @@ def test_code_for_avx2(name):
     want = host.compile(host.plan("wavefront", 2)).run(host.inputs())
     for left, right in zip(got, want, strict=True):
         assert relative_error(left, right) < 1e-5
-    text = source.compiler.module((compiled.signature,)).inspect_source("asm")
+    text = assembly(source.compiler.module((compiled.signature,)))
     assert "%ymm" in text and "%zmm" not in text
+
+
+def assembly(module):
+    """Of the entries and of all shards."""
+    return "".join(part.inspect_source("asm") for part in (module, *module.imports))
 
 
 def test_code_for_aarch64(tmp_path):
@@ -291,7 +299,7 @@ def test_code_for_aarch64(tmp_path):
     header = path.read_bytes()[:20]
     assert header[:4] == b"\x7fELF"
     assert int.from_bytes(header[18:20], "little") == 183, "EM_AARCH64"
-    text = module.inspect_source("asm")
+    text = assembly(module)
     assert all(f"\t{mnemonic}\t" in text for mnemonic in ("stlr", "ldapr", "fmla"))
     assert "yield" in text
 

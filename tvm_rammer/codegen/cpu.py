@@ -1,8 +1,8 @@
 """rProgram to TIR for CPUs: bodies, a dispatcher that walks the instruction table, entries.
 
-The module holds
+Every distinct rTask body is compiled once, as a private function ``(start, stop, *pointers)``, in
+one of the modules of :mod:`~tvm_rammer.codegen.shards`. The module that imports those holds
 
-- every distinct rTask body once, as a private function ``(start, stop, *pointers)``;
 - ``worker``: walks one vEU's rows of the table: wait, dispatch to the body, signal;
 - per region an entry ``name(*inputs, constants, table, *outputs, arena)``: it clears the counters,
   fills the base pointers and launches the workers once (*program* form), or calls one kernel symbol
@@ -16,13 +16,14 @@ waits at all.
 
 Bodies are ``noalias`` although other threads write the same arena: the verifier has proved that
 nobody writes a byte that a running body reads, and that a body's buffers do not overlap each other.
-The memory fence between two bodies keeps the compiler from moving accesses across them once they
-are inlined into the dispatcher.
+The compiler moves no access across a body: it is behind a call into another module.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +32,17 @@ from tvm import tirx
 from tvm.ir import Call, GlobalVar, PointerType, PrimType
 
 from tvm_rammer.codegen.llvm_text import support_functions
+from tvm_rammer.codegen.shards import (
+    LINK,
+    SHARD_BODIES,
+    decide,
+    dispatcher,
+    exported,
+    link_function,
+    link_shards,
+    lower_shard,
+    shards_of,
+)
 from tvm_rammer.codegen.table import (
     COUNTER_BYTES,
     HEADER_WORDS,
@@ -39,8 +51,8 @@ from tvm_rammer.codegen.table import (
     Layout,
     Row,
 )
-from tvm_rammer.codegen.wait_text import EXPIRED, REPORT
-from tvm_rammer.vdevice.target import architecture
+from tvm_rammer.codegen.wait_text import EXPIRED, report_function, report_symbol
+from tvm_rammer.vdevice.target import architecture, host_target
 
 #: Name under which our lowering is known to ``tvm.tirx.build``.
 _PIPELINE = "tvm_rammer"
@@ -102,9 +114,31 @@ def build_module(
     tvm.runtime.Module
         Exports one packed function per region (and per wavefront).
     """
-    return tvm.tirx.build(
-        lower(bodies, regions, target), target=target, pipeline=lowering_pipeline()
-    )
+    names = shards_of(list(bodies))
+    support = support_functions(architecture(target))
+    lowered = [
+        lower(len(names), regions, support),
+        *(lower_shard(shard, bodies, part, support) for shard, part in enumerate(names)),
+    ]
+    entries, *shards = _build_side_by_side(lowered, target)
+    loads_here = architecture(target) == architecture(host_target())
+    link_shards(entries, shards, loads_here)
+    return entries
+
+
+def _build_side_by_side(
+    modules: Sequence[tvm.IRModule], target: tvm.target.Target
+) -> list[tvm.runtime.Module]:
+    """Compile modules in a thread each; TVM keeps its contexts by thread, so they get the same."""
+    current = tvm.transform.PassContext.current()
+    pipeline = lowering_pipeline()
+
+    def build(module: tvm.IRModule) -> tvm.runtime.Module:
+        with tvm.transform.PassContext(current.opt_level, config=dict(current.config)):
+            return tvm.tirx.build(module, target=target, pipeline=pipeline)
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+        return list(threads.map(build, modules))
 
 
 def kernel_ids(bodies: Mapping[str, tirx.PrimFunc]) -> dict[str, int]:
@@ -112,27 +146,19 @@ def kernel_ids(bodies: Mapping[str, tirx.PrimFunc]) -> dict[str, int]:
     return {name: number for number, name in enumerate(bodies)}
 
 
-def lower(
-    bodies: Mapping[str, tirx.PrimFunc],
-    regions: Sequence[RegionSignature],
-    target: tvm.target.Target,
-) -> tvm.IRModule:
-    """The TIR module that :func:`build_module` compiles."""
-    text = support_functions(architecture(target))
-    symbols = {name: GlobalVar(f"rtask_{number}") for number, name in enumerate(bodies)}
+def lower(num_shards: int, regions: Sequence[RegionSignature], support: str) -> tvm.IRModule:
+    """The TIR module of the worker and the entries; ``support`` is LLVM IR text."""
     worker = GlobalVar("rammer_worker")
-    functions: dict[GlobalVar, tirx.PrimFunc] = {
-        symbols[name]: body for name, body in bodies.items()
-    }
-    functions[worker] = _worker([(symbols[n], len(b.params) - 2) for n, b in bodies.items()])
+    functions: dict[GlobalVar, tirx.PrimFunc] = {worker: _worker(num_shards)}
     for region in regions:
         for number, symbol in enumerate(region.wave_symbols()):
-            functions[GlobalVar(symbol)] = _wave(symbol, number, worker, text)
-        functions[GlobalVar(region.name)] = _entry(region, worker, text)
+            functions[GlobalVar(symbol)] = _wave(symbol, number, worker, support)
+        functions[GlobalVar(region.name)] = _entry(region, worker, support)
+    functions[GlobalVar(LINK)] = link_function(num_shards)
     return tvm.IRModule(functions)
 
 
-def _worker(bodies: Sequence[tuple[GlobalVar, int]]) -> tirx.PrimFunc:
+def _worker(num_shards: int) -> tirx.PrimFunc:
     """``worker(veu, workers, segment, table, header)``: run one worker's share of a segment."""
     veu, workers, segment = (tirx.Var(n, "int32") for n in ("veu", "workers", "segment"))
     table_pointer = tirx.Var("table_pointer", PointerType(_I32))
@@ -151,7 +177,7 @@ def _worker(bodies: Sequence[tuple[GlobalVar, int]]) -> tirx.PrimFunc:
     idle = tirx.And(tirx.Not(own), veu >= workers)
 
     step, place, row = (tirx.Var(n, "int32") for n in ("step", "place", "row"))
-    wait, operands, kernel = (tirx.Var(n, "int32") for n in ("wait", "operands", "kernel"))
+    wait, kernel = (tirx.Var(n, "int32") for n in ("wait", "kernel"))
 
     def field(name: Row) -> Any:
         return table[row + name.value]
@@ -159,15 +185,10 @@ def _worker(bodies: Sequence[tuple[GlobalVar, int]]) -> tirx.PrimFunc:
     def counter(number: Any) -> Any:
         return tirx.address_of(header[number * _COUNTER_WORDS])
 
-    def pointer(number: int) -> Any:
-        word = operands + 2 * number
-        return tirx.call_extern("handle", "rammer_address", bases, table[word], table[word + 1])
-
-    def call(number: int) -> Any:
-        symbol, arity = bodies[number]
-        arguments = [field(Row.START), field(Row.STOP), *map(pointer, range(arity))]
-        failed = Call(symbol, arguments, ret_ty=_I32) != 0
-        return tirx.IfThenElse(failed, _extern("rammer_abort", abort), None)
+    def call(shard: int) -> Any:
+        number = kernel - shard * SHARD_BODIES
+        arguments = [number, field(Row.START), field(Row.STOP), bases, operands, abort]
+        return tirx.Evaluate(tirx.call_extern("int32", dispatcher(shard), *arguments))
 
     awaited = table[Header.WAITS.value] + wait * 2
     wait_all = tirx.For(
@@ -185,13 +206,13 @@ def _worker(bodies: Sequence[tuple[GlobalVar, int]]) -> tirx.PrimFunc:
             table[awaited],
         ),
     )
-    dispatch = [
-        tirx.Bind(operands, table[Header.OPERANDS.value] + field(Row.OPERANDS) * 2),
-        tirx.Bind(kernel, field(Row.KERNEL)),
-        _extern("rammer_fence"),
-        _decide(kernel, 0, len(bodies), call),
-        _extern("rammer_fence"),
-    ]
+    words = table[Header.OPERANDS.value] + field(Row.OPERANDS) * 2
+    operands = tirx.address_of(table[words])
+    shard = tirx.Var("shard", "int32")
+    dispatch: list[Any] = [tirx.Bind(kernel, field(Row.KERNEL))]
+    if num_shards:
+        choice = decide(shard, 0, num_shards, call)
+        dispatch += [tirx.Bind(shard, tirx.floordiv(kernel, SHARD_BODIES)), choice]
     aborted = tirx.call_extern("int32", "rammer_aborted", abort) != 0
     signal = _extern("rammer_signal", counter(field(Row.VEU)), field(Row.SIGNAL))
     run = [
@@ -218,16 +239,6 @@ def _worker(bodies: Sequence[tuple[GlobalVar, int]]) -> tirx.PrimFunc:
     params = [veu, workers, segment, table_pointer, header_pointer]
     func = tirx.PrimFunc(params, tirx.SeqStmt(statements), ret_type=_I32)
     return func.with_attrs({"tirx.is_scheduled": True, "s_tir": True})
-
-
-def _decide(kernel: tirx.Var, low: int, high: int, call: Any) -> Any:
-    """A binary decision tree over the kernel number (LLVM makes a jump table of it)."""
-    if high - low == 1:
-        return call(low)
-    middle = (low + high) // 2
-    return tirx.IfThenElse(
-        kernel < middle, _decide(kernel, low, middle, call), _decide(kernel, middle, high, call)
-    )
 
 
 def _entry(region: RegionSignature, worker: GlobalVar, text: str) -> tirx.PrimFunc:
@@ -260,13 +271,15 @@ def _entry(region: RegionSignature, worker: GlobalVar, text: str) -> tirx.PrimFu
     else:
         launches = [_launch(0, worker, table, header)]
     abort = num_veus * _COUNTER_WORDS
-    report = tirx.call_cpacked(REPORT, region.name, tirx.address_of(header[abort]))
+    flag = tirx.address_of(header[abort])
+    report = tirx.call_cpacked(report_symbol(region.name), region.name, flag)
     expired = tirx.IfThenElse(header[abort] == EXPIRED, tirx.Evaluate(report), None)
     succeeded = header[abort] == 0
     # TVM 0.27 names this constructor's first two parameters the wrong way round.
     check = tirx.AssertStmt(succeeded, "RuntimeError", [f"{region.name}: an rTask failed"])
     declared = tirx.DeclBuffer(header, data=_as(arena.data, _I32))
     statements = [declared, clear, *fill, *launches, expired, check]
+    text += report_function(region.name)
     body = tirx.AttrStmt(0, "pragma_import_llvm", text, tirx.SeqStmt(statements))
     return exported(region.name, [*inputs, constants, table, *outputs, arena], body)
 
@@ -297,12 +310,6 @@ def _launch(segment: int, worker: GlobalVar, table: Any, header: Any) -> Any:
     strided = tirx.AttrStmt(0, "pragma_parallel_stride_pattern", 1, loop)
     launch = tirx.AttrStmt(0, "pragma_parallel_launch_point", 1, strided)
     return tirx.SeqStmt([tirx.Bind(workers, tirx.call_packed("runtime.NumThreads")), launch])
-
-
-def exported(symbol: str, params: list[Any], body: Any) -> tirx.PrimFunc:
-    """A function that the module exports under its name."""
-    func = tirx.PrimFunc(params, body)
-    return func.with_attrs({"global_symbol": symbol, "tirx.is_scheduled": True, "s_tir": True})
 
 
 def _extern(name: str, *arguments: Any) -> Any:

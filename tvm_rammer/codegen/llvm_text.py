@@ -1,4 +1,4 @@
-"""What a CPU needs beyond TIR, as LLVM IR text: abort, fence, pointer tables, waits.
+"""What a CPU needs beyond TIR, as LLVM IR text: abort, pointer tables, waits.
 
 TVM links the text into the generated module (``pragma_import_llvm``); ``alwaysinline`` removes the
 calls. One text serves every architecture but for the hint that a waiting core gives.
@@ -21,11 +21,6 @@ define i32 @rammer_aborted(ptr %abort) alwaysinline {{
 
 define void @rammer_abort(ptr %abort) alwaysinline {{
   store atomic i32 {failed}, ptr %abort release, align 4
-  ret void
-}}
-
-define void @rammer_fence() alwaysinline {{
-  call void asm sideeffect "", "~{{memory}}"()
   ret void
 }}
 

@@ -18,8 +18,6 @@ SPINS_BEFORE_YIELD = 2048
 SPINS_BEFORE_LOOKING = 64
 #: What the abort flag is when an rTask has failed, and when a wait has taken too long.
 FAILED, EXPIRED = 1, 2
-#: Packed function that raises the error of a wait that has taken too long.
-REPORT = "tvm_rammer_report_wait"
 
 _LONGEST_STEP = 100_000_000
 _MESSAGE = (
@@ -36,11 +34,6 @@ _TEXT = """
 declare i32 @sched_yield()
 declare i32 @sched_getcpu()
 declare i32 @clock_gettime(i32, ptr)
-declare i32 @snprintf(ptr, i64, ptr, ...)
-declare void @TVMFFIErrorSetRaisedFromCStrParts(ptr, ptr, i32)
-
-@rammer_wait_message = private constant [{size} x i8] c"{message}\\00"
-@rammer_wait_kind = private constant [13 x i8] c"RuntimeError\\00"
 
 define void @rammer_signal(ptr %counter, i32 %count) alwaysinline {{
   %cpu = call i32 @sched_getcpu()
@@ -135,8 +128,16 @@ record:
 reached:
   ret void
 }}
+"""
 
-define linkonce_odr hidden i32 @{report}(ptr %self, ptr %args, i32 %num, ptr %result) {{
+_REPORT_TEXT = """
+declare i32 @snprintf(ptr, i64, ptr, ...)
+declare void @TVMFFIErrorSetRaisedFromCStrParts(ptr, ptr, i32)
+
+@rammer_wait_message = private constant [{size} x i8] c"{message}\\00"
+@rammer_wait_kind = private constant [13 x i8] c"RuntimeError\\00"
+
+define i32 @{report}(ptr %self, ptr %args, i32 %num, ptr %result) {{
   %buffer = alloca [512 x i8], align 1
   %parts = alloca ptr, align 8
   %name_at = getelementptr i8, ptr %args, i32 8
@@ -164,14 +165,26 @@ define linkonce_odr hidden i32 @{report}(ptr %self, ptr %args, i32 %num, ptr %re
 
 
 def wait_functions(architecture: str) -> str:
-    """``rammer_signal``, ``rammer_wait`` and the report, for a known architecture."""
+    """``rammer_signal`` and ``rammer_wait`` for a known architecture."""
     return _TEXT.format(
         pause=_HINTS[architecture],
         spins=SPINS_BEFORE_YIELD,
         looking=SPINS_BEFORE_LOOKING,
         longest=_LONGEST_STEP,
         expired=EXPIRED,
-        report=REPORT,
-        message=_MESSAGE,
-        size=len(_MESSAGE) + 1,
+    )
+
+
+def report_symbol(region: str) -> str:
+    """The packed function ``(name, abort flag)`` that raises the error of a wait that is over.
+
+    Every region has its own, since TVM declares what a packed call names once for each call.
+    """
+    return f"{region}_report_wait"
+
+
+def report_function(region: str) -> str:
+    """The text of a region's report."""
+    return _REPORT_TEXT.format(
+        report=report_symbol(region), message=_MESSAGE, size=len(_MESSAGE) + 1
     )
