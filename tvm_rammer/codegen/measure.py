@@ -59,6 +59,11 @@ def operands_of(graph: OperatorGraph) -> dict[str, tuple[RKernel, tuple[Operand,
     return found
 
 
+def copies_for(nbytes: int, cache_bytes: int) -> int:
+    """Copies of so many bytes that a second-level cache does not hold."""
+    return min(_MAX_COPIES, max(1, math.ceil(2 * cache_bytes / max(1, nbytes))))
+
+
 def measure_kernels(
     module: tvm.runtime.Module,
     signature: RegionSignature,
@@ -110,7 +115,7 @@ class _Bench:
     def time(self, kernel: RKernel, operands: tuple[Operand, ...]) -> float:
         """Seconds that all tiles of a kernel take on one core."""
         size = sum(aligned(_nbytes(operand)) for operand in operands)
-        copies = min(_MAX_COPIES, max(1, math.ceil(2 * self.cache_bytes / max(1, size))))
+        copies = copies_for(size, self.cache_bytes)
         once = self._run(kernel, operands, copies, copies) / copies
         repeats = max(1, min(2000, math.ceil(_RUN_SECONDS / max(once, 1e-9))))
         return min(self._run(kernel, operands, copies, repeats) for _ in range(_RUNS)) / repeats

@@ -29,6 +29,7 @@ Examples:
   tvm-rammer show model.onnx --policy sequential --svg plan.svg
   tvm-rammer show model.so --json > plan.json
   tvm-rammer show plan.json
+  tvm-rammer show model.onnx --kernels
 """
 
 _file = click.Path(path_type=Path)
@@ -42,6 +43,9 @@ _file = click.Path(path_type=Path)
 @click.option("--trace", type=_file, metavar="FILE", help="Timeline for ui.perfetto.dev.")
 @click.option("--svg", type=_file, metavar="FILE", help="Timeline as a picture.")
 @click.option("--all", "show_all", is_flag=True, help="List all rTasks, however many.")
+@click.option(
+    "--kernels", is_flag=True, help="Show no plan: measure every kernel against the machine."
+)
 @build_options
 def command(
     source: Path,
@@ -49,15 +53,29 @@ def command(
     trace: Path | None,
     svg: Path | None,
     show_all: bool,
+    kernels: bool,
     **options: Any,
 ) -> Result:
     """Show how a model or a library is planned.
 
     The times are simulated from the costs of the kernels. PLAN is what --json printed: it is
-    proved safe again before it is shown.
+    proved safe again before it is shown. With --kernels, every kernel of a MODEL is compiled by
+    itself, timed on one core, and compared with the least time that the core needs for the same
+    operations and bytes.
     """
     wanted = {"html": html, "trace": trace, "svg": svg}
     files = {kind: path for kind, path in wanted.items() if path is not None}
+    if kernels:
+        from tvm_rammer.commands.kernel_table import show_kernels
+
+        if files:
+            raise InputError(f"--{next(iter(files))} draws a plan; leave it out with --kernels")
+        if source.suffix == ".so" or _read_plan(source) is not None:
+            what = "library" if source.suffix == ".so" else "plan"
+            raise InputError(
+                f"{source}: a {what} holds no kernels to take apart; give --kernels the model"
+            )
+        return show_kernels(source, show_all, options)
     for path in files.values():
         require_writable(path)
     description, report = _open(source, options)

@@ -83,7 +83,7 @@ def build_library(model: Path, **options: Any) -> Library:
     with native_work(f"compiling {model.name}"):
         from tvm_rammer.runtime.build import build
 
-        return build(model, **_given(options))
+        return build(model, **given_options(options))
 
 
 def open_library(source: Path, **options: Any) -> Library:
@@ -96,7 +96,7 @@ def open_library(source: Path, **options: Any) -> Library:
     """
     if source.suffix != ".so":
         return build_library(source, **options)
-    if given := _given(options):
+    if given := given_options(options):
         option = next(iter(given)).replace("_", "-").replace("shapes", "shape")
         raise InputError(
             f"{source}: is compiled already, --{option} cannot change it; give the model instead"
@@ -109,7 +109,8 @@ def open_library(source: Path, **options: Any) -> Library:
         return load(source)
 
 
-def _given(options: dict[str, Any]) -> dict[str, Any]:
+def given_options(options: dict[str, Any]) -> dict[str, Any]:
+    """The options that were given, the shapes by the names of their inputs."""
     given = {name: value for name, value in options.items() if value is not None and value != ()}
     if "shapes" in given:
         given["shapes"] = _distinct(given["shapes"])

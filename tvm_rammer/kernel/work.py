@@ -116,7 +116,7 @@ class _Work:
         operations: dict[Any, float] = {}
 
         def operation(node: Any, flops: float = 1) -> None:
-            base, lanes = _element(str(node.ty))
+            base, lanes = element(str(node.ty))
             if base.startswith(("float", "bfloat")) and flops:
                 operations[_structure(node)] = flops * lanes
 
@@ -134,7 +134,7 @@ class _Work:
 
     def _access(self, buffer: Any, dtype: str, times: float) -> None:
         if buffer in self.views:
-            base, lanes = _element(dtype)
+            base, lanes = element(dtype)
             self.bytes[self.views[buffer]] += times * lanes * dtype_bytes(base)
 
 
@@ -143,7 +143,7 @@ def _call_flops(call: Any) -> float:
     return _PLAIN_CALLS.get(name, TRANSCENDENTAL_FLOPS)
 
 
-def _element(dtype: str) -> tuple[str, int]:
+def element(dtype: str) -> tuple[str, int]:
     """The element of a vector type and how many there are: ``float32x16`` is 16 ``float32``."""
     base, _, lanes = dtype.partition("x")
     return base, int(lanes) if lanes.isdigit() else 1

@@ -37,7 +37,8 @@ def multiply_add_loop(lanes: int, chains: int, fused: bool) -> str:
         "  %i = phi i32 [ 0, %entry ], [ %next, %loop ]",
     ]
     for k, name in enumerate(names):
-        start = f"splat (float {float(k + 1):.1f})"
+        # Not from 2, where it would stay: LLVM sees that.
+        start = f"splat (float {float(k + 3):.1f})"
         lines.append(f"  {name} = phi {vector} [ {start}, %entry ], [ %a{k}.{_UNROLL}, %loop ]")
     for step in range(_UNROLL):
         for k in range(chains):

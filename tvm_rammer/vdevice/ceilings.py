@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -28,6 +26,7 @@ from tvm_rammer.vdevice.ceiling_text import (
     read_step,
 )
 from tvm_rammer.vdevice.cpu import host_cpu
+from tvm_rammer.vdevice.one_core import on_one_core
 from tvm_rammer.vdevice.vdevice import VDevice
 
 #: Raised when the measuring changes, so that older results are not used.
@@ -113,15 +112,10 @@ def ceilings(target: Any, vdevice: VDevice, *, refresh: bool = False) -> Ceiling
 def measure(target: Any, vdevice: VDevice) -> Ceilings:
     """Measure the ceilings, in a thread that stays on one core."""
     compute, reads = _compile(target, vdevice)
-    found: list[Ceilings] = []
-    thread = threading.Thread(target=lambda: found.append(_measured(vdevice, compute, reads)))
-    thread.start()
-    thread.join()
-    return found[0]
+    return on_one_core(lambda: _measured(vdevice, compute, reads))
 
 
 def _measured(vdevice: VDevice, compute: Any, reads: dict[int, Any]) -> Ceilings:
-    os.sched_setaffinity(0, {host_cpu().cpus[0]})
     lanes = vdevice.vector_bytes // 4
     sizes = {
         "l1": vdevice.l1_bytes // 2,
@@ -130,7 +124,7 @@ def _measured(vdevice: VDevice, compute: Any, reads: dict[int, Any]) -> Ceilings
         "dram": max(min(2 * vdevice.l3_bytes, _MOST_DRAM_BYTES), 4 * vdevice.l2_bytes),
     }
     memory, out = _memory(max(sizes.values())), _memory(vdevice.vector_bytes)
-    round_flops = 2 * lanes * multiply_adds(_chains(vdevice))
+    round_flops = 2 * lanes * multiply_adds(chains(vdevice))
     flops = round_flops * _per_second(lambda rounds: compute(rounds, out))
     step = max(streams * read_step(lanes, streams) for streams in _STREAMS)
     speeds = {level: 0.0 for level in sizes}
@@ -173,7 +167,7 @@ def _memory(nbytes: int) -> Any:
     return tvm_ffi.from_dlpack(held[start : start + nbytes].view(np.int32))
 
 
-def _chains(vdevice: VDevice) -> int:
+def chains(vdevice: VDevice) -> int:
     """Independent multiply-adds: all registers but those of the two factors and a few to spare."""
     return max(8, min(vdevice.vector_registers - 4, 24))
 
@@ -190,7 +184,7 @@ def compile_loops(target: Any, vdevice: VDevice) -> Any:
 
     lanes = vdevice.vector_bytes // 4
     fused = bool({"fma", "avx512f", "neon"} & set(vdevice.features))
-    texts = [multiply_add_loop(lanes, _chains(vdevice), fused)]
+    texts = [multiply_add_loop(lanes, chains(vdevice), fused)]
     texts += [read_loop(lanes, streams) for streams in _STREAMS]
     out = tirx.decl_buffer((lanes,), "int32", name="out")
     memory = tirx.decl_buffer((tirx.Var("words", "int64"),), "int32", name="memory")

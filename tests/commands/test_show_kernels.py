@@ -1,0 +1,109 @@
+"""``tvm-rammer show --kernels``: the table, its JSON, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+
+@pytest.fixture
+def report(call, model):
+    return json.loads(call("show", model, "--kernels", "--json").stdout)
+
+
+def test_every_kernel_is_one_line_with_its_measures(call, model):
+    result = call("show", model, "--kernels")
+    assert result.exit_code == 0, result.stderr
+    heading, _, *lines = result.stdout.splitlines()
+    assert heading.split() == [
+        *("n", "time", "±", "share", "GFLOP/s", "GB/s", "peak", "roof", "limit"),
+        *("kernel", "rTasks", "tile,", "first", "operator"),
+    ]
+    assert sum("matmul" in line for line in lines) == 1
+    totals = [line.split()[0] for line in lines[lines.index("") + 1 :]]
+    assert totals[:3] == ["kernels", "roofline", "one"]
+    assert "3 operators with 3 kernels" in result.stdout
+
+
+def test_json_has_work_times_and_ceilings(report):
+    assert report["operators"] == sum(kernel["count"] for kernel in report["kernels"]) == 3
+    matmul = next(k for k in report["kernels"] if k["rule"] == "matmul")
+    assert matmul["flops"] == 2 * 4 * 8 * 8
+    assert matmul["bytes"] == 4 * (4 * 8 + 8 * 8 + 4 * 8)
+    assert matmul["measured"] and matmul["seconds"] > 0 and matmul["spread"] >= 0
+    assert matmul["vector_bytes"]["multiply_add"] > 4
+    assert matmul["missed"] is None
+    assert matmul["roofline"]["seconds"] == max(
+        matmul["roofline"]["compute_seconds"], matmul["roofline"]["memory_seconds"]
+    )
+    total = sum(kernel["count"] * kernel["seconds"] for kernel in report["kernels"])
+    assert report["seconds"] == pytest.approx(total)
+    assert report["ceilings"]["flops"] > 1e8
+
+
+def test_what_takes_longest_comes_first(report):
+    times = [kernel["count"] * kernel["seconds"] for kernel in report["kernels"]]
+    assert times == sorted(times, reverse=True)
+
+
+def test_kernels_for_another_machine_are_modelled(call, model):
+    target = json.dumps({"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "neoverse-n1"})
+    result = call("show", model, "--kernels", "--target", target, "--json")
+    report = json.loads(result.stdout)
+    assert report["ceilings"] is report["roofline_seconds"] is None
+    for kernel in report["kernels"]:
+        assert not kernel["measured"]
+        assert kernel["seconds"] == kernel["modelled_seconds"] > 0
+        assert kernel["roofline"] is kernel["spread"] is None
+    text = call("show", model, "--kernels", "--target", target).stdout
+    assert "modelled for another machine" in text
+
+
+def test_scalar_code_is_reported(call, model, monkeypatch):
+    """Whatever the code has: here a schedule that promises more than any code holds."""
+    from tvm_rammer.kernel.constraints import Constraint, Vectors
+    from tvm_rammer.runtime import kernel_report
+
+    too_much = Constraint(("lane",), Vectors(multiply_add=4096))
+    monkeypatch.setattr(kernel_report, "constraint_of", lambda body: too_much)
+    monkeypatch.setattr(
+        kernel_report, "vectors_of_jobs", lambda compiled: [Vectors()] * len(compiled.jobs)
+    )
+    text = call("show", model, "--kernels").stdout
+    assert "missed by 3 operators: scalar code" in text
+
+
+# Bad input
+
+
+def test_a_library_has_no_kernels_to_take_apart(refused, library):
+    assert refused("show", library, "--kernels") == (
+        f"error: {library}: a library holds no kernels to take apart; give --kernels the model"
+    )
+
+
+def test_a_plan_has_no_kernels_to_take_apart(call, refused, library, tmp_path):
+    (tmp_path / "plan.json").write_text(call("show", library, "--json").stdout)
+    assert refused("show", "plan.json", "--kernels") == (
+        "error: plan.json: a plan holds no kernels to take apart; give --kernels the model"
+    )
+
+
+@pytest.mark.parametrize(("option", "value"), [("policy", "sequential"), ("form", "per-op")])
+def test_options_of_the_plan_are_refused(refused, model, option, value):
+    assert refused("show", model, "--kernels", f"--{option}", value) == (
+        f"error: --{option} does not change the kernels; leave it out with --kernels"
+    )
+
+
+def test_pictures_are_refused(refused, model):
+    assert refused("show", model, "--kernels", "--svg", "p.svg") == (
+        "error: --svg draws a plan; leave it out with --kernels"
+    )
+
+
+def test_a_missing_model(refused):
+    assert refused("show", "no.onnx", "--kernels") == (
+        "error: no.onnx: no such file; give the path of a model"
+    )

@@ -1,0 +1,160 @@
+"""``tvm-rammer show --kernels``: what every kernel reaches of what the machine allows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from tvm_rammer.commands.command import Result
+from tvm_rammer.commands.render import facts
+from tvm_rammer.errors import InputError
+from tvm_rammer.view.units import counted, duration
+
+if TYPE_CHECKING:
+    from tvm_rammer.runtime.kernel_report import KernelFacts, KernelReport
+
+#: Without --all, kernels beyond this many are one line.
+_MOST_KERNELS = 40
+#: A kernel that takes this much longer than its roofline is far from it, or near.
+_FAR, _NEAR = 2.0, 1.15
+
+
+def show_kernels(model: Path, show_all: bool, options: dict[str, Any]) -> Result:
+    """Measure the kernels of a model.
+
+    Parameters
+    ----------
+    model : Path
+        A file that can be compiled.
+    show_all : bool
+        List all kernels, however many.
+    options : dict
+        What is given for compiling; the plan's own are refused, as kernels do not depend on them.
+    """
+    for name in ("policy", "form"):
+        if options.pop(name) is not None:
+            raise InputError(f"--{name} does not change the kernels; leave it out with --kernels")
+    report = _measured(model, options)
+    if not report.kernels:
+        raise InputError(f"{model}: nothing was planned, there are no kernels to show")
+    return Result(
+        {"model": str(model), **report.to_dict()},
+        (_table(report, None if show_all else _MOST_KERNELS), "", facts(_totals(report))),
+    )
+
+
+def _measured(model: Path, options: dict[str, Any]) -> KernelReport:
+    from tvm_rammer.commands.native_work import progress
+    from tvm_rammer.commands.sources import given_options
+    from tvm_rammer.frontend import load_model
+    from tvm_rammer.runtime.kernel_report import kernel_report
+    from tvm_rammer.transform.options import Options
+    from tvm_rammer.transform.pipeline import partition_module
+    from tvm_rammer.vdevice import resolve_target
+
+    given = given_options(options)
+    with progress(bar=True) as display:
+        task = display.add_task(f"reading {model.name}", total=None)
+        target = resolve_target(given.pop("target", None))
+        shapes = given.pop("shapes", None)
+        chosen = Options(**given)
+        partitioned = partition_module(load_model(model, shapes).module, target, chosen)
+
+        def advance(done: int, total: int) -> None:
+            display.update(task, description="measuring kernels", completed=done, total=total)
+
+        return kernel_report(partitioned, advance)
+
+
+def _table(report: KernelReport, limit: int | None) -> Table:
+    """One line for a kernel: numbers of fixed width first, names as far as there is room."""
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", padding=(0, 1, 0, 0), show_edge=False)
+    for heading in ("n", "time", "±", "share", "GFLOP/s", "GB/s", "peak", "roof"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("limit", style="dim", no_wrap=True)
+    table.add_column("kernel", no_wrap=True)
+    table.add_column("rTasks", justify="right", no_wrap=True)
+    # The only one that may become narrower; its cells keep to one line.
+    table.add_column(Text("tile, first operator", no_wrap=True, overflow="ellipsis"))
+    for kernel in report.kernels[:limit]:
+        table.add_row(*_cells(kernel, report))
+    if limit is not None and len(report.kernels) > limit:
+        others = report.kernels[limit:]
+        share = sum(kernel.total_seconds for kernel in others) / report.seconds
+        count = sum(kernel.count for kernel in others)
+        label = f"{len(others)} more"
+        table.add_row(str(count), "", "", f"{share:.1%}", *[""] * 5, label, style="dim")
+    return table
+
+
+def _cells(kernel: KernelFacts, report: KernelReport) -> list[str | Text]:
+    flops = kernel.work.flops / kernel.seconds
+    peak = f"{flops / report.ceilings.flops:.0%}" if report.ceilings else ""
+    spread = f"{min(kernel.timing.spread, 9.99):.0%}" if kernel.timing else "model"
+    tile = Text(no_wrap=True, overflow="ellipsis")
+    if kernel.missed:
+        tile.append(f"{kernel.missed} ", "bold red")
+    tile.append(f"{kernel.kernel.tiling} ").append(kernel.operator, "dim")
+    return [
+        str(kernel.count),
+        duration(kernel.seconds),
+        Text(spread, style="dim"),
+        f"{kernel.total_seconds / report.seconds:.1%}",
+        f"{flops / 1e9:.1f}" if kernel.work.flops else "",
+        f"{kernel.work.nbytes / kernel.seconds / 1e9:.1f}",
+        peak if kernel.work.flops else "",
+        _of_roofline(kernel),
+        kernel.roof.limit if kernel.roof else "",
+        Text(kernel.kernel.origin, style="yellow" if kernel.fallback else ""),
+        f"{kernel.kernel.num_tiles}",
+        tile,
+    ]
+
+
+def _of_roofline(kernel: KernelFacts) -> Text:
+    """How near a kernel comes to the least time it could take."""
+    if kernel.roof is None or not kernel.roof.seconds:
+        return Text()
+    times = kernel.seconds / kernel.roof.seconds
+    style = "green" if times <= _NEAR else "red" if times > _FAR else "yellow"
+    return Text(f"{1 / times:.0%}", style=style)
+
+
+def _totals(report: KernelReport) -> list[tuple[str, Any]]:
+    operators = sum(kernel.count for kernel in report.kernels)
+    how = "measured" if report.vdevice.host else "modelled for another machine"
+    rows: list[tuple[str, Any]] = [
+        (
+            "kernels",
+            f"{duration(report.seconds)} on one core, {how}: "
+            f"{counted(operators, 'operator')} with {counted(len(report.kernels), 'kernel')}",
+        )
+    ]
+    if report.roofline_seconds:
+        times = report.seconds / report.roofline_seconds
+        rows.append(("roofline", f"{duration(report.roofline_seconds)}; the kernels {times:.2f}x"))
+    if report.ceilings:
+        reached = report.ceilings
+        rows.append(
+            (
+                "one core",
+                f"{reached.flops / 1e9:.0f} GFLOP/s; read GB/s: L1 {reached.l1 / 1e9:.0f}, "
+                f"L2 {reached.l2 / 1e9:.0f}, L3 {reached.l3 / 1e9:.0f}, "
+                f"memory {reached.dram / 1e9:.0f}",
+            )
+        )
+    if fallbacks := [kernel for kernel in report.kernels if kernel.fallback]:
+        share = sum(kernel.total_seconds for kernel in fallbacks) / report.seconds
+        count = sum(kernel.count for kernel in fallbacks)
+        rows.append(("no template", f"{counted(count, 'operator')}, {share:.1%} of the time"))
+    if missed := [kernel for kernel in report.kernels if kernel.missed]:
+        reasons = ", ".join(dict.fromkeys(str(kernel.missed) for kernel in missed))
+        count = sum(kernel.count for kernel in missed)
+        rows.append(("vectors", Text(f"missed by {counted(count, 'operator')}: {reasons}", "red")))
+    if report.left_out:
+        rows.append(("left out", f"{counted(report.left_out, 'operator')}, not listed here"))
+    return rows

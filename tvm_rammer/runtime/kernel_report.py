@@ -1,0 +1,277 @@
+"""What every rKernel of a model does, how fast it is, and how fast this machine lets it be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from functools import reduce
+from typing import Any
+
+import tvm
+
+from tvm_rammer.codegen.kernel_timing import (
+    CompiledJobs,
+    Job,
+    Step,
+    Timing,
+    compile_jobs,
+    operand_bytes,
+)
+from tvm_rammer.codegen.measure import Operand, copies_for
+from tvm_rammer.kernel.constraints import Constraint, Vectors, constraint_of, vectors_in
+from tvm_rammer.kernel.roofline import Roofline, roofline
+from tvm_rammer.kernel.work import Work, work_of
+from tvm_rammer.rprogram import RKernel
+from tvm_rammer.transform.partition_regions import is_region, read_left_out
+from tvm_rammer.transform.pipeline import PartitionedModule
+from tvm_rammer.vdevice import VDevice
+from tvm_rammer.vdevice.ceilings import Ceilings, ceilings
+from tvm_rammer.vdevice.one_core import on_one_core
+
+#: Kernels that are compiled together: fewer take longer in all, more show no progress.
+_GROUP = 16
+
+#: Rules that take what no template has a schedule for.
+_FALLBACKS = ("generic", "untouched")
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class KernelFacts:
+    """A distinct rKernel.
+
+    Attributes
+    ----------
+    operator : str
+        The first operator that uses it.
+    count : int
+        How many operators do.
+    kernel : RKernel
+        Its cost is the modelled one.
+    work : Work
+        Of all tiles.
+    working_set : int
+        Bytes that its measurement, or a network around it, moves through the caches.
+    constraint : Constraint
+        The vectors that its schedule promises.
+    missed : str, optional
+        What the generated code lacks of them.
+    timing : Timing, optional
+        Measured on one core; None where the target is another machine.
+    roof : Roofline, optional
+        None where the machine's ceilings are not known.
+    """
+
+    operator: str
+    count: int
+    kernel: RKernel
+    work: Work
+    working_set: int
+    constraint: Constraint
+    missed: str | None
+    timing: Timing | None
+    roof: Roofline | None
+
+    @property
+    def seconds(self) -> float:
+        """Time on one core, measured or modelled."""
+        return self.timing.seconds if self.timing else self.modelled_seconds
+
+    @property
+    def modelled_seconds(self) -> float:
+        """Time that the compiler expects before it measures."""
+        return self.kernel.tile_time * self.kernel.num_tiles
+
+    @property
+    def total_seconds(self) -> float:
+        """Time of all operators that use it."""
+        return self.count * self.seconds
+
+    @property
+    def fallback(self) -> bool:
+        """Whether no template has a schedule for it."""
+        return self.kernel.origin in _FALLBACKS
+
+    def to_dict(self) -> dict[str, Any]:
+        """The facts as plain data, for JSON."""
+        return {
+            "name": self.kernel.name,
+            "operator": self.operator,
+            "count": self.count,
+            "rule": self.kernel.origin,
+            "tiling": self.kernel.tiling,
+            "num_tiles": self.kernel.num_tiles,
+            "measured": self.timing is not None,
+            "seconds": self.seconds,
+            "spread": self.timing.spread if self.timing else None,
+            "modelled_seconds": self.modelled_seconds,
+            "flops": self.work.flops,
+            "bytes": self.work.nbytes,
+            "working_set_bytes": self.working_set,
+            "vector_axes": list(self.constraint.axes),
+            "vector_bytes": _widths(self.constraint.vectors),
+            "missed": self.missed,
+            "roofline": (
+                {**asdict(self.roof), "seconds": self.roof.seconds, "limit": self.roof.limit}
+                if self.roof
+                else None
+            ),
+        }
+
+
+@dataclass(frozen=True)
+class KernelReport:
+    """All distinct rKernels of a model's regions, what takes longest first.
+
+    ``left_out`` counts the operators that are in no region.
+    """
+
+    target: str
+    vdevice: VDevice
+    ceilings: Ceilings | None
+    kernels: tuple[KernelFacts, ...]
+    left_out: int
+
+    @property
+    def seconds(self) -> float:
+        """All operators one after the other on one core."""
+        return sum(facts.total_seconds for facts in self.kernels)
+
+    @property
+    def roofline_seconds(self) -> float | None:
+        """What they would take at least; None where it is not known."""
+        if self.ceilings is None:
+            return None
+        return sum(facts.count * facts.roof.seconds for facts in self.kernels if facts.roof)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain data, for JSON."""
+        fallbacks = [facts for facts in self.kernels if facts.fallback]
+        return {
+            "target": self.target,
+            "vdevice": self.vdevice.name,
+            "ceilings": asdict(self.ceilings) if self.ceilings else None,
+            "operators": sum(facts.count for facts in self.kernels),
+            "seconds": self.seconds,
+            "roofline_seconds": self.roofline_seconds,
+            "fallback_operators": sum(facts.count for facts in fallbacks),
+            "fallback_seconds": sum(facts.total_seconds for facts in fallbacks),
+            "left_out": self.left_out,
+            "kernels": [facts.to_dict() for facts in self.kernels],
+        }
+
+
+def kernel_report(partitioned: PartitionedModule, progress: Progress | None = None) -> KernelReport:
+    """Compile every distinct rKernel by itself, look at its code, and time it on one core.
+
+    Parameters
+    ----------
+    partitioned : PartitionedModule
+    progress : callable, optional
+        Called with the kernels that are done and all there are.
+
+    Returns
+    -------
+    KernelReport
+        Timed only where the target is this machine.
+    """
+    compiler = partitioned.compiler
+    target, vdevice = compiler.target, compiler.kernels.vdevice
+    uses = list(_uses(partitioned).values())
+    reached = ceilings(target, vdevice)
+    found: list[KernelFacts] = []
+    for first in range(0, len(uses), _GROUP):
+        if progress is not None:
+            progress(first, len(uses))
+        group, bodies = uses[first : first + _GROUP], compiler.kernels.bodies
+        found += _facts(group, bodies, target, vdevice, reached)
+    found.sort(key=lambda facts: -facts.total_seconds)
+    left_out = len(read_left_out(partitioned.module))
+    return KernelReport(str(target), vdevice, reached, tuple(found), left_out)
+
+
+@dataclass
+class _Use:
+    """A kernel, who uses it first and how often, and what that one gives it."""
+
+    kernel: RKernel
+    operator: str
+    operands: tuple[Operand, ...]
+    count: int = 0
+
+
+def _uses(partitioned: PartitionedModule) -> dict[str, _Use]:
+    """The distinct kernels of all regions by name."""
+    mod, compiler = partitioned.module, partitioned.compiler
+    uses: dict[str, _Use] = {}
+    for symbol, func in mod.functions_items():
+        if not is_region(func):
+            continue
+        with compiler.target:
+            graph = compiler.graph(symbol, mod).graph
+        for op in graph.operators:
+            kernel = op.candidates[0]
+            buffers = [graph.buffers[k] for k in op.arguments]
+            operands = tuple(Operand(buffer.shape, buffer.dtype) for buffer in buffers)
+            uses.setdefault(kernel.name, _Use(kernel, op.name, operands)).count += 1
+    return uses
+
+
+def _facts(
+    uses: list[_Use],
+    bodies: dict[str, Any],
+    target: tvm.target.Target,
+    vdevice: VDevice,
+    reached: Ceilings | None,
+) -> Iterator[KernelFacts]:
+    jobs = tuple(map(_job, uses))
+    compiled = compile_jobs(jobs, bodies, target)
+    found = vectors_of_jobs(compiled)
+    timings = on_one_core(lambda: _timings(compiled, vdevice)) if vdevice.host else None
+    for number, use in enumerate(uses):
+        body = bodies[use.kernel.name]
+        work = work_of(body, use.kernel.num_tiles, list(map(operand_bytes, use.operands)))
+        size = jobs[number].nbytes
+        working_set = size * copies_for(size, vdevice.l2_bytes)
+        constraint = constraint_of(body)
+        yield KernelFacts(
+            use.operator,
+            use.count,
+            use.kernel,
+            work,
+            working_set,
+            constraint,
+            constraint.missed(found[number]),
+            timings[number] if timings else None,
+            roofline(work, working_set, reached, vdevice) if reached else None,
+        )
+
+
+def _job(use: _Use) -> Job:
+    step = Step(use.kernel.name, use.kernel.num_tiles, tuple(range(len(use.operands))))
+    return Job((step,), use.operands)
+
+
+def _timings(compiled: CompiledJobs, vdevice: VDevice) -> list[Timing]:
+    timings = []
+    for number, job in enumerate(compiled.jobs):
+        copies = copies_for(job.nbytes, vdevice.l2_bytes)
+        memory = compiled.memory(number, copies=copies)
+        timings.append(compiled.time(number, memory, copies))
+    return timings
+
+
+def vectors_of_jobs(compiled: CompiledJobs) -> list[Vectors]:
+    """The widest vectors in the code of every job."""
+    functions = vectors_in(compiled.module.inspect_source("ll"))
+    found = []
+    for number in range(len(compiled.jobs)):
+        marks = (f"job_{number}_", f"__tvm_ffi_job_{number}")
+        mine = (v for name, v in functions.items() if name.startswith(marks[0]) or name == marks[1])
+        found.append(reduce(Vectors.__or__, mine, Vectors()))
+    return found
+
+
+def _widths(vectors: Vectors) -> dict[str, int]:
+    return {"multiply_add": vectors.multiply_add, "load": vectors.load, "store": vectors.store}
