@@ -79,7 +79,7 @@ def _table(report: KernelReport, limit: int | None) -> Table:
     table.add_column("kernel", no_wrap=True)
     table.add_column("rTasks", justify="right", no_wrap=True)
     # The only one that may become narrower; its cells keep to one line.
-    table.add_column(Text("tile, first operator", no_wrap=True, overflow="ellipsis"))
+    table.add_column("tile, operator", min_width=14)
     for kernel in report.kernels[:limit]:
         table.add_row(*_cells(kernel, report))
     if limit is not None and len(report.kernels) > limit:
