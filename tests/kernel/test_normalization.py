@@ -79,3 +79,28 @@ def test_spread(name, axis):
     want = (np.var if name == "variance" else np.std)(x.astype("float64"), axis)
     assert_close(out, want, 1e-4)
     assert origins == ["reduction"]
+
+
+@QUICK
+@given(
+    batch=st.integers(1, 2),
+    groups=st.integers(1, 3),
+    of_group=st.integers(1, 4),
+    image=st.sampled_from([(4, 4), (5, 7), (1, 19)]),
+    vdevice=vdevices,
+)
+def test_group_norm(batch, groups, of_group, image, vdevice):
+    """Over the pixels and the channels of a group; the reshapes around it cost nothing."""
+    channels = groups * of_group
+    x = numbers((batch, channels, *image))
+    gamma, beta = numbers((channels,), seed=1), numbers((channels,), seed=2)
+    (out,), origins = run_relax(
+        lambda x, g, b: OP.nn.group_norm(x, g, b, groups, 1, [2, 3]),
+        x,
+        gamma,
+        beta,
+        vdevice=vdevice,
+    )
+    grouped = normalised(x.reshape(batch, groups, -1), (2,)).reshape(x.shape)
+    assert_close(out, grouped * per_channel(gamma, 4) + per_channel(beta, 4), 4e-6)
+    assert origins == ["reduction"]

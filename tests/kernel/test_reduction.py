@@ -132,3 +132,30 @@ def test_tiles_are_rows():
         x = numbers((rows, columns))
         func = legalized_func(reduce_with("sum", [1]), x)
         assert run_prim_func(func, [x]).tiles == [tiles]
+
+
+LONG = {
+    (70_001,): [0],
+    (131_072,): [0],
+    (2, 90_017): [1],
+    (317, 311): [0, 1],
+    (40_000, 20): [0],
+    (3, 9_000, 16): [1],
+}
+
+
+@settings(max_examples=8)
+@given(
+    shape=st.sampled_from(list(LONG)),
+    name=st.sampled_from(["sum", "mean", "max"]),
+    vdevice=vdevices,
+)
+def test_long_rows_in_parts(shape, name, vdevice):
+    """Few long rows become partial results, which a second stage reduces."""
+    x, axes = numbers(shape), LONG[shape]
+    func = legalized_func(reduce_with(name, axes), x)
+    run = run_prim_func(func, [x], vdevice=vdevice)
+    assert_close(run.outputs[0], REDUCE[name](x.astype("float64"), tuple(axes)), 1e-4)
+    first, second = run.tiles
+    assert first > second
+    assert len(run.kernel.scratch) == 1

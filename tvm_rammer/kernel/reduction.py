@@ -7,6 +7,7 @@ vectors: along the row where its columns are neighbours in memory, across rows w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,12 +16,18 @@ from tvm import tirx
 from tvm_rammer.kernel.blocks import variables
 from tvm_rammer.kernel.rows.across import AcrossRows
 from tvm_rammer.kernel.rows.along import AlongRows
+from tvm_rammer.kernel.rows.parts import in_parts
 from tvm_rammer.kernel.rows.program import RowProgram, Step
 from tvm_rammer.kernel.rows.recognise import recognise
 from tvm_rammer.kernel.rows.stores import loads
 from tvm_rammer.kernel.rows.vector_axis import vector_axis
 from tvm_rammer.kernel.scheduled import Scheduled
 from tvm_rammer.vdevice import VDevice
+
+#: Vectors of rows in a tile: enough that what is read lies together.
+_VECTORS = 8
+#: Fewer tiles than this leave vEUs idle.
+_FEW_TILES = 16
 
 Tiling = AlongRows | AcrossRows
 
@@ -43,8 +50,10 @@ class Reduction:
         tiling = _tiling(program, vdevice)
         if tiling is None:
             return None
-        body = _tile_loop(tiling, program.index_dtype)
-        return Scheduled(main.with_body(body), self.name, tiling.tiling)
+        parted = _parted(tiling, vdevice)
+        body = parted or _tile_loop([tiling])
+        words = f"{tiling.tiling}, in parts" if parted is not None else tiling.tiling
+        return Scheduled(main.with_body(body), self.name, words)
 
 
 def _contracts(step: Step, num_kept: int) -> bool:
@@ -65,12 +74,36 @@ def _contracts(step: Step, num_kept: int) -> bool:
 def _tiling(program: RowProgram, vdevice: VDevice) -> Tiling | None:
     across = vector_axis(program, across=True, vdevice=vdevice)
     if across is not None:
-        return AcrossRows(program, across, 8)
+        return AcrossRows(program, across, _VECTORS)
     along = vector_axis(program, across=False, vdevice=vdevice)
     return None if along is None else AlongRows(program, along)
 
 
-def _tile_loop(tiling: Tiling, dtype: str) -> Any:
-    tile = tirx.Var("tile", dtype)
-    zero, count = tirx.const(0, dtype), tirx.const(tiling.num_tiles, dtype)
-    return tirx.For(tile, zero, count, tirx.ForKind.PARALLEL, tiling.tile(tile))
+def _parted(tiling: Tiling, vdevice: VDevice) -> Any | None:
+    """The loops over the parts of rows and over rows, when these are too few to be shared."""
+    if tiling.num_tiles >= _FEW_TILES:
+        return None
+    cut = in_parts(tiling.program, tiling.num_tiles, across=isinstance(tiling, AcrossRows))
+    if cut is None:
+        return None
+    parts = [_tiling(program, vdevice) for program in cut.parts]
+    whole = _tiling(cut.whole, vdevice)
+    if whole is None or any(part is None for part in parts):
+        return None
+    loops = [_tile_loop([part for part in parts if part is not None]), _tile_loop([whole])]
+    return tirx.SeqStmt([*(tirx.AllocBuffer(buffer) for buffer in cut.partial), *loops])
+
+
+def _tile_loop(tilings: Sequence[Tiling]) -> Any:
+    """One loop over the tiles of all tilings."""
+    dtype = tilings[0].program.index_dtype
+    number = tirx.Var("tile", dtype)
+    start = sum(tiling.num_tiles for tiling in tilings)
+    zero, count = tirx.const(0, dtype), tirx.const(start, dtype)
+    body = None
+    for tiling in reversed(tilings):
+        start -= tiling.num_tiles
+        tile = tiling.tile(number - start)
+        later = start + tiling.num_tiles
+        body = tile if body is None else tirx.IfThenElse(number < later, tile, body)
+    return tirx.For(number, zero, count, tirx.ForKind.PARALLEL, body)

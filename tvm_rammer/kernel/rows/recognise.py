@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import tvm
 import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.ir import Call, Op
@@ -20,7 +21,9 @@ _REDUCE = 2
 
 def recognise(func: tirx.PrimFunc) -> tuple[tirx.PrimFunc, RowProgram] | None:
     """A PrimFunc with its element-wise blocks inlined, and its row program; else ``None``."""
-    sch = schedule_of(func)
+    # Simple indices show which variables run along which dimension.
+    simplified = s_tir.transform.StmtSimplify()(tvm.IRModule({"main": func}))["main"]
+    sch = schedule_of(simplified)
     _inline(sch)
     nests = [_nest(sch.get(block)) for block in root_blocks(sch)]
     main = sch.mod["main"]
@@ -35,15 +38,28 @@ def recognise(func: tirx.PrimFunc) -> tuple[tirx.PrimFunc, RowProgram] | None:
 
 def _inline(sch: s_tir.Schedule) -> None:
     """Inline the element-wise blocks, but compute no function twice."""
+    while _moves_result(sch) and _attempt(sch.reverse_compute_inline, root_blocks(sch)[-1]):
+        pass
     for block in root_blocks(sch)[:-1]:
-        if is_reduction(sch, block):
-            continue
-        if _calls(sch.get(block).body) and len(sch.get_consumers(block)) > 1:
-            continue
-        try:
-            sch.compute_inline(block)
-        except ScheduleError:
-            continue
+        shared = len(sch.get_consumers(block)) > 1
+        if not is_reduction(sch, block) and not (shared and _calls(sch.get(block).body)):
+            _attempt(sch.compute_inline, block)
+
+
+def _moves_result(sch: s_tir.Schedule) -> bool:
+    """Whether the last block only follows an element-wise one: a reshape, an activation."""
+    *_, last = root_blocks(sch)
+    producers = sch.get_producers(last)
+    return len(producers) == 1 and not any(is_reduction(sch, b) for b in (last, producers[0]))
+
+
+def _attempt(primitive: Any, block: Any) -> bool:
+    """Apply a schedule primitive; a refused one leaves the schedule as it was."""
+    try:
+        primitive(block)
+    except ScheduleError:
+        return False
+    return True
 
 
 def _calls(body: Any) -> bool:
