@@ -9,6 +9,7 @@ import tvm
 from tvm import relax, tirx
 
 from tvm_rammer.transform.fold_constants import FoldConstants
+from tvm_rammer.transform.fuse_channel_windows import FuseChannelWindows
 from tvm_rammer.transform.legalize_operators import LegalizeOperators
 from tvm_rammer.transform.relax_util import operator_name
 from tvm_rammer.transform.simplify_operators import SimplifyOperators
@@ -37,6 +38,7 @@ class Prepare:
             # 2. Layouts. ConvertLayout takes quadratic time, minutes for a long recurrent network.
             *([relax.transform.ConvertLayout(_CHANNELS_LAST)] if _convolves(mod) else []),
             FoldConstants(),
+            FuseChannelWindows(),
             # 3. PrimFuncs, as few as fusion allows.
             LegalizeOperators(),
             relax.transform.AnnotateTIROpPattern(),
