@@ -12,7 +12,7 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call, GlobalVar, PrimType
 
-from tvm_rammer.codegen.cpu import lowering_pipeline
+from tvm_rammer.codegen.lowering import lowering_pipeline
 from tvm_rammer.codegen.shards import exported
 from tvm_rammer.errors import InputError
 

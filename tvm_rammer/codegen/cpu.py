@@ -32,6 +32,7 @@ from tvm import tirx
 from tvm.ir import Call, GlobalVar, PointerType, PrimType
 
 from tvm_rammer.codegen.llvm_text import support_functions
+from tvm_rammer.codegen.lowering import lowering_pipeline
 from tvm_rammer.codegen.shards import (
     LINK,
     SHARD_BODIES,
@@ -53,9 +54,6 @@ from tvm_rammer.codegen.table import (
 )
 from tvm_rammer.codegen.wait_text import EXPIRED, report_function, report_symbol
 from tvm_rammer.vdevice.target import architecture, host_target
-
-#: Name under which our lowering is known to ``tvm.tirx.build``.
-_PIPELINE = "tvm_rammer"
 
 _I32 = PrimType("int32")
 _COUNTER_WORDS = COUNTER_BYTES // 4
@@ -320,28 +318,3 @@ def _extern(name: str, *arguments: Any) -> Any:
 def _as(pointer: Any, element: PrimType) -> Any:
     """A pointer seen as one to another element type."""
     return tirx.reinterpret(PointerType(element), pointer)
-
-
-def lowering_pipeline() -> str:
-    """The name of our lowering: TVM's own, without rewriting storage across merged functions."""
-    from tvm.tirx import compilation_pipeline
-
-    if _PIPELINE not in compilation_pipeline.PIPELINE_MAP:
-        tirx.register_tir_pipeline(_PIPELINE, _lowering)
-    return _PIPELINE
-
-
-def _lowering() -> Any:
-    from tvm.s_tir.pipeline import default_s_tir_pipeline
-
-    stock, finalize_host, finalize_device = default_s_tir_pipeline()
-
-    @tvm.transform.module_pass(opt_level=0, name="RammerLowering")
-    def lowering(mod: tvm.IRModule, _: Any) -> tvm.IRModule:
-        config = dict(tvm.transform.PassContext.current().config)
-        # StorageRewrite would hoist a body's local buffers out of its device attributes.
-        config["tirx.disable_storage_rewrite"] = True
-        with tvm.transform.PassContext(config=config):
-            return stock(mod)
-
-    return lowering, finalize_host, finalize_device
