@@ -2,6 +2,7 @@
 
 from tvm_rammer.testing.models.builder import GraphBuilder
 from tvm_rammer.testing.models.light import light
+from tvm_rammer.testing.models.measured import known_statistics
 from tvm_rammer.testing.models.recurrent import lstm
 from tvm_rammer.testing.models.registry import MODELS, ModelInfo, get_model
 from tvm_rammer.testing.models.softmax import before_softmax
@@ -14,6 +15,7 @@ __all__ = [
     "ModelStatistics",
     "before_softmax",
     "get_model",
+    "known_statistics",
     "light",
     "lstm",
     "statistics",

@@ -1,0 +1,48 @@
+"""The statistics of the zoo's models, counted once for every state of their builders."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+
+import onnx
+
+from tvm_rammer.testing.models.registry import ModelInfo
+from tvm_rammer.testing.models.statistics import ModelStatistics, statistics
+from tvm_rammer.vdevice.cache import load_json, store_json
+
+_FILE = "model_statistics.json"
+
+
+def known_statistics(info: ModelInfo, tiny: bool = False) -> ModelStatistics:
+    """Count a model, unless the builders as they are now have been counted before.
+
+    Parameters
+    ----------
+    info : ModelInfo
+    tiny : bool
+        At the size for quick tests.
+    """
+    name = f"{info.name} (tiny)" if tiny else info.name
+    stored = load_json(_FILE)
+    if not isinstance(stored, dict) or stored.get("builders") != _builders():
+        stored = {"builders": _builders(), "models": {}}
+    try:
+        return ModelStatistics(**stored["models"][name])
+    except (KeyError, TypeError):
+        counted = statistics(info.tiny() if tiny else info.build())
+    stored.setdefault("models", {})[name] = asdict(counted)
+    store_json(_FILE, stored)
+    return counted
+
+
+@cache
+def _builders() -> str:
+    """What the counts depend on: the sources of this folder, and onnx, which brings some graphs."""
+    sources = sorted(Path(__file__).parent.glob("*.py"))
+    digest = hashlib.sha256(onnx.__version__.encode())
+    for source in sources:
+        digest.update(source.read_bytes())
+    return digest.hexdigest()
