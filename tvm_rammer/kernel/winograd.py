@@ -1,4 +1,11 @@
-"""Convolutions of 3 x 3 with stride 1 by Winograd's minimal filtering."""
+"""Convolutions of 3 x 3 with stride 1 by Winograd's minimal filtering, where that pays.
+
+The weights are constants and transformed at compile time. What is left are two small transforms and
+2.25 or 4 times fewer multiplications (:mod:`~tvm_rammer.kernel.winograd_kernel`), for a rounding
+error that the user bounds (:mod:`~tvm_rammer.kernel.winograd_accuracy`). An infinite or NaN input
+makes the whole tile around it NaN, not only the outputs that it belongs to; a weight that is not
+finite makes its whole output channel NaN.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +13,24 @@ from dataclasses import dataclass
 
 from tvm import tirx
 
+from tvm_rammer.kernel.blocks import schedule_of
 from tvm_rammer.kernel.scheduled import Scheduled
 from tvm_rammer.kernel.winograd_accuracy import DEFAULT_TOLERANCE
+from tvm_rammer.kernel.winograd_choice import ConvolutionSize, choose_tiling
+from tvm_rammer.kernel.winograd_kernel import winograd_function
+from tvm_rammer.kernel.winograd_match import match_convolution
 from tvm_rammer.vdevice import VDevice
 
 
 @dataclass(frozen=True)
 class Winograd:
-    """Schedules 3 x 3 convolutions whose error stays within ``tolerance``."""
+    """Schedules 3 x 3 convolutions of stride 1 in NHWC, with padding and an epilogue.
+
+    Attributes
+    ----------
+    tolerance : float
+        Largest error relative to the root mean square of the outputs; 0 for no convolution at all.
+    """
 
     tolerance: float = DEFAULT_TOLERANCE
     name: str = "winograd"
@@ -21,4 +38,14 @@ class Winograd:
     def apply(
         self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice
     ) -> Scheduled | None:
-        return None
+        if self.tolerance <= 0:
+            return None
+        conv = match_convolution(schedule_of(func), constants)
+        if conv is None:
+            return None
+        size = ConvolutionSize(*conv.output_shape[:3], conv.in_channels, conv.output_shape[3])
+        tiling = choose_tiling(size, vdevice, self.tolerance)
+        if tiling is None:
+            return None
+        packings = ((conv.weight_position, tiling.packing),)
+        return Scheduled(winograd_function(conv, tiling), self.name, str(tiling), packings)

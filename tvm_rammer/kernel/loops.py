@@ -1,0 +1,58 @@
+"""Loop nests of float32 written by hand, for kernels that schedule primitives cannot express."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tvm import tirx
+
+
+def number(value: int) -> Any:
+    """An index."""
+    return tirx.const(value, "int64")
+
+
+def buffer(name: str, shape: Sequence[int]) -> Any:
+    """A buffer of float32."""
+    return tirx.decl_buffer([number(extent) for extent in shape], "float32", name=name)
+
+
+def loop(
+    name: str, extent: int, body: Callable[[Any], Any], kind: Any = tirx.ForKind.SERIAL
+) -> Any:
+    """``body(index)`` for every index below ``extent``."""
+    index = tirx.Var(name, "int64")
+    return tirx.For(index, number(0), number(extent), kind, body(index))
+
+
+def parallel(name: str, extent: int, body: Callable[[Any], Any]) -> Any:
+    """A loop over rTask tiles."""
+    return loop(name, extent, body, tirx.ForKind.PARALLEL)
+
+
+def vector(lanes: int, body: Callable[[Any], Any]) -> Any:
+    """``body(lane)`` for all lanes at once."""
+    return loop("lane", lanes, body, tirx.ForKind.VECTORIZED)
+
+
+def bind(name: str, value: Any) -> tuple[Any, Any]:
+    """A variable, and the statement that gives it its value for the statements after."""
+    variable = tirx.Var(name, value.ty)
+    return variable, tirx.Bind(variable, value)
+
+
+def sequence(statements: Sequence[Any]) -> Any:
+    """The statements one after another; a single one stays as it is."""
+    return statements[0] if len(statements) == 1 else tirx.SeqStmt(list(statements))
+
+
+def when(conditions: Sequence[Any], statement: Any) -> Any:
+    """The statement if all conditions hold."""
+    return tirx.IfThenElse(all_of(conditions), statement, None) if conditions else statement
+
+
+def all_of(conditions: Sequence[Any]) -> Any:
+    """The conjunction of at least one condition."""
+    return functools.reduce(tirx.And, conditions)

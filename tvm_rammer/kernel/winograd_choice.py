@@ -1,0 +1,199 @@
+"""Whether Winograd's algorithm pays for a convolution, and in which tiles: a model in cycles.
+
+Counted are the multiply-adds of the products in their register tiles, the two transforms, and the
+bytes that come from memory: the weights, of which there are up to four times as many as before, and
+transformed inputs that no cache holds. Its constants were fitted on an AMD Zen 4 core; what counts
+is the ratio to the direct convolution, and gains are large where there are any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import sqrt
+
+from tvm_rammer.kernel.register_tile import RegisterTile, lanes_for
+from tvm_rammer.kernel.winograd_accuracy import winograd_error
+from tvm_rammer.kernel.winograd_matrices import FOUR, TWO, Transform
+from tvm_rammer.kernel.winograd_tiling import TileGrid, WinogradTiling
+from tvm_rammer.vdevice import VDevice
+
+#: Winograd is taken if it needs at most this part of the direct convolution's cycles.
+WORTHWHILE = 0.9
+#: Larger buffers of transformed inputs are refused.
+MAX_SCRATCH_BYTES = 32 << 20
+#: Tiles of the image in a block, about: few enough for the second-level cache.
+_BLOCK = 14
+#: Fewer blocks than this would not occupy the vEUs evenly if each was one task.
+_FUSED_BLOCKS = 8
+#: What one core draws from memory and from the last-level cache, in bytes per cycle.
+_MEMORY_BYTES, _CACHE_BYTES = 9.0, 24.0
+#: Vector operations per product of a tile: transforms of the input and of the output.
+_INPUT_OPERATIONS, _OUTPUT_OPERATIONS = 7.0, 4.0
+#: Part of the shorter of computing and loading that the longer one does not hide.
+_EXPOSED = 0.2
+#: Cycles of a stage besides its work: its start, and vEUs that wait for others.
+_STAGE_CYCLES = 2000.0
+
+
+@dataclass(frozen=True)
+class ConvolutionSize:
+    """Results ``[batch, height, width, out_channels]`` of ``in_channels``."""
+
+    batch: int
+    height: int
+    width: int
+    in_channels: int
+    out_channels: int
+
+
+def choose_tiling(
+    size: ConvolutionSize, vdevice: VDevice, tolerance: float
+) -> WinogradTiling | None:
+    """The tiling with the fewest modelled cycles, ``None`` if a direct convolution is as good."""
+    lanes = lanes_for(size.in_channels, vdevice)
+    if lanes is None or lanes_for(size.out_channels, vdevice) is None:
+        return None
+    tilings = [
+        tiling
+        for transform in (TWO, FOUR)
+        for tiling in _tilings(size, transform, lanes, vdevice)
+        if _scratch_bytes(size, tiling) <= MAX_SCRATCH_BYTES
+    ]
+    limit = WORTHWHILE * direct_cycles(size, vdevice)
+    for tiling in sorted(tilings, key=lambda tiling: winograd_cycles(size, tiling, vdevice)):
+        if winograd_cycles(size, tiling, vdevice) > limit:
+            return None
+        if winograd_error(tiling.transform, size.in_channels) <= tolerance:
+            return tiling
+    return None
+
+
+def direct_cycles(size: ConvolutionSize, vdevice: VDevice) -> float:
+    """Modelled cycles of the direct convolution on one vEU."""
+    lanes = lanes_for(size.out_channels, vdevice) or 1
+    outputs = size.batch * size.height * size.width
+    pairs = size.in_channels * size.out_channels
+    compute = 1.06 * 9 * outputs * pairs / lanes * _per_operation(vdevice)
+    return _together(compute, _weights(36 * pairs, vdevice)) + _STAGE_CYCLES
+
+
+def winograd_cycles(size: ConvolutionSize, tiling: WinogradTiling, vdevice: VDevice) -> float:
+    """Modelled cycles of a tiling on one vEU."""
+    transform, register = tiling.transform, tiling.register_tile
+    tiles = _grid(size, transform).num_tiles
+    vectors_in = size.in_channels // tiling.lanes
+    vectors_out = size.out_channels // register.lanes
+    transforms = _INPUT_OPERATIONS * vectors_in + _OUTPUT_OPERATIONS * vectors_out
+    compute = tiles * transform.products * transforms + _products(size, tiling, tiles, vdevice)
+    weights = 4 * transform.products * size.in_channels * size.out_channels
+    loads = _weights(weights, vdevice)
+    if not tiling.fused:
+        loads += 2 * _between_stages(_scratch_bytes(size, tiling), vdevice)
+    stages = 1 if tiling.fused else 2
+    return _together(compute * _per_operation(vdevice), loads) + stages * _STAGE_CYCLES
+
+
+def _tilings(
+    size: ConvolutionSize, transform: Transform, lanes: int, vdevice: VDevice
+) -> Iterator[WinogradTiling]:
+    """The staged tiling, and the fused one where a block's inputs stay in the near cache."""
+    tiles = _grid(size, transform).num_tiles
+    register = _register_tile(tiles, size.out_channels, vdevice)
+    if register is None:
+        return
+    block = tiles
+    if tiles > 2 * _BLOCK:
+        block = register.rows * max(1, round(_BLOCK / register.rows))
+    staged = WinogradTiling(transform, lanes, register, block, False)
+    yield staged
+    near = 4 * block * transform.products * size.in_channels <= vdevice.l2_bytes // 3
+    if near and -(-tiles // block) >= _FUSED_BLOCKS:
+        yield replace(staged, fused=True)
+
+
+def _register_tile(tiles: int, channels: int, vdevice: VDevice) -> RegisterTile | None:
+    """The register tile with the fewest modelled operations for a step of all products.
+
+    Unlike in a direct convolution every weight comes from a cache for every register tile, so tiles
+    with many rows are better.
+    """
+    lanes = lanes_for(channels, vdevice)
+    if lanes is None:
+        return None
+    vectors = channels // lanes
+    candidates = [
+        RegisterTile(rows, width, lanes)
+        for width in range(1, 5)
+        for rows in range(1, min(tiles, 14) + 1)
+        if vectors % width == 0 and rows * width + width + 2 <= vdevice.vector_registers
+    ]
+
+    def operations(tile: RegisterTile) -> float:
+        # The more sums, the more of them LLVM may spill.
+        return _step(tile, tiles, vdevice) / tile.vectors * (1 + 0.003 * tile.rows * tile.vectors)
+
+    return min(candidates, key=operations)
+
+
+def _products(size: ConvolutionSize, tiling: WinogradTiling, tiles: int, vdevice: VDevice) -> float:
+    register = tiling.register_tile
+    groups = size.out_channels // tiling.columns
+    # Every sum is cleared and stored once.
+    sums = 2.0 * tiles * register.vectors
+    steps = size.in_channels * _step(register, tiles, vdevice)
+    return tiling.transform.products * groups * (steps + sums)
+
+
+def _step(register: RegisterTile, tiles: int, vdevice: VDevice) -> float:
+    """Operations of one step of the reduction, for all tiles of the image."""
+    # A full-width register is loaded at half the rate of the narrower ones.
+    per_load = 1.0 if vdevice.vector_bytes >= 64 else 0.5
+
+    def step(rows: int) -> float:
+        multiply_adds = rows * register.vectors
+        loads = (rows + register.vectors) * per_load
+        return max(multiply_adds, loads, 4.0) + 0.25 * register.vectors
+
+    full, ragged = divmod(tiles, register.rows)
+    if tiles > 2 * _BLOCK:
+        return (full + bool(ragged)) * step(register.rows)
+    return full * step(register.rows) + (step(ragged) if ragged else 0.0)
+
+
+def _grid(size: ConvolutionSize, transform: Transform) -> TileGrid:
+    return TileGrid(size.batch, size.height, size.width, transform.outputs)
+
+
+def _scratch_bytes(size: ConvolutionSize, tiling: WinogradTiling) -> int:
+    """Bytes of transformed inputs between the stages."""
+    tiles = 0 if tiling.fused else _grid(size, tiling.transform).num_tiles
+    return 4 * tiles * tiling.transform.products * size.in_channels
+
+
+def _weights(nbytes: float, vdevice: VDevice) -> float:
+    """Cycles of loading weights: the cache that all share is for those of other operators too."""
+    shared = nbytes <= vdevice.l3_bytes // 8
+    return nbytes / _CACHE_BYTES if shared else _from_memory(nbytes, vdevice)
+
+
+def _from_memory(nbytes: float, vdevice: VDevice) -> float:
+    """Cycles of loading what is in no cache; more vEUs draw more together, but less each."""
+    return nbytes / _MEMORY_BYTES * sqrt(vdevice.num_veus)
+
+
+def _between_stages(nbytes: float, vdevice: VDevice) -> float:
+    if nbytes <= vdevice.l2_bytes // 2:
+        return 0.0
+    if nbytes <= vdevice.l3_bytes // 2:
+        return nbytes / _CACHE_BYTES
+    return _from_memory(nbytes, vdevice)
+
+
+def _together(compute: float, loads: float) -> float:
+    return max(compute, loads) + _EXPOSED * min(compute, loads)
+
+
+def _per_operation(vdevice: VDevice) -> float:
+    """Cycles of a vector operation."""
+    return 1.0 if vdevice.vector_bytes >= 64 else 0.5

@@ -1,0 +1,202 @@
+"""The loops of a convolution by Winograd's algorithm.
+
+Tiles of the image are numbered through and handled in blocks. For a block and a group of output
+channels, ``(m + 2)^2`` matrix products of transformed inputs and packed weights, each in register
+tiles, fill a buffer that stays in the second-level cache; the output transform and the epilogue
+then take the results from there. The transformed inputs either are a buffer between two stages
+(*staged*), or local to the task of a block, which then does all groups of output channels
+(*fused*).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import tirx
+
+from tvm_rammer.kernel.loops import buffer, loop, number, parallel, sequence, vector, when
+from tvm_rammer.kernel.winograd_match import Convolution3x3
+from tvm_rammer.kernel.winograd_tiling import WinogradTiling
+from tvm_rammer.kernel.winograd_transforms import grid_of, input_transform, output_transform
+
+
+def winograd_function(conv: Convolution3x3, tiling: WinogradTiling) -> tirx.PrimFunc:
+    """The PrimFunc whose parallel root loops are the stages.
+
+    Its weights are those that ``tiling.packing`` makes.
+    """
+    groups = conv.output_shape[3] // tiling.columns
+    shape = (groups, tiling.transform.products, conv.in_channels, tiling.columns)
+    weight = buffer("weight", shape)
+    params = list(conv.params)
+    params[conv.weight_position] = weight
+    kernel = _Kernel(conv, tiling, weight, groups, grid_of(conv, tiling).num_tiles)
+    body = kernel.fused() if tiling.fused else kernel.staged()
+    attributes = {"global_symbol": "main", "tirx.noalias": True, "s_tir": True}
+    return tirx.PrimFunc(params, body).with_attrs(attributes)
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    conv: Convolution3x3
+    tiling: WinogradTiling
+    weight: Any
+    groups: int
+    num_tiles: int
+
+    @property
+    def num_blocks(self) -> int:
+        return -(-self.num_tiles // self.tiling.block)
+
+    def staged(self) -> Any:
+        """One stage of input transforms, one of everything else."""
+        block, moved = self.tiling.block, self._moved(self.num_blocks)
+
+        def transform(tile: Any) -> Any:
+            return self._input_tile(moved, tile // block, tile % block, tile)
+
+        def compute(task: Any) -> Any:
+            which = task % self.num_blocks
+            return self._group(moved, which, which, task // self.num_blocks)
+
+        return tirx.SeqStmt(
+            [
+                tirx.AllocBuffer(moved),
+                parallel("tile", min(self._transformed(), self.num_blocks * block), transform),
+                parallel("task", self.groups * self.num_blocks, compute),
+            ]
+        )
+
+    def fused(self) -> Any:
+        """One stage; a task is a block."""
+        only = number(0)
+
+        def task(block: Any) -> Any:
+            moved = self._moved(1)
+            first = block * self.tiling.block
+
+            def transform(tile: Any) -> Any:
+                made = self._input_tile(moved, only, tile, first + tile)
+                return self._if_any(first + tile, made, self._transformed())
+
+            def compute(group: Any) -> Any:
+                return self._group(moved, only, block, group)
+
+            return tirx.SeqStmt(
+                [
+                    tirx.AllocBuffer(moved),
+                    loop("tile", self.tiling.block, transform),
+                    loop("group", self.groups, compute),
+                ]
+            )
+
+        return parallel("block", self.num_blocks, task)
+
+    def _moved(self, blocks: int) -> Any:
+        """The buffer of transformed inputs.
+
+        The odd vector at the end keeps the values of one tile, which are stored together, out of
+        each other's cache set.
+        """
+        row = self.tiling.block * self.conv.in_channels + self.tiling.lanes
+        return buffer("moved", (blocks, self.tiling.transform.products, row))
+
+    def _transformed(self) -> int:
+        """Tiles whose inputs are transformed: also those that fill the last register tile."""
+        rows = self.tiling.register_tile.rows
+        return -(-self.num_tiles // rows) * rows if self.num_blocks > 1 else self.num_tiles
+
+    def _if_any(self, tile: Any, statement: Any, count: int) -> Any:
+        """Only if there is such a tile: the last block may have fewer."""
+        return when([tile < count] if count % self.tiling.block else [], statement)
+
+    def _input_tile(self, moved: Any, block: Any, place: Any, tile: Any) -> Any:
+        side = self.tiling.transform.inputs
+        patch = buffer("patch", (side, side, self.tiling.lanes))
+
+        def write(y: Any, x: Any, channel: Any, value: Any) -> Any:
+            element = place * self.conv.in_channels + channel
+            return tirx.BufferStore(moved, value, [block, y * side + x, element])
+
+        made = input_transform(self.conv, self.tiling, tile, patch, write)
+        return sequence([tirx.AllocBuffer(patch), made])
+
+    def _group(self, moved: Any, where: Any, block: Any, group: Any) -> Any:
+        """All of a block for one group of output channels."""
+        tiling = self.tiling
+        transform, height = tiling.transform, tiling.register_tile.rows
+        products = buffer("products", (tiling.block, transform.products, tiling.columns))
+        patch = buffer("patch", (transform.outputs, transform.inputs, tiling.register_tile.lanes))
+        first = block * tiling.block
+        full, ragged = divmod(tiling.block, height)
+
+        def product(which: Any) -> Any:
+            def rows(start: Any, count: int) -> Any:
+                made = self._rows(moved, where, products, group, which, start, count)
+                return self._if_any(first + start, made, self.num_tiles)
+
+            parts = []
+            if full:
+                parts.append(loop("rows", full, lambda row: rows(row * height, height)))
+            if ragged:
+                parts.append(rows(number(full * height), ragged))
+            return sequence(parts)
+
+        def inverse(tile: Any) -> Any:
+            def read(y: Any, x: Any, channel: Any) -> Any:
+                return products[tile, y * transform.inputs + x, channel]
+
+            made = output_transform(self.conv, tiling, first + tile, group, patch, read)
+            return self._if_any(first + tile, made, self.num_tiles)
+
+        return tirx.SeqStmt(
+            [
+                tirx.AllocBuffer(products),
+                tirx.AllocBuffer(patch),
+                loop("product", transform.products, product),
+                loop("tile", tiling.block, inverse),
+            ]
+        )
+
+    def _rows(
+        self, moved: Any, where: Any, products: Any, group: Any, which: Any, first: Any, count: int
+    ) -> Any:
+        """A register tile of one of the products: every sum is a vector of its own."""
+        tile = self.tiling.register_tile
+        sums = {
+            (row, part): buffer("sum", (tile.lanes,))
+            for row in range(count)
+            for part in range(tile.vectors)
+        }
+
+        def each(make: Callable[[Any, int, Any, Any], Any]) -> list[Any]:
+            def one(row: int, part: int, total: Any) -> Any:
+                column = part * tile.lanes
+                return vector(tile.lanes, lambda lane: make(total, row, column + lane, lane))
+
+            return [one(*place, total) for place, total in sums.items()]
+
+        def clear(total: Any, row: int, column: Any, lane: Any) -> Any:
+            return tirx.BufferStore(total, tirx.const(0.0, "float32"), [lane])
+
+        def keep(total: Any, row: int, column: Any, lane: Any) -> Any:
+            return tirx.BufferStore(products, total[lane], [first + row, which, column])
+
+        def accumulate(channel: Any) -> Any:
+            def add(total: Any, row: int, column: Any, lane: Any) -> Any:
+                data = moved[where, which, (first + row) * self.conv.in_channels + channel]
+                weight = self.weight[group, which, channel, column]
+                return tirx.BufferStore(total, total[lane] + data * weight, [lane])
+
+            return sequence(each(add))
+
+        return tirx.SeqStmt(
+            [
+                *map(tirx.AllocBuffer, sums.values()),
+                *each(clear),
+                loop("channel", self.conv.in_channels, accumulate),
+                *each(keep),
+            ]
+        )

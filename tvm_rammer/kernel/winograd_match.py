@@ -1,0 +1,204 @@
+"""Which PrimFuncs are convolutions of 3 x 3 with stride 1, and what they do before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import s_tir, tirx
+from tvm.ir import Call, TensorLoad
+
+from tvm_rammer.kernel.blocks import (
+    multiply_accumulate,
+    only_reduction,
+    parameter_number,
+    spatial_axes,
+    split_loops,
+)
+
+#: Conditions of these alone hold in a box.
+_LINEAR = (tirx.And, tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.Add, tirx.Sub, tirx.Var, tirx.IntImm)
+
+
+@dataclass(frozen=True)
+class Definition:
+    """``target[indices] = value`` for all values of ``axes``: what one block computes."""
+
+    axes: tuple[Any, ...]
+    store: Any
+
+    def value(self, place: Sequence[Any]) -> Any:
+        """The value at a place."""
+        return _at(self.store.value, self.axes, place)
+
+
+@dataclass(frozen=True)
+class Convolution3x3:
+    """A convolution ``[batch, height, width, out_channels]`` and all that is fused with it.
+
+    Attributes
+    ----------
+    data : Var
+        The buffer that is convolved: a parameter, or what ``prologue`` defines.
+    prologue : Definition, optional
+        Computes ``data`` from parameters, e.g. by padding.
+    result : Var
+        The buffer of the convolution's results: a parameter if there is no ``epilogue``.
+    epilogue : Definition, optional
+        Computes the function's result from ``result``.
+    weight_position : int
+        Which parameter the weights ``[out, 3, 3, in]`` are.
+    params : tuple of Var
+    """
+
+    data: Any
+    prologue: Definition | None
+    result: Any
+    epilogue: Definition | None
+    weight_position: int
+    params: tuple[Any, ...]
+
+    @property
+    def output_shape(self) -> tuple[int, int, int, int]:
+        """Batch, height, width and channels of the results."""
+        batch, height, width, channels = map(int, self.result.shape)
+        return batch, height, width, channels
+
+    @property
+    def in_channels(self) -> int:
+        return int(self.data.shape[3])
+
+    def read(self, place: Sequence[Any]) -> Any:
+        """The element of the data at a place that it has."""
+        return self.prologue.value(place) if self.prologue else self.data[tuple(place)]
+
+    def padding(self) -> Any | None:
+        """The call ``if_then_else(inside, element, padding)`` that pads the data, if that is all.
+
+        The places where the condition holds are convex, so that the corners of a tile tell.
+        """
+        value: Any = self.prologue.store.value if self.prologue else None
+        return value if _is_if_then_else(value) and _is_linear(value.args[0]) else None
+
+    def write(self, place: Sequence[Any], value: Any) -> Any:
+        """The statement that puts a result, after the epilogue, into its place."""
+        if self.epilogue is None:
+            return tirx.BufferStore(self.result, value, list(place))
+        store = self.epilogue.store
+        result = self.result
+
+        def replace(load: Any) -> Any:
+            return value if load.source.same_as(result) else load
+
+        computed = tvm_ffi.structural_map(self.epilogue.value(place), (TensorLoad, replace))
+        indices = [_at(index, self.epilogue.axes, place) for index in store.indices]
+        return tirx.BufferStore(store.buffer, computed, indices)
+
+
+def match_convolution(sch: s_tir.Schedule, constants: frozenset[int]) -> Convolution3x3 | None:
+    """The convolution that a PrimFunc is, ``None`` if it is something else.
+
+    All blocks before and after it are inlined into one each.
+    """
+    found = only_reduction(sch)
+    if found is None:
+        return None
+    blocks, number = found
+    conv = blocks[number]
+    loads = multiply_accumulate(sch, conv)
+    spatial, reduced = split_loops(sch, conv)
+    if loads is None or len(spatial) != 4 or len(reduced) != 3:
+        return None
+    data, weight = loads
+    position = parameter_number(sch, weight.source)
+    result = sch.get(conv).body.buffer
+    if position not in constants or position is None or not _is_3x3(sch, conv, data, weight):
+        return None
+    for block in [*blocks[: max(0, number - 1)], *blocks[number + 1 : -1]]:
+        sch.compute_inline(block)
+    prologue = _definition(sch, blocks[number - 1]) if number else None
+    epilogue = _definition(sch, blocks[-1]) if number + 1 < len(blocks) else None
+    if prologue and not _defines(prologue, data.source):
+        return None
+    if epilogue and not _reads_in_place(epilogue, result):
+        return None
+    params = tuple(sch.mod["main"].params)
+    return Convolution3x3(data.source, prologue, result, epilogue, position, params)
+
+
+def _is_3x3(sch: s_tir.Schedule, conv: Any, data: Any, weight: Any) -> bool:
+    batch, y, x, channel = spatial_axes(sch, conv)
+    ky, kx, inner = (axis.var for axis in sch.get(conv).iter_vars[4:])
+    store = sch.get(conv).body
+    buffers = (data.source, weight.source, store.buffer)
+    return (
+        len(data.indices) == len(weight.indices) == 4
+        and all(str(buffer.dtype) == "float32" for buffer in buffers)
+        and _same(store.indices, (batch, y, x, channel))
+        and _same(weight.indices, (channel, ky, kx, inner))
+        and _same((data.indices[0], data.indices[3]), (batch, inner))
+        and _is_sum(data.indices[1], y, ky)
+        and _is_sum(data.indices[2], x, kx)
+        and [int(extent) for extent in weight.source.shape[1:3]] == [3, 3]
+        and int(data.source.shape[3]) == int(weight.source.shape[3])
+    )
+
+
+def _definition(sch: s_tir.Schedule, block: Any) -> Definition:
+    found = sch.get(block)
+    return Definition(tuple(axis.var for axis in found.iter_vars), found.body)
+
+
+def _defines(definition: Definition, buffer: Any) -> bool:
+    store = definition.store
+    return (
+        isinstance(store, tirx.BufferStore)
+        and bool(store.buffer.same_as(buffer))
+        and _same(store.indices, definition.axes)
+    )
+
+
+def _reads_in_place(definition: Definition, buffer: Any) -> bool:
+    """Whether a block reads ``buffer`` only at its own axes."""
+    store = definition.store
+    if not isinstance(store, tirx.BufferStore):
+        return False
+    loads: list[Any] = []
+    tvm_ffi.structural_walk(store.value, (TensorLoad, loads.append))
+    own = [load for load in loads if load.source.same_as(buffer)]
+    return bool(own) and all(_same(load.indices, definition.axes) for load in own)
+
+
+def _at(expression: Any, axes: Sequence[Any], place: Sequence[Any]) -> Any:
+    values = dict(zip(axes, place, strict=True))
+    return tvm_ffi.structural_map(expression, (tirx.Var, lambda var: values.get(var, var)))
+
+
+def _is_if_then_else(value: Any) -> bool:
+    return isinstance(value, Call) and getattr(value.op, "name", "").endswith("if_then_else")
+
+
+def _is_linear(condition: Any) -> bool:
+    others: list[Any] = []
+
+    def visit(node: Any) -> None:
+        if not isinstance(node, _LINEAR):
+            others.append(node)
+
+    tvm_ffi.structural_walk(condition, (tvm.ir.Expr, visit))
+    return not others
+
+
+def _is_sum(index: Any, one: Any, other: Any) -> bool:
+    if not isinstance(index, tirx.Add):
+        return False
+    return _same((index.a, index.b), (one, other)) or _same((index.b, index.a), (one, other))
+
+
+def _same(expressions: Sequence[Any], variables: Sequence[Any]) -> bool:
+    return len(expressions) == len(variables) and all(
+        bool(a.same_as(b)) for a, b in zip(expressions, variables, strict=True)
+    )

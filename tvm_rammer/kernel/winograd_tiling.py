@@ -1,0 +1,98 @@
+"""How the work of a Winograd convolution is cut, and how its weights are laid out for that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tvm_rammer.kernel.register_tile import RegisterTile
+from tvm_rammer.kernel.winograd_matrices import Transform
+
+
+@dataclass(frozen=True)
+class WinogradPacking:
+    """Transforms weights and lays them out ``[out / columns, (m + 2)^2, in, columns]``.
+
+    A weight that is not finite makes all results of its output channel NaN.
+    """
+
+    transform: Transform
+    columns: int
+
+    def __call__(self, array: np.ndarray) -> np.ndarray:
+        with np.errstate(invalid="ignore"):
+            moved = self.transform.transform_weight(array).astype(np.float32)
+        products, inner, outer = moved.shape
+        groups = moved.reshape(products, inner, outer // self.columns, self.columns)
+        return np.ascontiguousarray(groups.transpose(2, 0, 1, 3))
+
+
+@dataclass(frozen=True)
+class TileGrid:
+    """The tiles that cover the outputs ``[batch, height, width]``, numbered through.
+
+    The last row and column of tiles may reach over the edge.
+    """
+
+    batch: int
+    height: int
+    width: int
+    side: int
+
+    @property
+    def rows(self) -> int:
+        return -(-self.height // self.side)
+
+    @property
+    def columns(self) -> int:
+        return -(-self.width // self.side)
+
+    @property
+    def num_tiles(self) -> int:
+        return self.batch * self.rows * self.columns
+
+    def place(self, tile: Any) -> tuple[Any, Any, Any]:
+        """Image, first row and first column of a tile's outputs."""
+        in_row = tile // self.columns
+        return in_row // self.rows, in_row % self.rows * self.side, tile % self.columns * self.side
+
+
+@dataclass(frozen=True)
+class WinogradTiling:
+    """How the work is cut.
+
+    Attributes
+    ----------
+    transform : Transform
+    lanes : int
+        Input channels that are transformed together.
+    register_tile : RegisterTile
+        Of the products: tiles of the image x vectors of output channels.
+    block : int
+        Tiles of the image in a block.
+    fused : bool
+        Whether the input of a block is transformed in the block's own task.
+    """
+
+    transform: Transform
+    lanes: int
+    register_tile: RegisterTile
+    block: int
+    fused: bool
+
+    def __str__(self) -> str:
+        side = self.transform.outputs
+        stages = "fused" if self.fused else "staged"
+        return f"F({side}x{side},3x3) {stages}, blocks of {self.block}, {self.register_tile}"
+
+    @property
+    def columns(self) -> int:
+        """Output channels of a group."""
+        return self.register_tile.vectors * self.register_tile.lanes
+
+    @property
+    def packing(self) -> WinogradPacking:
+        """How the weights are packed."""
+        return WinogradPacking(self.transform, self.columns)
