@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from threading import Lock
 from typing import Any
 
 import tvm
@@ -36,17 +37,20 @@ _FUNCTIONS: dict[str, Callable[..., Value]] = {
 }
 #: Where TVM keeps operators of scalars, and where we keep ours.
 _SPACES, _OURS = ("tirx.", "prim."), "tvm_rammer."
+_REGISTERING = Lock()
 
 
 @cache
 def _operators() -> dict[str, Op]:
     """Our operator for each of TVM's: pure, and vectors are welcome."""
     pure = Op.get("tirx.exp").get_attr("TCallEffectKind")
-    known = set(Op.list_op_names())
-    for short in _FUNCTIONS:
-        if _OURS + short not in known:
-            tvm.ir.register_op_attr(_OURS + short, "TVectorizable", True)
-            tvm.ir.register_op_attr(_OURS + short, "TCallEffectKind", pure)
+    # Shards of a module are lowered side by side, and an attribute may be registered only once.
+    with _REGISTERING:
+        known = set(Op.list_op_names())
+        for short in _FUNCTIONS:
+            if _OURS + short not in known:
+                tvm.ir.register_op_attr(_OURS + short, "TVectorizable", True)
+                tvm.ir.register_op_attr(_OURS + short, "TCallEffectKind", pure)
     return {space + short: Op.get(_OURS + short) for space in _SPACES for short in _FUNCTIONS}
 
 
