@@ -10,6 +10,7 @@ from tvm import relax, tirx
 
 from tvm_rammer.transform.fold_constants import FoldConstants
 from tvm_rammer.transform.fuse_channel_windows import FuseChannelWindows
+from tvm_rammer.transform.fuse_normalizations import FuseNormalizations
 from tvm_rammer.transform.legalize_operators import LegalizeOperators
 from tvm_rammer.transform.relax_util import operator_name
 from tvm_rammer.transform.simplify_operators import SimplifyOperators
@@ -40,6 +41,7 @@ class Prepare:
             FoldConstants(),
             FuseChannelWindows(),
             # 3. PrimFuncs, as few as fusion allows.
+            FuseNormalizations(),
             LegalizeOperators(),
             relax.transform.AnnotateTIROpPattern(),
             relax.transform.FoldConstant(),
