@@ -8,6 +8,7 @@ from typing import Any
 import tvm
 from tvm import relax, tirx
 
+from tvm_rammer.transform.fold_affine import FoldAffine
 from tvm_rammer.transform.fold_constants import FoldConstants
 from tvm_rammer.transform.fuse_channel_windows import FuseChannelWindows
 from tvm_rammer.transform.fuse_normalizations import FuseNormalizations
@@ -36,6 +37,7 @@ class Prepare:
             relax.transform.DecomposeOpsForInference(),
             SimplifyOperators(),
             FoldConstants(),
+            FoldAffine(),
             # 2. Layouts. ConvertLayout takes quadratic time, minutes for a long recurrent network.
             *([relax.transform.ConvertLayout(_CHANNELS_LAST)] if _convolves(mod) else []),
             FoldConstants(),
