@@ -8,7 +8,7 @@ import tvm_ffi
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_runs import VDEVICES, assert_close, legalized_func, numbers, run_prim_func, run_relax
-from tvm import relax
+from tvm import relax, te, topi
 from tvm.ir import Call
 
 OP = relax.op
@@ -81,3 +81,20 @@ def test_no_overflow():
     x = numbers((4, 40)) * 1e4
     (out,), _ = run_relax(lambda x: OP.nn.softmax(x, -1), x)
     assert_close(out, softmax(x, -1), 1e-6)
+
+
+@settings(max_examples=6)
+@given(
+    shape=st.sampled_from([(3, 300), (2, 40, 35), (5, 17)]),
+    axis=st.integers(0, 1),
+    vdevice=vdevices,
+)
+def test_results_that_cannot_hold_a_row(shape, axis, vdevice):
+    """The exponentials wait in memory of the tile where the result is of another type."""
+    x = numbers(shape)
+    axis = len(shape) - 1 - axis
+    a = te.placeholder(shape, name="a")
+    half = topi.cast(topi.nn.softmax(a, axis), "float16")
+    run = run_prim_func(te.create_prim_func([a, half]), [x], vdevice=vdevice)
+    assert_close(run.outputs[0], softmax(x, axis), 1e-3)
+    assert run.kernel.scratch == ()
