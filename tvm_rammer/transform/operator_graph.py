@@ -103,16 +103,16 @@ class ConstantPool:
 
     parts: list[np.ndarray] = field(default_factory=list)
     nbytes: int = 0
-    known: dict[Any, int] = field(default_factory=dict)
+    known: dict[Any, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
 
-    def add(self, constant: Any, packing: Packing | None) -> int:
-        """Offset of a constant in the pool."""
+    def add(self, constant: Any, packing: Packing | None) -> tuple[int, tuple[int, ...]]:
+        """Offset of a constant in the pool, and its shape there."""
         key = (constant.value, packing)
         if key not in self.known:
             value = constant.value.numpy()
             packed = packing(value) if packing else np.ascontiguousarray(value)
             flat = packed.reshape(-1).view(np.uint8)
-            self.known[key] = self.nbytes
+            self.known[key] = self.nbytes, tuple(packed.shape)
             self.parts.append(np.pad(flat, (0, aligned(flat.size) - flat.size)))
             self.nbytes += aligned(flat.size)
         return self.known[key]
@@ -216,10 +216,9 @@ class _Builder:
         return self.add(_buffer(name, ty, space, index))
 
     def _constant(self, constant: Any, packing: Packing | None) -> int:
-        offset = self.pool.add(constant, packing)
+        offset, shape = self.pool.add(constant, packing)
         key = (offset, str(constant.ty))
         if key not in self.constant_buffers:
-            shape = type_shape(constant.ty) or ()
             dtype = str(constant.ty.dtype)
             self.constant_buffers[key] = self.add(
                 Buffer(f"constant{offset}", shape, dtype, "constant", 0, offset)
