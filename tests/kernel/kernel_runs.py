@@ -167,11 +167,6 @@ def assert_close(got: np.ndarray, want: Any, tolerance: float = 1e-5) -> None:
     )
 
 
-def has_vectors(columns: int, vdevice: Any) -> bool:
-    """Whether at least a quarter of a vector, and no single lane, divides the columns."""
-    return columns % max(vdevice.vector_bytes // 16, 2) == 0
-
-
 @cache
 def numbers(shape: tuple[int, ...], dtype: str = "float32", seed: int = 0) -> np.ndarray:
     """Random numbers, the same ones for the same arguments."""

@@ -1,4 +1,4 @@
-"""Convolutions agree with numpy, and only channels-last ones with constant weights are taken."""
+"""Convolutions of any rank, layout and number of groups agree with numpy."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from kernel_runs import (
     VDEVICES,
     assert_close,
     constant,
-    has_vectors,
     legalized_func,
     numbers,
+    run_prim_func,
     run_relax,
 )
 from tvm import relax
@@ -60,6 +60,17 @@ def conv2d(x: Any, weight: Any, attrs: dict[str, Any], **layouts: str) -> Any:
     )
 
 
+def run_conv2d(
+    x: np.ndarray, w: np.ndarray, attrs: dict[str, Any], vdevice: Any, constant_weights: bool
+) -> tuple[np.ndarray, list[str]]:
+    """The convolution and the rules that made its kernels."""
+    if constant_weights:
+        (out,), origins = run_relax(lambda x: conv2d(x, constant(w), attrs), x, vdevice=vdevice)
+    else:
+        (out,), origins = run_relax(lambda x, w: conv2d(x, w, attrs), x, w, vdevice=vdevice)
+    return out, origins
+
+
 def attributes(**changes: Any) -> dict[str, Any]:
     plain = {"strides": (1, 1), "padding": (0, 0, 0, 0), "dilation": (1, 1), "groups": 1}
     return {**plain, **changes}
@@ -72,38 +83,41 @@ def attributes(**changes: Any) -> dict[str, Any]:
     strides=pairs,
     padding=pads,
     dilation=pairs,
-    channels=st.sampled_from([1, 4, 7, 8, 16, 24, 48]),
+    channels=st.one_of(st.integers(1, 70), st.sampled_from([16, 48])),
+    constant_weights=st.booleans(),
     vdevice=vdevices,
 )
-@example((1, 7, 7, 1), (1, 1), (1, 1), (0, 0, 0, 0), (1, 1), 16, VDEVICES[0])
-@example((1, 7, 9, 3), (3, 3), (3, 2), (1, 2, 0, 1), (3, 2), 16, VDEVICES[0])
-def test_strides_padding_and_dilation(size, kernel, strides, padding, dilation, channels, vdevice):
-    """Also ragged rows: the last tile of pixels is shorter than the others."""
+@example((1, 7, 7, 1), (1, 1), (1, 1), (0, 0, 0, 0), (1, 1), 16, True, VDEVICES[0])
+@example((1, 7, 9, 3), (3, 3), (3, 2), (1, 2, 0, 1), (3, 2), 17, True, VDEVICES[0])
+@example((1, 7, 9, 3), (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 34, False, VDEVICES[0])
+def test_strides_padding_and_dilation(
+    size, kernel, strides, padding, dilation, channels, constant_weights, vdevice
+):
+    """Also ragged rows and columns: the last tile is shorter, its vectors overlap."""
     attrs = attributes(strides=strides, padding=padding, dilation=dilation)
     x, w = numbers(size), numbers((channels, *kernel, size[-1]), seed=1)
-    (out,), origins = run_relax(lambda x: conv2d(x, constant(w), attrs), x, vdevice=vdevice)
+    out, origins = run_conv2d(x, w, attrs, vdevice, constant_weights)
     assert_close(out, convolve(x, w, attrs))
-    assert origins == ["convolution" if has_vectors(channels, vdevice) else "generic"]
+    assert origins == ["convolution"]
 
 
 @QUICK
 @given(
-    groups=st.sampled_from([1, 2, 3, 16]),
-    inner=st.integers(1, 3),
-    outer=st.sampled_from([1, 2, 4, 16]),
+    groups=st.sampled_from([2, 3, 4, 16]),
+    inner=st.integers(1, 5),
+    outer=st.sampled_from([2, 3, 4, 8, 17, 34]),
+    constant_weights=st.booleans(),
     vdevice=vdevices,
 )
-@example(groups=16, inner=1, outer=1, vdevice=VDEVICES[0])
-@example(groups=16, inner=1, outer=2, vdevice=VDEVICES[0])
-def test_groups_and_depthwise(groups, inner, outer, vdevice):
-    """A tile of output channels never spans two groups; depthwise is left to the generic rule."""
+@example(groups=4, inner=17, outer=17, constant_weights=True, vdevice=VDEVICES[0])
+@example(groups=16, inner=1, outer=2, constant_weights=True, vdevice=VDEVICES[0])
+def test_groups(groups, inner, outer, constant_weights, vdevice):
+    """A tile of output channels never spans two groups."""
     attrs = attributes(groups=groups, padding=(1, 1, 1, 1))
     x, w = numbers((1, 6, 5, groups * inner)), numbers((groups * outer, 3, 3, inner), seed=1)
-    (out,), origins = run_relax(lambda x: conv2d(x, constant(w), attrs), x, vdevice=vdevice)
+    out, origins = run_conv2d(x, w, attrs, vdevice, constant_weights)
     assert_close(out, convolve(x, w, attrs))
-    assert origins == [
-        "convolution" if outer % max(vdevice.vector_bytes // 16, 2) == 0 else "generic"
-    ]
+    assert origins == ["convolution"]
 
 
 @pytest.mark.parametrize("channels", [5, 32])
@@ -125,12 +139,26 @@ def test_epilogue(channels, padding):
 
 
 def test_weights_that_are_no_constants():
-    """They cannot be packed: the generic rule computes them."""
-    attrs = attributes()
-    x, w = numbers((1, 6, 6, 3)), numbers((16, 3, 3, 3), seed=1)
-    (out,), origins = run_relax(lambda x, w: conv2d(x, w, attrs), x, w)
-    assert_close(out, convolve(x, w, attrs))
-    assert origins == ["generic"]
+    """They are packed when the kernel runs, by tiles of their own."""
+    x, w = numbers((1, 6, 6, 3)), numbers((48, 3, 3, 3), seed=1)
+    func = legalized_func(lambda x, w: conv2d(x, w, attributes()), x, w)
+    run = run_prim_func(func, [x, w])
+    assert_close(run.outputs[0], convolve(x, w, attributes()))
+    packing, product = run.kernel.stages
+    assert packing.arguments == (1, 3)
+    assert run.kernel.scratch[0].shape == (w.size,)
+    assert packing.kernel.num_tiles == 48 // (HOST.vector_bytes // 4)
+    assert product.kernel.origin == "convolution"
+
+
+def test_padding_is_left_out():
+    """Rows of padding are not multiplied: not a number in the weights does not reach them."""
+    x, w = numbers((1, 4, 4, 2)), numbers((16, 3, 3, 2), seed=1).copy()
+    w[:, 0] = np.nan
+    attrs = attributes(padding=(1, 0, 0, 0))
+    out, _ = run_conv2d(x, w, attrs, HOST, True)
+    assert np.isfinite(out[:, 0]).all()
+    assert np.isnan(out[:, 1:]).all()
 
 
 def test_float64():
@@ -163,13 +191,52 @@ def test_transposed_convolution():
     assert_close(out.transpose(0, 2, 3, 1), want)
 
 
-def test_three_dimensions():
-    """A convolution over volumes is not the rule's own, and still correct."""
+@pytest.mark.parametrize("constant_weights", [True, False])
+def test_three_dimensions(constant_weights):
+    """Volumes, channels first."""
     x, w = numbers((1, 2, 4, 4, 5)), numbers((8, 2, 2, 2, 2), seed=1)
-    (out,), origins = run_relax(lambda x: OP.nn.conv3d(x, constant(w)), x)
+    inputs = [x] if constant_weights else [x, w]
+
+    def conv3d(x, *weights):
+        return OP.nn.conv3d(x, weights[0] if weights else constant(w), padding=(1, 1, 1))
+
+    (out,), origins = run_relax(conv3d, *inputs)
+    x = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1), (1, 1)))
     windows = np.lib.stride_tricks.sliding_window_view(x, (2, 2, 2), axis=(2, 3, 4))
     assert_close(out, np.einsum("ncdhwxyz,ocxyz->nodhw", windows, w))
-    assert origins == ["generic"]
+    assert origins == ["convolution"]
+
+
+@pytest.mark.parametrize("constant_weights", [True, False])
+def test_one_dimension(constant_weights):
+    """Signals, channels first."""
+    x, w = numbers((2, 3, 29)), numbers((20, 3, 4), seed=1)
+    inputs = [x] if constant_weights else [x, w]
+
+    def conv1d(x, *weights):
+        return OP.nn.conv1d(x, weights[0] if weights else constant(w), strides=2)
+
+    (out,), origins = run_relax(conv1d, *inputs)
+    windows = np.lib.stride_tricks.sliding_window_view(x, 4, axis=2)[:, :, ::2]
+    assert_close(out, np.einsum("nclx,ocx->nol", windows, w))
+    assert origins == ["convolution"]
+
+
+@pytest.mark.parametrize("constant_weights", [True, False])
+def test_channels_first(constant_weights):
+    """Vectors run along the channels of the weights whatever the layouts are."""
+    x, w = numbers((1, 3, 9, 10)), numbers((18, 3, 3, 3), seed=1)
+    attrs = attributes(padding=(1, 1, 1, 1))
+    inputs = [x] if constant_weights else [x, w]
+
+    def conv(x, *weights):
+        layouts = {"data_layout": "NCHW", "kernel_layout": "OIHW"}
+        return conv2d(x, weights[0] if weights else constant(w), attrs, **layouts)
+
+    (out,), origins = run_relax(conv, *inputs)
+    want = convolve(x.transpose(0, 2, 3, 1), w.transpose(0, 2, 3, 1), attrs)
+    assert_close(out, want.transpose(0, 3, 1, 2))
+    assert origins == ["convolution"]
 
 
 IMAGE = numbers((1, 16, 6, 6))
@@ -179,16 +246,6 @@ LAST = numbers((1, 6, 6, 16))
 @pytest.mark.parametrize(
     ("reason", "build", "inputs"),
     [
-        (
-            "channels first",
-            lambda x, w: conv2d(x, w, attributes(), data_layout="NCHW", kernel_layout="OIHW"),
-            [IMAGE, numbers((16, 16, 3, 3))],
-        ),
-        (
-            "weights by position first",
-            lambda x, w: conv2d(x, w, attributes(), kernel_layout="HWIO"),
-            [LAST, numbers((3, 3, 16, 16))],
-        ),
         (
             "depthwise",
             lambda x, w: conv2d(x, w, attributes(groups=16)),
@@ -204,12 +261,3 @@ def test_declines(reason, build, inputs):
     func = legalized_func(build, *inputs)
     everything = frozenset(range(len(func.params)))
     assert Convolution().apply(func, everything, HOST) is None, reason
-
-
-def test_declines_wide_kernels_of_images_with_channels_first():
-    """Width as wide as the kernel is not taken for channels."""
-    x, w = numbers((1, 3, 4, 16)), numbers((5, 3, 1, 16))
-    attrs = attributes(padding=(0, 15, 0, 16))
-    layouts = {"data_layout": "NCHW", "kernel_layout": "OIHW"}
-    func = legalized_func(lambda x, w: conv2d(x, w, attrs, **layouts), x, w)
-    assert Convolution().apply(func, frozenset([1]), HOST) is None

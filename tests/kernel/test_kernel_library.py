@@ -7,36 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tvm
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from kernel_runs import HOST, TARGET, legalize, legalized_func, numbers, run_prim_func
 from tvm import relax
 from tvm.s_tir import ScheduleError
 
 from tvm_rammer.kernel import select
 from tvm_rammer.kernel.library import KernelLibrary
-from tvm_rammer.kernel.scheduled import SplitAxis
 from tvm_rammer.kernel.select import schedule
 from tvm_rammer.transform.eligibility import reason_to_leave_out
 
 OP = relax.op
 X, W = numbers((4, 16)), numbers((16, 32))
-
-
-@given(
-    shape=st.lists(st.sampled_from([4, 8, 16]), min_size=1, max_size=4),
-    axis=st.integers(0, 3),
-    lanes=st.sampled_from([2, 4]),
-)
-@settings(max_examples=30)
-def test_packing_moves_data_as_it_moves_indices(shape, axis, lanes):
-    """What ``[i, j]`` was is found at ``index_map(i, j)``, in the constant as in the kernel."""
-    packing = SplitAxis(axis % len(shape), lanes)
-    array = np.arange(np.prod(shape)).reshape(shape)
-    packed = packing(array)
-    for index in [(0,) * len(shape), tuple(n - 1 for n in shape), tuple(n // 2 for n in shape)]:
-        assert packed[packing.index_map(*index)] == array[index]
-    assert packed.flags["C_CONTIGUOUS"] and packed.shape[-1] == lanes
 
 
 def test_equal_operators_share_their_bodies():

@@ -1,4 +1,4 @@
-"""Register tiles fit the registers and divide what they tile."""
+"""Register tiles fit the registers, and their last vectors have columns of their own."""
 
 from __future__ import annotations
 
@@ -30,23 +30,38 @@ def test_lanes(columns, vdevice, lanes):
     assert lanes_for(columns, vdevice) == lanes
 
 
-@given(st.integers(1, 300), st.integers(1, 600), st.sampled_from(VDEVICES))
-def test_tiles_fit(rows, columns, vdevice):
-    tile = register_tile(rows, columns, vdevice)
-    if tile is None:
-        assert lanes_for(columns, vdevice) is None
-        return
+@given(
+    st.integers(1, 300),
+    st.integers(1, 600),
+    st.sampled_from(VDEVICES),
+    st.sampled_from([1, 2, 4, 8]),
+    st.sampled_from([0, 3]),
+)
+def test_tiles_fit(rows, columns, vdevice, itemsize, taps):
+    tile = register_tile(rows, columns, vdevice, itemsize, taps)
+    width = tile.vectors * tile.lanes
     assert 1 <= tile.rows <= rows
-    assert columns % (tile.vectors * tile.lanes) == 0
+    assert tile.vectors > 1 or columns % tile.lanes == 0
     assert tile.rows * tile.vectors + tile.vectors < vdevice.vector_registers
-    assert tile.rows * tile.vectors * tile.lanes * 4 < STACK_LIMIT
+    assert tile.rows * width * itemsize < STACK_LIMIT
 
 
-def test_one_row_takes_several_vectors():
-    """A product with one row is bound by the latency of its additions."""
-    assert str(register_tile(1, 256, WIDE)) == "1 x 4 vectors of 16"
-    assert register_tile(256, 256, WIDE).rows > 1
+@pytest.mark.parametrize(
+    ("rows", "columns", "tile"),
+    [
+        (56, 64, "7 x 2 vectors of 16"),
+        (27, 256, "3 x 4 vectors of 16"),
+        (13, 1000, "5 x 3 vectors of 16"),
+        (28, 17, "7 x 3 vectors of 8"),
+        (1, 1000, "1 x 4 vectors of 16"),
+        (9, 1, "9 x 1 vectors of 1"),
+    ],
+)
+def test_tiles_of_wide_vectors(rows, columns, tile):
+    """Tiles of which few rows and columns are computed for nothing."""
+    assert str(register_tile(rows, columns, WIDE)) == tile
 
 
-def test_no_rows():
+def test_no_outputs():
     assert register_tile(0, 16, WIDE) is None
+    assert register_tile(16, 0, WIDE) is None

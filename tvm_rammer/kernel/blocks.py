@@ -75,12 +75,6 @@ def parameter_number(sch: s_tir.Schedule, buffer: Any) -> int | None:
     return next((k for k, param in enumerate(params) if param.same_as(buffer)), None)
 
 
-def read_number(sch: s_tir.Schedule, block: Any, buffer: Any) -> int:
-    """Which of the reads of an untransformed block a buffer is."""
-    regions = sch.get(block).reads
-    return next(k for k, region in enumerate(regions) if region.source.same_as(buffer))
-
-
 def variables(expression: Any) -> set[Any]:
     """The variables that an index expression mentions."""
     found: list[Any] = []

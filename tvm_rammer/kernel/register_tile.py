@@ -8,8 +8,11 @@ from tvm_rammer.vdevice import VDevice
 
 #: TVM keeps a buffer on the stack (and LLVM then in registers) only below this many bytes.
 STACK_LIMIT = 1024
-#: Cycles of latency times multiply-adds per cycle: so many independent accumulators hide it.
+#: Cycles from a multiply-add to the next one of the same sum.
 _LATENCY = 4.0
+_MOST_VECTORS = 4
+#: Without and with data of its own for each column.
+_MOST_ROWS = (15, 7)
 
 
 @dataclass(frozen=True)
@@ -32,46 +35,61 @@ def lanes_for(columns: int, vdevice: VDevice) -> int | None:
 
 
 def register_tile(
-    rows: int, columns: int, vdevice: VDevice, *, max_vectors: int = 4
+    rows: int, columns: int, vdevice: VDevice, itemsize: int = 4, taps: int = 0
 ) -> RegisterTile | None:
     """Choose the tile that needs the fewest modelled cycles for ``rows`` x ``columns`` outputs.
 
     One step of the reduction costs a tile of ``r`` rows and ``v`` vectors as many cycles as the
     largest of its ``r * v`` multiply-adds, its ``r + v`` loads and the latency that must be hidden;
-    small tiles pay more loop overhead and a ragged last tile a little more. ``None`` when no vector
-    width divides the columns.
+    small tiles pay more loop overhead and a ragged last tile a little more. A tile needs several
+    vectors where one does not divide the columns, as its last ones overlap then. ``None`` when
+    there is nothing to compute.
+
+    Parameters
+    ----------
+    rows, columns : int
+        The outputs; the columns are those of one group.
+    vdevice : VDevice
+    itemsize : int
+        Bytes of a sum.
+    taps : int
+        Where each column has data of its own: how many neighbours of a row are summed up.
     """
-    lanes = lanes_for(columns, vdevice)
-    if lanes is None:
-        return None
-    blocks = columns // lanes
-    best: tuple[float, RegisterTile] | None = None
-    for vectors in range(1, max_vectors + 1):
-        if blocks % vectors:
-            continue
-        for height in range(1, min(rows, 15) + 1):
-            tile = RegisterTile(height, vectors, lanes)
-            if not _fits(tile, vdevice):
-                continue
-            cycles = _cycles(tile, rows, vdevice) * (blocks // vectors)
-            if best is None or cycles < best[0] * (1 - 1e-9):
-                best = cycles, tile
-    return best[1] if best else None
+    candidates = [
+        (_cycles(tile, rows, itemsize, taps) * -(-columns // (vectors * lanes)), tile)
+        for lanes in _widths(columns, vdevice, itemsize)
+        for vectors in range(1, _MOST_VECTORS + 1)
+        if (vectors - 1) * lanes < columns and (vectors > 1 or columns % lanes == 0)
+        for height in range(1, min(rows, _MOST_ROWS[bool(taps)]) + 1)
+        if _fits(tile := RegisterTile(height, vectors, lanes), vdevice, itemsize, taps)
+    ]
+    return min(candidates, key=lambda item: item[0])[1] if candidates else None
 
 
-def _fits(tile: RegisterTile, vdevice: VDevice) -> bool:
-    accumulators = tile.rows * tile.vectors
-    registers = accumulators + tile.vectors + 2
-    return registers <= vdevice.vector_registers and accumulators * tile.lanes * 4 < STACK_LIMIT
+def _widths(columns: int, vdevice: VDevice, itemsize: int) -> list[int]:
+    """Lanes of a full vector and of its halves that the columns fill, the widest first."""
+    lanes = max(1, vdevice.vector_bytes // itemsize)
+    while lanes > max(1, columns):
+        lanes //= 2
+    return [width for k in range(3) if (width := lanes >> k)] if columns else []
 
 
-def _cycles(tile: RegisterTile, rows: int, vdevice: VDevice) -> float:
-    width = tile.lanes * 4 / vdevice.vector_bytes if vdevice.vector_bytes >= 64 else 1.0
-    per_load = 1.0 if tile.lanes * 4 >= 64 else 0.5
+def _fits(tile: RegisterTile, vdevice: VDevice, itemsize: int, taps: int) -> bool:
+    sums = tile.rows * tile.vectors
+    per_vector = max(1, tile.lanes * itemsize // vdevice.vector_bytes)
+    registers = (sums + (sums if taps else tile.vectors)) * per_vector + 2
+    return registers <= vdevice.vector_registers and sums * tile.lanes * itemsize < STACK_LIMIT
+
+
+def _cycles(tile: RegisterTile, rows: int, itemsize: int, taps: int) -> float:
+    # Vectors of 64 bytes take a cycle each, two narrower ones go at once, but twice as many
+    # instructions keep the processor from it a little.
+    each = 1.0 if tile.lanes * itemsize >= 64 else 0.75 if taps else 0.6
 
     def step(height: int) -> float:
-        multiply_adds = height * tile.vectors * width
-        return max(multiply_adds, (height + tile.vectors) * per_load, _LATENCY)
+        # With taps, a step loads what the next ones use again.
+        loads = tile.vectors * (height + 2 * taps - 1) / taps if taps else height + tile.vectors
+        return max(height * tile.vectors * each, loads * each, _LATENCY)
 
     full, ragged = divmod(rows, tile.rows)
     cycles = full * step(tile.rows) + (step(ragged) if ragged else 0.0)

@@ -20,32 +20,6 @@ class Packing(Protocol):
 
 
 @dataclass(frozen=True)
-class SplitAxis:
-    """The packing that splits ``axis`` by ``lanes``.
-
-    The outer part becomes the first axis and the inner part the last one, so that a vector of
-    ``lanes`` neighbours along ``axis`` is contiguous: ``[K, N]`` with ``axis=1`` becomes
-    ``[N / lanes, K, lanes]``.
-    """
-
-    axis: int
-    lanes: int
-
-    def __call__(self, array: np.ndarray) -> np.ndarray:
-        shape = array.shape
-        split = (*shape[: self.axis], shape[self.axis] // self.lanes, self.lanes)
-        parts = array.reshape(*split, *shape[self.axis + 1 :])
-        moved = np.moveaxis(parts, (self.axis, self.axis + 1), (0, -1))
-        return np.ascontiguousarray(moved)
-
-    def index_map(self, *indices: tirx.PrimExpr) -> tuple[tirx.PrimExpr, ...]:
-        """The same map on indices, for ``Schedule.transform_layout``."""
-        along = indices[self.axis]
-        others = indices[: self.axis] + indices[self.axis + 1 :]
-        return (along // self.lanes, *others, along % self.lanes)
-
-
-@dataclass(frozen=True)
 class Scheduled:
     """A PrimFunc whose root loops of kind *parallel* are tile loops.
 

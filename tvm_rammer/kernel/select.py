@@ -6,6 +6,7 @@ from tvm import tirx
 from tvm.s_tir import ScheduleError
 
 from tvm_rammer.kernel.convolution import Convolution
+from tvm_rammer.kernel.depthwise import Depthwise
 from tvm_rammer.kernel.elementwise import Elementwise
 from tvm_rammer.kernel.generic import Generic
 from tvm_rammer.kernel.matmul import Matmul
@@ -16,7 +17,14 @@ from tvm_rammer.kernel.winograd_accuracy import DEFAULT_TOLERANCE
 from tvm_rammer.vdevice import VDevice
 
 #: In the order in which they are asked, after :class:`Winograd`; the last one never declines.
-RULES: tuple[Rule, ...] = (Convolution(), Matmul(), Reduction(), Elementwise(), Generic())
+RULES: tuple[Rule, ...] = (
+    Convolution(),
+    Depthwise(),
+    Matmul(),
+    Reduction(),
+    Elementwise(),
+    Generic(),
+)
 
 
 def schedule(

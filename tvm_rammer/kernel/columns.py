@@ -1,0 +1,233 @@
+"""Which axis of a contraction the vectors of a tile run along, and how its weights are laid out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm_ffi
+from tvm import tirx
+from tvm.ir import TensorLoad
+
+from tvm_rammer.kernel.blocks import variables
+from tvm_rammer.kernel.contraction import Axis, Contraction, load_of
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The axis of the vectors: ``axis`` runs along the weights, factor number ``weight``.
+
+    ``group`` neighbouring columns belong together. The other factor, the data, is one element for
+    all of them or, if it is ``elementwise``, has an element for each of them, as in a depthwise
+    convolution.
+    """
+
+    axis: Axis
+    group: int
+    weight: int
+    elementwise: bool
+
+    @property
+    def groups(self) -> int:
+        return self.axis.extent // self.group
+
+    def weights(self, contraction: Contraction) -> Any:
+        """The expression of the weights."""
+        return contraction.factors[self.weight]
+
+    def data(self, contraction: Contraction) -> Any:
+        """The expression of the data."""
+        return contraction.factors[1 - self.weight]
+
+
+def find_columns(contraction: Contraction, constants: frozenset[int]) -> Columns | None:
+    """The best axis for vectors whose weights are contiguous or can be packed."""
+    candidates = [
+        (_rank(contraction, columns, constants), -number, columns)
+        for number, axis in enumerate(contraction.spatial)
+        for weight in (0, 1)
+        if (columns := _columns(contraction, axis, weight)) is not None
+    ]
+    ranked = [candidate for candidate in candidates if candidate[0] is not None]
+    return max(ranked, key=lambda item: item[:2])[2] if ranked else None
+
+
+def parameter_of(contraction: Contraction, load: Any) -> int | None:
+    """Which parameter a load reads."""
+    params = contraction.func.params
+    return next((k for k, param in enumerate(params) if param.same_as(load.source)), None)
+
+
+def is_constant(contraction: Contraction, columns: Columns, constants: frozenset[int]) -> bool:
+    """Whether the weights are a constant that is read at plain indices: packed when compiled."""
+    weights = columns.weights(contraction)
+    return (
+        isinstance(weights, TensorLoad)
+        and parameter_of(contraction, weights) in constants
+        and _is_permutation(weights)
+    )
+
+
+def is_contiguous(axis: Axis, factor: Any) -> bool:
+    """Whether neighbours along an axis are neighbours in memory."""
+    *others, last = load_of(factor).indices
+    return _steps_by_one(last, axis.var) and axis.var not in variables(others)
+
+
+def _steps_by_one(index: Any, var: Any) -> bool:
+    """Whether an index is the variable plus what does not depend on it."""
+    if isinstance(index, tirx.Add):
+        first, second = (var in variables([part]) for part in (index.a, index.b))
+        return not (first and second) and _steps_by_one(index.a if first else index.b, var)
+    return bool(index.same_as(var))
+
+
+def _columns(contraction: Contraction, axis: Axis, weight: int) -> Columns | None:
+    if axis.var not in variables(load_of(contraction.factors[weight]).indices):
+        return None
+    data = contraction.factors[1 - weight]
+    group = _group(data, axis)
+    if group is not None:
+        return Columns(axis, group, weight, False)
+    return Columns(axis, axis.extent, weight, True) if is_contiguous(axis, data) else None
+
+
+def _group(data: Any, axis: Axis) -> int | None:
+    """How many neighbouring columns have the same data, ``None`` if that cannot be seen."""
+    if axis.var not in _mentioned(data):
+        return axis.extent
+    divisors: list[int] = []
+
+    def divide(quotient: Any) -> Any:
+        if quotient.a.same_as(axis.var) and isinstance(quotient.b, tirx.IntImm):
+            divisors.append(int(quotient.b))
+            return tirx.const(0, quotient.ty)
+        return quotient
+
+    rest = tvm_ffi.structural_map(data, (tirx.FloorDiv, divide))
+    if axis.var in _mentioned(rest) or len(set(divisors)) != 1:
+        return None
+    return divisors[0] if axis.extent % divisors[0] == 0 else None
+
+
+def _mentioned(factor: Any) -> set[Any]:
+    found: list[Any] = []
+    tvm_ffi.structural_walk(factor, (tirx.Var, found.append))
+    return set(found)
+
+
+def _rank(
+    contraction: Contraction, columns: Columns, constants: frozenset[int]
+) -> tuple[bool, ...] | None:
+    """How good an axis is, ``None`` if its weights can neither be read nor packed."""
+    weights = columns.weights(contraction)
+    contiguous = is_contiguous(columns.axis, weights)
+    constant = is_constant(contraction, columns, constants)
+    if not contiguous and not constant and not _is_permutation(load_of(weights)):
+        return None
+    last = contraction.store.indices[-1]
+    stored = columns.axis.var in variables([last])
+    several, ready = columns.axis.extent > 1, constant or contiguous
+    return (ready and several, ready, stored, constant, contiguous, several)
+
+
+def _is_permutation(load: Any) -> bool:
+    """Whether every index is an axis of its own: the whole buffer is read, once."""
+    found = {index for index in load.indices if isinstance(index, tirx.Var)}
+    return len(found) == len(load.indices)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How ``columns`` columns in groups of ``group`` become vectors of ``lanes``.
+
+    A tile has ``vectors`` vectors. Where they do not divide a group, its last ones overlap: all are
+    full, and some columns are computed twice, but no two tiles compute the same column.
+    """
+
+    columns: int
+    group: int
+    vectors: int
+    lanes: int
+
+    @property
+    def groups(self) -> int:
+        return self.columns // self.group
+
+    @property
+    def tiles(self) -> int:
+        """Tiles of one group."""
+        return -(-self.group // (self.vectors * self.lanes))
+
+    @property
+    def total(self) -> int:
+        """Vectors in all."""
+        return self.groups * self.tiles * self.vectors
+
+    @property
+    def ragged(self) -> bool:
+        return self.group % (self.vectors * self.lanes) != 0
+
+    def first(self, vector: Any) -> Any:
+        """The first column, within its group, of a vector of the group."""
+        first = vector * self.lanes
+        if not self.ragged:
+            return first
+        last = self.group - self.lanes
+        if self.group % (self.vectors * self.lanes) >= self.lanes:
+            return _smaller(first, last)
+        # Too few columns are left for the last tile: the one before gives some away.
+        in_last = vector >= (self.tiles - 1) * self.vectors
+        return _smaller(first, _select(in_last, last, last - self.lanes))
+
+
+def _smaller(one: Any, other: Any) -> Any:
+    return min(one, other) if isinstance(one, int) else tirx.min(one, other)
+
+
+def _select(condition: Any, one: Any, other: Any) -> Any:
+    if isinstance(condition, bool):
+        return one if condition else other
+    return tirx.Select(condition, _number(one), _number(other))
+
+
+def _number(value: int) -> Any:
+    return tirx.const(value, "int64")
+
+
+@dataclass(frozen=True)
+class PackColumns:
+    """The packing of weights into vectors: ``[..., vector, reduced..., lane]``.
+
+    Attributes
+    ----------
+    order : tuple of int
+        The array's axes: those before the column, the column, the reduced ones.
+    outer : int
+        How many axes come before the column.
+    layout : Layout
+    """
+
+    order: tuple[int, ...]
+    outer: int
+    layout: Layout
+
+    def __call__(self, array: np.ndarray) -> np.ndarray:
+        layout = self.layout
+        moved = array.transpose(self.order)
+        per_group = layout.tiles * layout.vectors
+        firsts = [
+            group * layout.group + layout.first(vector)
+            for group in range(layout.groups)
+            for vector in range(per_group)
+        ]
+        places = np.asarray(firsts)[:, None] + np.arange(layout.lanes)
+        vectors = np.take(moved, places, axis=self.outer)
+        return np.ascontiguousarray(np.moveaxis(vectors, self.outer + 1, -1))
+
+    def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of the packed array."""
+        moved = [shape[axis] for axis in self.order]
+        layout = self.layout
+        return (*moved[: self.outer], layout.total, *moved[self.outer + 1 :], layout.lanes)

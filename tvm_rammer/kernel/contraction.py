@@ -1,0 +1,218 @@
+"""A sum of products and what is fused around it, as plain expressions.
+
+``product[spatial] = sum over reduced of data * weight``, and then an element-wise epilogue: matrix
+products and convolutions of any rank and layout, padding included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import tvm_ffi
+from tvm import s_tir, tirx
+from tvm.ir import Call, TensorLoad
+
+from tvm_rammer.kernel.blocks import only_reduction, schedule_of, variables
+
+_REDUCE = 2
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis of a contraction: its variable and its extent."""
+
+    var: Any
+    extent: int
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """What a PrimFunc with one sum of products computes.
+
+    Attributes
+    ----------
+    func : PrimFunc
+        Its parameters are those of the expressions.
+    spatial, reduced : tuple of Axis
+        In the order of the untransformed loops.
+    factors : tuple
+        The two expressions that are multiplied.
+    initial : PrimExpr
+        What the sum starts with.
+    store : BufferStore
+        The epilogue in terms of the spatial axes; it loads the sum from ``product``.
+    product : Var
+        The buffer of the sums.
+    repeated : tuple of Axis
+        Axes of the result along which the sum does not vary.
+    """
+
+    func: tirx.PrimFunc
+    spatial: tuple[Axis, ...]
+    reduced: tuple[Axis, ...]
+    factors: tuple[Any, Any]
+    initial: Any
+    store: Any
+    product: Any
+    repeated: tuple[Axis, ...]
+
+    @property
+    def dtype(self) -> str:
+        """Of the sums."""
+        return str(self.product.dtype)
+
+    @property
+    def slides(self) -> bool:
+        """Whether a window slides over a factor, as in a convolution."""
+        spatial = {axis.var for axis in self.spatial}
+        reduced = {axis.var for axis in self.reduced}
+        used = [variables(index) for factor in self.factors for index in load_of(factor).indices]
+        return any(some & spatial and some & reduced for some in used)
+
+    def epilogue(self, values: Mapping[Any, Any], total: Any) -> Any:
+        """The statement that writes one result.
+
+        Parameters
+        ----------
+        values : mapping of Var to PrimExpr
+            Where: by spatial and repeated axis.
+        total : PrimExpr
+            The sum at this place.
+        """
+
+        def replace(load: Any) -> Any:
+            return total if load.source.same_as(self.product) else load
+
+        value = tvm_ffi.structural_map(self.store.value, (TensorLoad, replace))
+        indices = [substitute(index, values) for index in self.store.indices]
+        return tirx.BufferStore(self.store.buffer, substitute(value, values), indices)
+
+
+def find_contraction(func: tirx.PrimFunc) -> Contraction | None:
+    """The contraction that a PrimFunc is, ``None`` if it is something else."""
+    sch = schedule_of(func)
+    found = only_reduction(sch)
+    if found is None:
+        return None
+    blocks, number = found
+    if _factors(sch, blocks[number]) is None:
+        return None
+    for block in [*blocks[:number], *blocks[number + 1 : -1]]:
+        sch.compute_inline(block)
+    factors = _factors(sch, blocks[number])
+    block = sch.get(blocks[number])
+    if factors is None or block.init is None:
+        return None
+    spatial, reduced = _axes(block)
+    sums = block.body
+    if not all(extent.extent for extent in spatial + reduced):
+        return None
+    if not _plain(sums.indices, spatial):
+        return None
+    epilogue = _epilogue(sch, blocks[-1], sums, spatial) if number + 1 < len(blocks) else None
+    if number + 1 < len(blocks) and epilogue is None:
+        return None
+    store, repeated = epilogue or (_own_store(sums), ())
+    return Contraction(
+        sch.mod["main"],
+        spatial,
+        reduced,
+        factors,
+        block.init.value,
+        store,
+        sums.buffer,
+        repeated,
+    )
+
+
+def load_of(factor: Any) -> TensorLoad:
+    """The load behind a factor's padding and conversion."""
+    if isinstance(factor, TensorLoad):
+        return factor
+    return load_of(factor.args[1] if isinstance(factor, Call) else factor.value)
+
+
+def substitute(expression: Any, values: Mapping[Any, Any]) -> Any:
+    """An expression with other expressions in the place of variables."""
+    return tvm_ffi.structural_map(expression, (tirx.Var, lambda var: values.get(var, var)))
+
+
+def rewrite(expression: Any, kind: Any, change: Callable[[Any], Any]) -> Any:
+    """An expression with its nodes of one kind changed, children first."""
+    return tvm_ffi.structural_map(expression, (kind, change))
+
+
+def _factors(sch: s_tir.Schedule, block: Any) -> tuple[Any, Any] | None:
+    """``a`` and ``b`` of a block that does ``c[...] = c[...] + a * b``."""
+    store = sch.get(block).body
+    if not isinstance(store, tirx.BufferStore) or not isinstance(store.value, tirx.Add):
+        return None
+    before, product = store.value.a, store.value.b
+    if not isinstance(before, TensorLoad) or not before.source.same_as(store.buffer):
+        return None
+    if not isinstance(product, tirx.Mul):
+        return None
+    return (product.a, product.b) if _cheap(product.a) and _cheap(product.b) else None
+
+
+def _cheap(factor: Any) -> bool:
+    """A load, perhaps converted or padded: it may be computed again for every use."""
+    if isinstance(factor, tirx.Cast):
+        return _cheap(factor.value)
+    if isinstance(factor, Call) and getattr(factor.op, "name", "").endswith("if_then_else"):
+        return _cheap(factor.args[1]) and not isinstance(factor.args[2], TensorLoad)
+    return isinstance(factor, TensorLoad)
+
+
+def _axes(block: Any) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
+    axes = [(int(v.iter_type) == _REDUCE, Axis(v.var, int(v.dom.extent))) for v in block.iter_vars]
+    spatial = tuple(axis for reduces, axis in axes if not reduces)
+    return spatial, tuple(axis for reduces, axis in axes if reduces)
+
+
+def _plain(indices: Any, axes: tuple[Axis, ...]) -> bool:
+    return len(indices) == len(axes) and all(
+        isinstance(index, tirx.Var) and index.same_as(axis.var)
+        for index, axis in zip(indices, axes, strict=True)
+    )
+
+
+def _own_store(sums: Any) -> Any:
+    load = tirx.BufferLoad(sums.buffer, list(sums.indices))
+    return tirx.BufferStore(sums.buffer, load, list(sums.indices))
+
+
+def _epilogue(
+    sch: s_tir.Schedule, last: Any, sums: Any, spatial: tuple[Axis, ...]
+) -> tuple[Any, tuple[Axis, ...]] | None:
+    """The last block in terms of the sum's axes, and its axes along which the sum is repeated."""
+    block = sch.get(last)
+    store = block.body
+    if not isinstance(store, tirx.BufferStore):
+        return None
+    loads: list[Any] = []
+    tvm_ffi.structural_walk(store.value, (TensorLoad, loads.append))
+    reads = [load for load in loads if load.source.same_as(sums.buffer)]
+    own, _ = _axes(block)
+    extents = {axis.var: axis.extent for axis in own}
+    if not reads:
+        return None
+    # An axis of one element may be read at a constant place.
+    pairs = list(zip(reads[0].indices, spatial, strict=True))
+    values = {index: axis.var for index, axis in pairs if isinstance(index, tirx.Var)}
+    same = all(tvm_ffi.structural_equal(read.indices, reads[0].indices) for read in reads)
+    covered = all(
+        extents.get(index) == axis.extent if isinstance(index, tirx.Var) else axis.extent == 1
+        for index, axis in pairs
+    )
+    if not same or not covered or len(values) != sum(isinstance(i, tirx.Var) for i, _ in pairs):
+        return None
+    repeated = tuple(axis for axis in own if axis.var not in values)
+    changed = tirx.BufferStore(
+        store.buffer,
+        substitute(store.value, values),
+        [substitute(index, values) for index in store.indices],
+    )
+    return changed, repeated

@@ -1,0 +1,147 @@
+"""Contractions as outer products in registers: what the rules for them have in common.
+
+A tile broadcasts elements of the data against vectors of weights and sums up over the whole
+reduction in registers. Weights are packed so that vectors are contiguous: constants when they are
+compiled, others, where it is needed, by a loop nest of its own.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from tvm import tirx
+
+from tvm_rammer.kernel.blocks import variables
+from tvm_rammer.kernel.columns import (
+    Columns,
+    Layout,
+    PackColumns,
+    is_constant,
+    is_contiguous,
+    parameter_of,
+)
+from tvm_rammer.kernel.contraction import Axis, Contraction, load_of
+from tvm_rammer.kernel.nest import Nest, pack, sequence
+from tvm_rammer.kernel.register_tile import register_tile
+from tvm_rammer.kernel.scheduled import Scheduled
+from tvm_rammer.rprogram import dtype_bytes
+from tvm_rammer.vdevice import VDevice
+
+#: An axis with fewer elements makes poor rows if another has more.
+_FEW_ROWS = 4
+#: Multiply-adds of one sum that are written out where the data have an element for each column.
+_MOST_UNROLLED = 64
+
+
+def outer_product(
+    contraction: Contraction,
+    columns: Columns,
+    constants: frozenset[int],
+    vdevice: VDevice,
+    origin: str,
+) -> Scheduled | None:
+    """Schedule a contraction as an outer product, ``None`` if no register tile fits.
+
+    Parameters
+    ----------
+    contraction : Contraction
+    columns : Columns
+        The axis of the vectors.
+    constants : frozenset of int
+        Parameters that may be packed when they are compiled.
+    vdevice : VDevice
+        Vector width and registers are taken from here.
+    origin : str
+        Name of the rule.
+    """
+    rows = _rows(contraction, columns)
+    itemsize = dtype_bytes(contraction.dtype)
+    taps = contraction.reduced[-1].extent if columns.elementwise else 0
+    tile = register_tile(rows.extent if rows else 1, columns.group, vdevice, itemsize, taps)
+    if tile is None:
+        return None
+    layout = Layout(columns.axis.extent, columns.group, tile.vectors, tile.lanes)
+    nest = Nest(contraction, columns, layout, rows, tile, _unrolled(contraction, columns))
+    weights = columns.weights(contraction)
+    if is_constant(contraction, columns, constants):
+        return _packed_constant(nest, origin)
+    if is_contiguous(columns.axis, weights):
+        return _scheduled(nest, nest.statement(), origin)
+    return _packed_at_run_time(nest, origin)
+
+
+def _rows(contraction: Contraction, columns: Columns) -> Axis | None:
+    """The axis along which the weights are used again: the innermost one that is long enough."""
+    used = variables(load_of(columns.weights(contraction)).indices)
+    free = [a for a in contraction.spatial if a.var not in used and a.extent > 1]
+    long = [axis for axis in free if axis.extent >= _FEW_ROWS]
+    return long[-1] if long else max(free, key=lambda axis: axis.extent, default=None)
+
+
+def _unrolled(contraction: Contraction, columns: Columns) -> tuple[Axis, ...]:
+    if not columns.elementwise:
+        return ()
+    total = prod(axis.extent for axis in contraction.reduced)
+    return contraction.reduced if total <= _MOST_UNROLLED else contraction.reduced[1:]
+
+
+def _packing(nest: Nest) -> tuple[PackColumns, tuple[tuple[Axis, ...], tuple[Axis, ...]]]:
+    """How the weights are packed, and which axes come before and after the vectors."""
+    weights = load_of(nest.columns.weights(nest.contraction))
+    place = {index: number for number, index in enumerate(weights.indices)}
+    contraction, column = nest.contraction, nest.columns.axis
+    outer = tuple(
+        axis
+        for axis in contraction.spatial
+        if axis.var in place and not axis.var.same_as(column.var)
+    )
+    reduced = tuple(axis for axis in nest.reduced if axis.var in place)
+    order = tuple(place[axis.var] for axis in (*outer, column, *reduced))
+    return PackColumns(order, len(outer), nest.layout), (outer, reduced)
+
+
+def _packed_constant(nest: Nest, origin: str) -> Scheduled:
+    packing, axes = _packing(nest)
+    contraction = nest.contraction
+    load = load_of(nest.columns.weights(contraction))
+    position = parameter_of(contraction, load)
+    assert position is not None
+    shape = packing.shape(tuple(int(extent) for extent in load.source.shape))
+    packed = tirx.decl_buffer(shape, str(load.source.dtype), "packed")
+    nest = _with_packed(nest, packed, axes)
+    params = list(contraction.func.params)
+    params[position] = packed
+    return _scheduled(nest, nest.statement(), origin, params, ((position, packing),))
+
+
+def _packed_at_run_time(nest: Nest, origin: str) -> Scheduled:
+    packing, axes = _packing(nest)
+    weights = nest.columns.weights(nest.contraction)
+    load = load_of(weights)
+    shape = packing.shape(tuple(int(extent) for extent in load.source.shape))
+    packed = tirx.decl_buffer(shape, str(weights.ty), "packed")
+    nest = _with_packed(nest, packed, axes)
+    body = sequence([tirx.AllocBuffer(packed), pack(nest), nest.statement()])
+    return _scheduled(nest, body, origin)
+
+
+def _with_packed(nest: Nest, packed: Any, axes: Any) -> Nest:
+    return Nest(
+        nest.contraction,
+        nest.columns,
+        nest.layout,
+        nest.rows,
+        nest.tile,
+        nest.unrolled,
+        packed,
+        axes,
+    )
+
+
+def _scheduled(
+    nest: Nest, body: Any, origin: str, params: Any = None, packings: Any = ()
+) -> Scheduled:
+    func = nest.contraction.func
+    made = tirx.PrimFunc(params or list(func.params), body, func.ret_type, func.attrs)
+    return Scheduled(made, origin, str(nest.tile), packings)
