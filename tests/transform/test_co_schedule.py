@@ -123,7 +123,7 @@ def test_the_passes_work_in_a_sequential():
             Prepare(),
             PartitionRegions(),
             CoSchedule(one, vdevice()),
-            ScheduleOperators(one.kernels),
+            ScheduleOperators(one.kernels, TARGET),
             AddGuard(TARGET, vdevice()),
         ]
     )

@@ -8,6 +8,7 @@ from tvm.script import relax as R
 from tvm_rammer.transform.direct_call import DirectCall, direct_call
 
 X = relax.TensorType((4,), "float32")
+KERNELS = {"kernel"}
 ARENA = relax.TensorType((64,), "uint8")
 
 
@@ -34,14 +35,14 @@ def test_a_kernel_that_takes_the_parameters_and_gives_the_results():
         results = kernel(builder, *params)
         return relax.Tuple([builder.emit(relax.TupleGetItem(results, k)) for k in (0, 1)])
 
-    assert direct_call(function(build)) == DirectCall("kernel", (0, 1), (0, 1))
+    assert direct_call(function(build), KERNELS) == DirectCall("kernel", (0, 1), (0, 1))
 
 
 def test_a_single_result():
     def build(builder, params):
         return relax.TupleGetItem(kernel(builder, *params, outputs=1), 0)
 
-    assert direct_call(function(build)) == DirectCall("kernel", (0, 1), (0,))
+    assert direct_call(function(build), KERNELS) == DirectCall("kernel", (0, 1), (0,))
 
 
 def test_parameters_and_results_may_be_permuted_repeated_and_unused():
@@ -50,7 +51,7 @@ def test_parameters_and_results_may_be_permuted_repeated_and_unused():
         order = [builder.emit(relax.TupleGetItem(results, k)) for k in (1, 0, 1)]
         return relax.Tuple(order)
 
-    assert direct_call(function(build, 4)) == DirectCall("kernel", (2, 0, 2), (1, 0, 1))
+    assert direct_call(function(build, 4), KERNELS) == DirectCall("kernel", (2, 0, 2), (1, 0, 1))
 
 
 def test_copies_are_looked_through():
@@ -58,7 +59,7 @@ def test_copies_are_looked_through():
         results = builder.emit(kernel(builder, *params, outputs=1))
         return builder.emit(builder.emit(relax.TupleGetItem(results, 0)))
 
-    assert direct_call(function(build)) == DirectCall("kernel", (0, 1), (0,))
+    assert direct_call(function(build), KERNELS) == DirectCall("kernel", (0, 1), (0,))
 
 
 def returns_a_parameter(builder, params):
@@ -114,7 +115,14 @@ def calls_none(builder, params):
     ],
 )
 def test_everything_else_needs_the_vm(build):
-    assert direct_call(function(build)) is None
+    assert direct_call(function(build), KERNELS) is None
+
+
+def test_another_packed_function_is_no_kernel():
+    def build(builder, params):
+        return relax.TupleGetItem(kernel(builder, *params, outputs=1), 0)
+
+    assert direct_call(function(build), {"another"}) is None
 
 
 def test_the_guard_is_no_obstacle():
@@ -133,7 +141,7 @@ def test_the_guard_is_no_obstacle():
                 R.output(y)
             return y
 
-    assert direct_call(Module["main"]) == DirectCall("kernel", (0,), (0,))
+    assert direct_call(Module["main"], KERNELS) == DirectCall("kernel", (0,), (0,))
 
 
 def test_what_computes_besides_the_kernel_is_not_forgotten():
@@ -154,4 +162,4 @@ def test_what_computes_besides_the_kernel_is_not_forgotten():
                 R.output(y)
             return y
 
-    assert direct_call(Module["main"]) is None
+    assert direct_call(Module["main"], KERNELS) is None

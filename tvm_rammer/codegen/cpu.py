@@ -21,9 +21,7 @@ The compiler moves no access across a body: it is behind a call into another mod
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +30,7 @@ from tvm import tirx
 from tvm.ir import Call, GlobalVar, PointerType, PrimType
 
 from tvm_rammer.codegen.llvm_text import support_functions
-from tvm_rammer.codegen.lowering import lowering_pipeline
+from tvm_rammer.codegen.lowering import build_side_by_side
 from tvm_rammer.codegen.shards import (
     LINK,
     SHARD_BODIES,
@@ -118,25 +116,10 @@ def build_module(
         lower(len(names), regions, support),
         *(lower_shard(shard, bodies, part, support) for shard, part in enumerate(names)),
     ]
-    entries, *shards = _build_side_by_side(lowered, target)
+    entries, *shards = build_side_by_side(lowered, target)
     loads_here = architecture(target) == architecture(host_target())
     link_shards(entries, shards, loads_here)
     return entries
-
-
-def _build_side_by_side(
-    modules: Sequence[tvm.IRModule], target: tvm.target.Target
-) -> list[tvm.runtime.Module]:
-    """Compile modules in a thread each; TVM keeps its contexts by thread, so they get the same."""
-    current = tvm.transform.PassContext.current()
-    pipeline = lowering_pipeline()
-
-    def build(module: tvm.IRModule) -> tvm.runtime.Module:
-        with tvm.transform.PassContext(current.opt_level, config=dict(current.config)):
-            return tvm.tirx.build(module, target=target, pipeline=pipeline)
-
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
-        return list(threads.map(build, modules))
 
 
 def kernel_ids(bodies: Mapping[str, tirx.PrimFunc]) -> dict[str, int]:

@@ -6,6 +6,9 @@ out of its device attributes.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import tvm
@@ -15,6 +18,21 @@ from tvm_rammer.codegen.vector_math_calls import LinkElementaryFunctions, NameEl
 
 #: Name under which our lowering is known to ``tvm.tirx.build``.
 _PIPELINE = "tvm_rammer"
+
+
+def build_side_by_side(
+    modules: Sequence[tvm.IRModule], target: tvm.target.Target
+) -> list[tvm.runtime.Module]:
+    """Compile modules in a thread each; TVM keeps its contexts by thread, so they get the same."""
+    current = tvm.transform.PassContext.current()
+    pipeline = lowering_pipeline()
+
+    def build(module: tvm.IRModule) -> tvm.runtime.Module:
+        with tvm.transform.PassContext(current.opt_level, config=dict(current.config)):
+            return tvm.tirx.build(module, target=target, pipeline=pipeline)
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+        return list(threads.map(build, modules))
 
 
 def lowering_pipeline() -> str:

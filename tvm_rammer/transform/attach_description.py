@@ -81,7 +81,8 @@ class AttachDescription:
         if "main" not in names or DESCRIBE in names:
             return mod
         main = mod["main"]
-        direct = direct_call(main)
+        regions = {region.signature.name for region in self.description.regions}
+        direct = direct_call(main, regions)
         text = json.dumps(self._content(mod, main, direct))
         self.content = json.loads(text)
         packed = np.frombuffer(zlib.compress(text.encode()), np.uint8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,8 +26,15 @@ class DirectCall:
     outputs: tuple[int, ...]
 
 
-def direct_call(func: relax.Function) -> DirectCall | None:
-    """Recognise a function that passes its parameters to one kernel and returns its results."""
+def direct_call(func: relax.Function, regions: Collection[str]) -> DirectCall | None:
+    """Recognise a function that passes its parameters to one kernel and returns its results.
+
+    Parameters
+    ----------
+    func : relax.Function
+    regions : collection of str
+        The kernels of regions; other packed functions are no kernels.
+    """
     bindings = [b for block in func.body.blocks for b in block.bindings]
     values: dict[Any, Any] = {b.var: b.value for b in bindings if isinstance(b, relax.VarBinding)}
     calls = [b for b in bindings if isinstance(b.value, Call | relax.If) and not _is_guard(b.value)]
@@ -34,6 +42,9 @@ def direct_call(func: relax.Function) -> DirectCall | None:
         return None
     call = calls[0]
     if operator_name(call.value) != "relax.call_dps_packed":
+        return None
+    region = str(call.value.args[0].global_symbol)
+    if region not in regions:
         return None
     *arguments, _, _ = call.value.args[1].fields
     params = {param: number for number, param in enumerate(func.params)}
@@ -46,7 +57,7 @@ def direct_call(func: relax.Function) -> DirectCall | None:
     if set(outputs) != set(range(len(call.value.ty_args[0].fields) - 1)):
         return None
     return DirectCall(
-        str(call.value.args[0].global_symbol),
+        region,
         tuple(params[argument] for argument in arguments),
         tuple(output for output in outputs if output is not None),
     )

@@ -80,7 +80,7 @@ def plan_module(
         # 3. Every region becomes a kernel.
         co_schedule,
         # 4. Everything else runs the same rKernels, one call each.
-        ScheduleOperators(compiler.kernels),
+        ScheduleOperators(compiler.kernels, compiler.target),
         # 5. What a deployed library needs besides: a guard, and a description of itself.
         AddGuard(compiler.target, vdevice),
     ]

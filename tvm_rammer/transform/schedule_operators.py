@@ -1,7 +1,7 @@
 """A compiler pass that gives the operators outside of regions the same rKernels, run in parallel.
 
-What a plan leaves out must not run as a naive loop on one thread: it becomes an ordinary
-``call_tir`` of the rKernel that a plan would have used, its tiles under ``T.parallel``. With no
+What a plan leaves out must not run as a naive loop on one thread: it becomes a call of the rKernel
+that a plan would have used, compiled in the same way, its tiles under ``T.parallel``. With no
 regions at all this is RammerBase (Rammer, section 5.1): the same kernels, operator after operator.
 """
 
@@ -10,40 +10,60 @@ from __future__ import annotations
 from typing import Any
 
 import tvm
+import tvm_ffi
 from tvm import relax, tirx
-from tvm.ir import Call, GenericConst, GlobalVar
+from tvm.ir import GenericConst
 
+from tvm_rammer.codegen.operators import build_operators
 from tvm_rammer.kernel.library import KernelLibrary
-from tvm_rammer.transform.eligibility import reason_to_leave_out
+from tvm_rammer.transform.co_schedule import link
+from tvm_rammer.transform.eligibility import reason_to_leave_out, result_types
 from tvm_rammer.transform.relax_util import rewrite
 
 
 @tvm.transform.module_pass(opt_level=0, name="ScheduleOperators")
 class ScheduleOperators:
-    """Schedule the PrimFunc of every ``call_tir`` that has rKernels.
+    """Compile the PrimFunc of every ``call_tir`` that has rKernels, and call what comes out.
+
+    A call of what is scheduled already, of a dynamic shape or in place stays as it is.
 
     Parameters
     ----------
     kernels : KernelLibrary
         Makes and remembers the rKernels.
+    target : Target
+        Of kind ``llvm``.
     """
 
-    def __init__(self, kernels: KernelLibrary) -> None:
+    def __init__(self, kernels: KernelLibrary, target: tvm.target.Target) -> None:
         self.kernels = kernels
+        self.target = target
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
-        """Schedule the operators of every Relax function; scheduled ones stay as they are."""
-        return relax.transform.DeadCodeElimination()(rewrite(mod, _Scheduler(mod, self.kernels)))
+        """Replace the calls of every Relax function; a module without any stays as it is."""
+        # The VM gives a tensor another shape without a copy, and knows where by the PrimFunc alone.
+        reshaped = relax.transform.RewriteDataflowReshape()(mod)
+        scheduler = _Scheduler(reshaped, self.kernels)
+        result = rewrite(reshaped, scheduler)
+        if not scheduler.functions:
+            return mod
+        for module in build_operators(scheduler.functions, self.target):
+            result = link(result, module)
+        return relax.transform.DeadCodeElimination()(result)
 
 
 @relax.expr_functor.mutator
 class _Scheduler(relax.PyExprMutator):
+    """Calls scheduled PrimFuncs by symbols, and collects them in ``functions``."""
+
     def __init__(self, mod: tvm.IRModule, kernels: KernelLibrary) -> None:
         super().__init__(mod)
         self.mod = mod
         self.kernels = kernels
-        self.known: dict[Any, GlobalVar] = {}
+        self.functions: dict[str, tirx.PrimFunc] = {}
+        self.known: dict[Any, str] = {}
         self.packed: dict[Any, Any] = {}
+        self.taken = _external_symbols(mod)
 
     def visit_call_(self, call: Any) -> Any:
         call = super().visit_call_(call)
@@ -57,8 +77,8 @@ class _Scheduler(relax.PyExprMutator):
         kernel = self.kernels.get(func, constants)
         for position, packing in kernel.packings:
             arguments[position] = self._pack(arguments[position], packing)
-        scheduled = self._symbol(symbol, constants, kernel.scheduled.func)
-        return Call(call.op, [scheduled, relax.Tuple(arguments)], call.attrs, call.ty_args)
+        name = self._name(symbol, constants, kernel.scheduled.func)
+        return relax.call_dps_packed(name, relax.Tuple(arguments), result_types(call))
 
     def _pack(self, constant: Any, packing: Any) -> Any:
         key = (constant.value, packing)
@@ -66,11 +86,25 @@ class _Scheduler(relax.PyExprMutator):
             self.packed[key] = relax.const(packing(constant.value.numpy()))
         return self.packed[key]
 
-    def _symbol(self, symbol: Any, constants: frozenset[int], func: tirx.PrimFunc) -> GlobalVar:
+    def _name(self, symbol: Any, constants: frozenset[int], func: tirx.PrimFunc) -> str:
+        """The symbol that exports a scheduled function, its own in the whole library."""
         key = (symbol, constants)
         if key not in self.known:
-            name = f"{symbol.name_hint}_rammer"
-            # Relax makes the symbol again when it attaches it; a second one would not be private.
-            named = func.without_attr("global_symbol").with_attr("tirx.is_scheduled", True)
-            self.known[key] = self.builder_.add_func(named, name)
+            name = wanted = f"{symbol.name_hint}_rammer"
+            number = 0
+            while name in self.taken:
+                number += 1
+                name = f"{wanted}{number}"
+            self.taken.add(name)
+            self.known[key] = name
+            self.functions[name] = func
         return self.known[key]
+
+
+def _external_symbols(mod: tvm.IRModule) -> set[str]:
+    """The symbols that the Relax functions of a module call outside of it."""
+    found: list[Any] = []
+    for _, func in mod.functions_items():
+        if isinstance(func, relax.Function):
+            tvm_ffi.structural_walk(func.body, (relax.ExternFunc, found.append))
+    return {str(function.global_symbol) for function in found}
