@@ -47,16 +47,19 @@ def nbytes(shape, dtype):
 @given(rows=sizes, columns=sizes, depth=sizes, vdevice=st.sampled_from(VDEVICES))
 @settings(max_examples=12, deadline=None)
 def test_a_product_has_two_operations_for_each_pair(rows, columns, depth, vdevice):
-    """Also where the last tile is smaller than the others."""
+    """Also where the last tile is smaller; columns that fill no vector may be padded to one."""
     x, w = numbers((rows, depth)), numbers((depth, columns))
     found = work(lambda a: OP.matmul(a, constant(w)), x, constants=[1], vdevice=vdevice)
-    assert found.flops == pytest.approx(2 * rows * columns * depth)
-    # Columns that fill no vector may be padded, here by less than a vector.
+    product = 2 * rows * columns * depth
+    assert product * (1 - 1e-6) <= found.flops <= 2 * rows * (columns + 15) * depth
+    if columns % 16 == 0:
+        assert found.flops == pytest.approx(product)
     assert found.nbytes >= 4 * (rows * depth + depth * columns + rows * columns)
     assert found.nbytes <= 4 * (rows * depth + depth * (columns + 15) + rows * (columns + 15))
 
 
-def test_what_is_padded_counts_as_it_is_multiplied():
+def test_what_is_padded_counts_if_it_is_multiplied():
+    """A kernel may skip the padding; what is inside of the image it cannot."""
     x, w = numbers((1, 13, 13, 16)), numbers((32, 3, 3, 16))
 
     def build(a):
@@ -65,7 +68,9 @@ def test_what_is_padded_counts_as_it_is_multiplied():
 
     found = work(build, x, constants=[1])
     outputs = 13 * 13 * 32
-    assert found.flops == pytest.approx(outputs * (2 * 9 * 16 + 1))
+    inside = (3 * 13 - 2) ** 2  # taps of all outputs in the image, in both directions
+    least = 2 * 32 * 16 * inside + outputs
+    assert least * (1 - 1e-6) <= found.flops <= outputs * (2 * 9 * 16 + 1) * (1 + 1e-6)
     assert found.nbytes == x.nbytes + w.nbytes + 4 * outputs
 
 
