@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import Protocol
 
+from tvm_rammer.errors import InputError
 from tvm_rammer.rprogram.program import RKernel
 
 
@@ -21,6 +23,8 @@ class Device(Protocol):
     def launch_seconds(self) -> float: ...
     @property
     def l2_bytes(self) -> int: ...
+    @property
+    def l3_bytes(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -35,16 +39,31 @@ class CostModel:
         All vEUs wait for each other.
     launch : float
         From the call of the program to the start of its first rTask.
-    bandwidth : float
-        Bytes per second that all vEUs together draw from what they share: the last-level cache or,
-        if it is too small for the network, memory. The default is what the last-level cache of one
-        AMD Zen 4 core complex (8 cores) delivers at four times a core's own 98 GB/s.
+    bandwidth, memory_bandwidth : float
+        Bytes per second that all vEUs together draw from the last-level cache, and from memory. The
+        defaults are those of one AMD Zen 4 core complex (8 cores): four times a core's own 98 GB/s,
+        and what a virtual machine gets of one memory channel.
+    far_byte : float
+        Seconds that a byte takes longer from the last-level cache than from a vEU's own. The
+        default is measured on Zen 4 with products of 256 KiB.
+    l2_bytes, l3_bytes : int
+        Size of a vEU's own cache, and of the one that all share.
     """
 
     point_to_point: float
     barrier: float
     launch: float
     bandwidth: float = 400e9
+    memory_bandwidth: float = 30e9
+    far_byte: float = 2.5e-12
+    l2_bytes: int = 1 << 20
+    l3_bytes: int = 32 << 20
+
+    def __post_init__(self) -> None:
+        for name in ("point_to_point", "barrier", "launch", "far_byte"):
+            _check(name, getattr(self, name), 0 <= getattr(self, name) < inf, "from 0")
+        for name in ("bandwidth", "memory_bandwidth", "l2_bytes", "l3_bytes"):
+            _check(name, getattr(self, name), 0 < getattr(self, name) < inf, "above 0")
 
     @classmethod
     def of(cls, vdevice: Device) -> CostModel:
@@ -53,6 +72,8 @@ class CostModel:
             point_to_point=vdevice.point_to_point_seconds,
             barrier=vdevice.barrier_seconds,
             launch=vdevice.launch_seconds,
+            l2_bytes=vdevice.l2_bytes,
+            l3_bytes=vdevice.l3_bytes,
         )
 
     def operator_time(self, kernel: RKernel, veus: int) -> float:
@@ -69,3 +90,8 @@ class CostModel:
         shortest = -(-kernel.num_tiles // veus)
         width = -(-kernel.num_tiles // shortest) if shortest else 1
         return min((1, width), key=lambda k: self.operator_time(kernel, k))
+
+
+def _check(name: str, value: float, holds: bool, wanted: str) -> None:
+    if not holds:
+        raise InputError(f"the cost {name} is {value}; give a finite number {wanted}")

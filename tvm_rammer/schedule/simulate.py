@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 from tvm_rammer.rprogram.happens_before import linear_extension
 from tvm_rammer.rprogram.program import RProgram
 from tvm_rammer.schedule.costs import CostModel
 from tvm_rammer.schedule.timeline import Span, Timeline
+from tvm_rammer.schedule.traffic import Traffic
+
+#: Nothing but the kernels takes time.
+_FREE = CostModel(point_to_point=0.0, barrier=0.0, launch=0.0)
 
 
 @dataclass(frozen=True)
@@ -20,48 +26,122 @@ class Bounds:
         The longest path of the graph, every operator across all vEUs.
     work : float
         All tiles, spread evenly over the vEUs.
+    traffic : float
+        All bytes that rTasks read and write over the bandwidth of the last-level cache, or the
+        weights that it cannot hold over that of memory.
     """
 
     critical_path: float
     work: float
+    traffic: float = 0.0
 
     @property
     def makespan(self) -> float:
-        return max(self.critical_path, self.work)
+        return max(self.critical_path, self.work, self.traffic)
 
 
 def simulate(program: RProgram, costs: CostModel) -> Timeline:
     """Run a program on paper.
 
     An rTask starts when its vEU is free and the last rTask that it waits for has ended
-    ``costs.point_to_point`` ago. Time 0 is the launch.
+    ``costs.point_to_point`` ago. How long it takes depends on where its data is and on what runs
+    beside it when it starts (:class:`~.traffic.Traffic`). Time 0 is the launch.
 
     Returns
     -------
     Timeline
         One span for each rTask, vEU by vEU.
+
+    Raises
+    ------
+    PlanError
+        If rTasks wait for each other in a circle.
     """
-    ends: list[list[float]] = [[] for _ in program.veus]
-    spans: list[list[Span]] = [[] for _ in program.veus]
-    for veu, position in linear_extension(program):
-        task = program.veus[veu][position]
-        start = ends[veu][-1] if position else costs.launch
-        for wait in task.waits:
-            start = max(start, ends[wait.veu][wait.count - 1] + costs.point_to_point)
-        stop = start + (task.stop - task.start) * program.kernel_of(task.operator).tile_time
-        ends[veu].append(stop)
-        spans[veu].append(Span(veu, position, task.operator, start, stop))
-    return Timeline(tuple(s for mine in spans for s in mine), "simulated", program.num_veus)
+    run = _Run(program, costs)
+    spans = run.spans()
+    if len(spans) < program.num_tasks:
+        # It names the circle.
+        linear_extension(program)
+    return Timeline(tuple(spans), "simulated", program.num_veus)
 
 
-def bounds(program: RProgram) -> Bounds:
-    """Lower bounds of the makespan of any plan that uses the same rKernels."""
+def simulate_by_wave(program: RProgram, costs: CostModel) -> float:
+    """Seconds of a program whose waves are a launch each, from which all vEUs return."""
+    loads: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    for span in simulate(program, costs).spans:
+        wave = program.veus[span.veu][span.position].wave
+        loads[wave][span.veu] += span.duration
+    return sum(costs.launch + max(mine.values()) for mine in loads.values())
+
+
+def bounds(program: RProgram, costs: CostModel = _FREE) -> Bounds:
+    """Lower bounds of the makespan of any plan that uses the same rKernels.
+
+    Parameters
+    ----------
+    program : RProgram
+    costs : CostModel
+        Its bandwidths and caches count, synchronising does not.
+    """
+    traffic = Traffic(program, costs)
     producers = {b: op for op in range(len(program.operators)) for b in program.writes(op)}
-    work, ends = 0.0, list[float]()
-    for number in range(len(program.operators)):
-        kernel = program.kernel_of(number)
+    ends = list[float]()
+    for number, least in enumerate(traffic.least):
+        tiles = program.kernel_of(number).num_tiles
         before = [ends[producers[b]] for b in program.reads(number) if b in producers]
-        alone = -(-kernel.num_tiles // program.num_veus) * kernel.tile_time
-        ends.append(max(before, default=0.0) + alone)
-        work += kernel.num_tiles * kernel.tile_time
-    return Bounds(max(ends, default=0.0), work / program.num_veus)
+        longest = -(-tiles // program.num_veus) / tiles * least if tiles else 0.0
+        ends.append(max(before, default=0.0) + longest)
+    fetching = sum(traffic.memory_bytes) / costs.memory_bandwidth
+    return Bounds(max(ends, default=0.0), sum(traffic.least) / program.num_veus, fetching)
+
+
+class _Run:
+    """rTasks in the order in which they start.
+
+    Attributes
+    ----------
+    ends : list of list of float
+        When the rTasks of each vEU ended that have run.
+    ready : heap of (float, int)
+        vEUs by when their next rTask starts.
+    blocked : dict
+        vEUs whose next rTask waits for ``(vEU, count)``, which has not run yet.
+    """
+
+    def __init__(self, program: RProgram, costs: CostModel) -> None:
+        self.program = program
+        self.costs = costs
+        self.traffic = Traffic(program, costs)
+        self.ends: list[list[float]] = [[] for _ in program.veus]
+        self.ready: list[tuple[float, int]] = []
+        self.blocked: dict[tuple[int, int], list[int]] = {}
+
+    def spans(self) -> list[Span]:
+        """The spans of all rTasks that can run."""
+        found: list[list[Span]] = [[] for _ in self.program.veus]
+        for veu in range(self.program.num_veus):
+            self._offer(veu)
+        while self.ready:
+            start, veu = heappop(self.ready)
+            position = len(self.ends[veu])
+            task = self.program.veus[veu][position]
+            stop = start + self.traffic.run(veu, task, start)
+            self.ends[veu].append(stop)
+            found[veu].append(Span(veu, position, task.operator, start, stop))
+            for waiting in [veu, *self.blocked.pop((veu, position + 1), ())]:
+                self._offer(waiting)
+        return [span for mine in found for span in mine]
+
+    def _offer(self, veu: int) -> None:
+        """Find out when the next rTask of a vEU starts, if that is known."""
+        mine = self.ends[veu]
+        if len(mine) == len(self.program.veus[veu]):
+            return
+        start = mine[-1] if mine else self.costs.launch
+        for wait in self.program.veus[veu][len(mine)].waits:
+            theirs = self.ends[wait.veu]
+            if len(theirs) < wait.count:
+                self.blocked.setdefault((wait.veu, wait.count), []).append(veu)
+                return
+            start = max(start, theirs[wait.count - 1] + self.costs.point_to_point)
+        heappush(self.ready, (start, veu))

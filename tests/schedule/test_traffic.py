@@ -1,0 +1,86 @@
+"""Durations of rTasks: nearness of weights, memory, and vEUs that share a bandwidth."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from graphs import US, costs
+
+from tvm_rammer.rprogram import Buffer, Operator, OperatorGraph, RKernel
+from tvm_rammer.schedule import Placed, Placement, bounds, simulate, synchronise
+
+#: Bytes of every weight.
+WEIGHT = 1024
+
+
+def independent(weights: list[int], microseconds: float = 2.0) -> OperatorGraph:
+    """Operators that read nothing but the weights of these numbers."""
+    kernel = RKernel("body", 1, ("read", "write"), microseconds * US)
+    buffers = [
+        Buffer(f"weight{k}", (WEIGHT // 4,), "float32", "constant", 0, k * WEIGHT)
+        for k in range(max(weights) + 1)
+    ]
+    operators = []
+    for number, weight in enumerate(weights):
+        operators.append(Operator(f"op{number}", (kernel,), (weight, len(buffers))))
+        buffers.append(Buffer(f"result{number}", (1,), "float32", "output", number))
+    constant_bytes = WEIGHT * (max(weights) + 1)
+    return OperatorGraph("test", tuple(buffers), tuple(operators), constant_bytes)
+
+
+def times(weights: list[int], veus: list[list[int]], given) -> list[list[float]]:
+    """Microseconds of the operators that each vEU runs."""
+    placed = tuple(tuple(Placed(n, 0, 0, 1, 0) for n in mine) for mine in veus)
+    program = synchronise(independent(weights), Placement("test", placed))
+    found: list[list[float]] = [[] for _ in veus]
+    for span in simulate(program, given).spans:
+        found[span.veu].append(round(span.duration / US, 6))
+    assert simulate(program, given).makespan >= bounds(program, given).makespan
+    return found
+
+
+def test_a_weight_that_the_veu_has_read_is_near():
+    """A kilobyte saves half a microsecond; the weight between the two fits into the cache too."""
+    given = replace(costs(), far_byte=0.5 * US / WEIGHT, l2_bytes=4 * WEIGHT)
+    assert times([0, 1, 0], [[0, 1, 2]], given) == [[2.0, 2.0, 1.5]]
+
+
+def test_another_veu_has_it_in_a_cache_of_its_own():
+    given = replace(costs(), far_byte=0.5 * US / WEIGHT)
+    assert times([0, 0], [[0], [1]], given) == [[2.0], [2.0]]
+
+
+def test_a_weight_that_made_room_for_another_is_far():
+    given = replace(costs(), far_byte=0.5 * US / WEIGHT, l2_bytes=2 * WEIGHT)
+    assert times([0, 1, 0], [[0, 1, 2]], given) == [[2.0, 2.0, 2.0]]
+
+
+def test_nearness_saves_at_most_half():
+    given = replace(costs(), far_byte=100 * US / WEIGHT)
+    assert times([0, 0], [[0, 1]], given) == [[2.0, 1.0]]
+
+
+def test_weights_beyond_the_last_level_cache_come_from_memory():
+    """Half of two kilobytes are missing; memory takes eight microseconds for a kilobyte."""
+    given = replace(costs(), l3_bytes=WEIGHT, memory_bandwidth=WEIGHT / (8 * US))
+    assert times([0, 1], [[0, 1]], given) == [[4.0, 4.0]]
+
+
+def test_who_starts_beside_another_waits_for_the_shared_memory():
+    given = replace(costs(), l3_bytes=WEIGHT, memory_bandwidth=WEIGHT / (8 * US))
+    assert times([0, 1], [[0], [1]], given) == [[4.0], [8.0]]
+
+
+def test_the_last_level_cache_is_shared_too():
+    """Alone an operator draws 1028 bytes in 2 us; two draw more than there is."""
+    given = replace(costs(), bandwidth=1028 / (2 * US) * 1.25)
+    assert times([0, 1], [[0], [1]], given) == [[2.0], [3.2]]
+
+
+def test_bytes_from_memory_are_a_bound():
+    graph = independent([0, 1, 2])
+    veus = tuple((Placed(n, 0, 0, 1, 0),) for n in range(3))
+    program = synchronise(graph, Placement("test", veus))
+    given = replace(costs(), l3_bytes=WEIGHT, memory_bandwidth=WEIGHT / US)
+    assert bounds(program, given).traffic == pytest.approx(2 * US)

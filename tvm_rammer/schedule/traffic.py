@@ -1,0 +1,139 @@
+"""What rTasks draw from caches and memory, and how long that makes them take."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from functools import cached_property
+
+from tvm_rammer.rprogram.program import RProgram, RTask
+from tvm_rammer.schedule.costs import CostModel
+
+#: Share of a vEU's own cache that weights occupy beside intermediate results.
+_FOR_WEIGHTS = 0.75
+
+
+class Traffic:
+    """Durations of a program's rTasks, given what ran before on their vEU and what runs beside.
+
+    The costs of kernels are those of a vEU alone whose operands come from the last-level cache.
+    Three things change them. A weight that the vEU has read lately is in its own cache. Weights
+    that do not fit into the last-level cache come from memory, in every run anew. And vEUs that
+    together ask for more than the last-level cache or memory delivers stretch each other.
+
+    Parameters
+    ----------
+    program : RProgram
+    costs : CostModel
+    """
+
+    def __init__(self, program: RProgram, costs: CostModel) -> None:
+        self.program = program
+        self.costs = costs
+        self._recent: list[OrderedDict[int, int]] = [OrderedDict() for _ in program.veus]
+        self._running = [(0.0, 0.0, 0.0)] * program.num_veus
+
+    def run(self, veu: int, task: RTask, start: float) -> float:
+        """Seconds of an rTask that starts on ``veu`` at ``start``; to be asked in order of time."""
+        operator = task.operator
+        share = (task.stop - task.start) / (self.program.kernel_of(operator).num_tiles or 1)
+        seconds = self.alone[operator] * share
+        if self._is_near(veu, operator, share):
+            seconds -= self.saving[operator] * share
+        cache = self.nbytes[operator] * share
+        memory = self.memory_bytes[operator] * share
+        stretch = self._stretch(veu, start, cache, memory, seconds) if seconds else 1.0
+        seconds *= stretch
+        rates = (cache / seconds, memory / seconds) if seconds else (0.0, 0.0)
+        self._running[veu] = (start + seconds, *rates)
+        return seconds
+
+    @cached_property
+    def nbytes(self) -> list[int]:
+        """Bytes that each operator reads and writes."""
+        sizes = [buffer.nbytes for buffer in self.program.buffers]
+        return [sum(sizes[b] for b in set(op.arguments)) for op in self.program.operators]
+
+    @cached_property
+    def memory_bytes(self) -> list[float]:
+        """Bytes of weights that each operator is the first to read, as far as from memory."""
+        missing = self._missing_share()
+        known: set[int] = set()
+        found = []
+        for op in self.program.operators:
+            fresh = {b for b in op.arguments if self.program.buffers[b].space == "constant"} - known
+            known |= fresh
+            found.append(missing * sum(self.program.buffers[b].nbytes for b in fresh))
+        return found
+
+    @cached_property
+    def alone(self) -> list[float]:
+        """Seconds of each operator on one vEU that has the device for itself."""
+        found = []
+        for number, nbytes in enumerate(self.memory_bytes):
+            kernel = self.program.kernel_of(number)
+            fetching = nbytes / self.costs.memory_bandwidth
+            found.append(max(kernel.num_tiles * kernel.tile_time, fetching))
+        return found
+
+    @cached_property
+    def saving(self) -> list[float]:
+        """Seconds that each operator saves whose weight is in the vEU's own cache; at most half."""
+        return [
+            0.0 if weight is None else min(0.5 * alone, size * self.costs.far_byte)
+            for alone, (weight, size) in zip(self.alone, self._weights, strict=True)
+        ]
+
+    @cached_property
+    def least(self) -> list[float]:
+        """Seconds that each operator takes at least, wherever its data is."""
+        readers: dict[int, int] = {}
+        for weight, _ in self._weights:
+            if weight is not None:
+                readers[weight] = readers.get(weight, 0) + 1
+        return [
+            alone - (saving if weight is not None and readers[weight] > 1 else 0.0)
+            for alone, saving, (weight, _) in zip(
+                self.alone, self.saving, self._weights, strict=True
+            )
+        ]
+
+    @cached_property
+    def _weights(self) -> list[tuple[int | None, int]]:
+        """The largest constant that each operator reads, and its size."""
+        found: list[tuple[int | None, int]] = []
+        for op in self.program.operators:
+            constants = [b for b in op.arguments if self.program.buffers[b].space == "constant"]
+            weight = max(constants, key=lambda b: self.program.buffers[b].nbytes, default=None)
+            found.append((weight, 0 if weight is None else self.program.buffers[weight].nbytes))
+        return found
+
+    def _missing_share(self) -> float:
+        """The share of the weights that the last-level cache has lost when a run begins."""
+        nbytes = self.program.constant_bytes
+        return max(0.0, 1 - self.costs.l3_bytes / nbytes) if nbytes else 0.0
+
+    def _is_near(self, veu: int, operator: int, share: float) -> bool:
+        """Whether the weight is in the vEU's cache; it is from now on."""
+        weight, nbytes = self._weights[operator]
+        if weight is None:
+            return False
+        recent = self._recent[veu]
+        near = weight in recent
+        recent[weight] = max(recent.get(weight, 0), int(nbytes * share))
+        recent.move_to_end(weight)
+        while len(recent) > 1 and sum(recent.values()) > _FOR_WEIGHTS * self.costs.l2_bytes:
+            recent.popitem(last=False)
+        return near and recent[weight] <= _FOR_WEIGHTS * self.costs.l2_bytes
+
+    def _stretch(
+        self, veu: int, start: float, cache: float, memory: float, seconds: float
+    ) -> float:
+        """How many times longer a task takes because of those that run when it starts."""
+        costs = self.costs
+        cache_rate = min(cache / seconds, costs.bandwidth)
+        memory_rate = min(memory / seconds, costs.memory_bandwidth)
+        for other, (stop, drawn, fetched) in enumerate(self._running):
+            if other != veu and stop > start:
+                cache_rate += drawn
+                memory_rate += fetched
+        return max(1.0, cache_rate / costs.bandwidth, memory_rate / costs.memory_bandwidth)
