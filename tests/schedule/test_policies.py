@@ -31,7 +31,7 @@ def test_an_unknown_policy_is_refused_with_those_that_exist():
         plan(graph(([], [(1, 1.0)])), device(2), "fastest")
     assert str(error.value) == (
         "there is no policy 'fastest'; "
-        "choose one of 'estf', 'ios', 'locality', 'sequential', 'wavefront'"
+        "choose one of 'auto', 'estf', 'ios', 'locality', 'sequential', 'wavefront'"
     )
 
 

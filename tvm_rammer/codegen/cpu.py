@@ -5,8 +5,9 @@ one of the modules of :mod:`~tvm_rammer.codegen.shards`. The module that imports
 
 - ``worker``: walks one vEU's rows of the table: wait, dispatch to the body, signal;
 - per region an entry ``name(*inputs, constants, table, *outputs, arena)``: it clears the counters,
-  fills the base pointers and launches the workers once (*program* form), or calls one kernel symbol
-  per wavefront, each a launch of its own (*wavefront* form).
+  fills the base pointers and launches the workers once for each segment of the table (*program*
+  form; a plan has one segment unless it is measured wave by wave), or calls one kernel symbol per
+  wavefront, each a launch of its own (*wavefront* form).
 
 A table for ``P`` vEUs runs correctly with any number of workers. With at least ``P``, worker ``v``
 walks the rows of vEU ``v``. With fewer, worker ``w`` walks *all* rows in a linear extension of
@@ -250,7 +251,11 @@ def _entry(region: RegionSignature, worker: GlobalVar, text: str) -> tirx.PrimFu
             for symbol in region.wave_symbols()
         ]
     else:
-        launches = [_launch(0, worker, table, header)]
+        # One segment, or one for each wavefront: the table decides, the code is the same.
+        segment = tirx.Var("segment", "int32")
+        launch = _launch(segment, worker, table, header)
+        count = table[Header.NUM_SEGMENTS.value]
+        launches = [tirx.For(segment, 0, count, tirx.ForKind.SERIAL, launch)]
     abort = num_veus * _COUNTER_WORDS
     flag = tirx.address_of(header[abort])
     report = tirx.call_cpacked(report_symbol(region.name), region.name, flag)
@@ -281,7 +286,7 @@ def _wave(symbol: str, number: int, worker: GlobalVar, text: str) -> tirx.PrimFu
     return exported(symbol, [table, arena], body)
 
 
-def _launch(segment: int, worker: GlobalVar, table: Any, header: Any) -> Any:
+def _launch(segment: Any, worker: GlobalVar, table: Any, header: Any) -> Any:
     """Run the workers of one segment on TVM's thread pool and join them."""
     workers = tirx.Var("workers", "int32")
     veu = tirx.Var("veu", "int32")

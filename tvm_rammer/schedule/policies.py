@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from tvm_rammer.errors import InputError
 from tvm_rammer.rprogram.graph import OperatorGraph
 from tvm_rammer.rprogram.program import RProgram
 from tvm_rammer.rprogram.verify import verify
+from tvm_rammer.schedule.auto import Policy, auto
 from tvm_rammer.schedule.costs import CostModel, Device
 from tvm_rammer.schedule.estf import estf
 from tvm_rammer.schedule.ios import ios
 from tvm_rammer.schedule.locality import locality
 from tvm_rammer.schedule.memory import plan_memory
-from tvm_rammer.schedule.placement import Placement
 from tvm_rammer.schedule.sequential import sequential
 from tvm_rammer.schedule.synchronise import synchronise
 from tvm_rammer.schedule.wavefront import wavefront
-
-Policy = Callable[[OperatorGraph, Device, CostModel], Placement]
 
 POLICIES: dict[str, Policy] = {
     "sequential": sequential,
@@ -29,10 +25,15 @@ POLICIES: dict[str, Policy] = {
 }
 
 
+#: What a user may ask for: a policy, or the selector above them.
+AUTO = "auto"
+CHOICES = (AUTO, *POLICIES)
+
+
 def plan(
     graph: OperatorGraph,
     vdevice: Device,
-    policy: str = "wavefront",
+    policy: str = AUTO,
     costs: CostModel | None = None,
 ) -> RProgram:
     """Plan an operator graph for a device.
@@ -43,7 +44,7 @@ def plan(
     vdevice : Device
         States the number of vEUs, and the costs unless ``costs`` is given.
     policy : str
-        A name in :data:`POLICIES`.
+        A name in :data:`CHOICES`; ``"auto"`` decides by simulation here.
     costs : CostModel, optional
         What synchronising and launching cost.
 
@@ -57,12 +58,24 @@ def plan(
     InputError
         If the policy is unknown or the device has no vEU.
     """
-    if policy not in POLICIES:
-        known = ", ".join(map(repr, sorted(POLICIES)))
-        raise InputError(f"there is no policy {policy!r}; choose one of {known}")
+    check_policy(policy)
     if vdevice.num_veus < 1:
         raise InputError(f"num_veus is {vdevice.num_veus}; a plan needs at least one vEU")
-    placement = POLICIES[policy](graph, vdevice, costs or CostModel.of(vdevice))
-    program = plan_memory(synchronise(graph, placement))
-    verify(program)
-    return program
+    known = costs or CostModel.of(vdevice)
+    if policy == AUTO:
+        return finish(auto(graph, vdevice, known, POLICIES)[0].program)
+    return finish(synchronise(graph, POLICIES[policy](graph, vdevice, known)))
+
+
+def check_policy(policy: str) -> None:
+    """Raise an InputError unless ``policy`` is one of :data:`CHOICES`."""
+    if policy not in CHOICES:
+        known = ", ".join(map(repr, sorted(CHOICES)))
+        raise InputError(f"there is no policy {policy!r}; choose one of {known}")
+
+
+def finish(program: RProgram) -> RProgram:
+    """The program with its memory planned, proved safe."""
+    planned = plan_memory(program)
+    verify(planned)
+    return planned

@@ -1,0 +1,162 @@
+"""The selector above the policies: what it tries, measures, keeps and says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from graphs import costs, device, graph, graphs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tvm_rammer.rprogram import verify
+from tvm_rammer.schedule import POLICIES, auto, plan, simulate
+from tvm_rammer.schedule.policies import finish
+
+#: Operators of one tile: one after the other they leave a vEU idle.
+WIDE = graph(*(([], [(1, 10.0)]) for _ in range(8)))
+CHAIN = graph(([], [(4, 10.0)]), ([0], [(4, 10.0)]), ([1], [(4, 10.0)]))
+
+
+def choose(made, measure=None, stored=None, veus=2, by_wave=False):
+    return auto(made, device(veus), costs(), POLICIES, measure, stored, by_wave)
+
+
+def clock(**ratios: float):
+    """Times plans on paper: seconds by name, 1 for all others; remembers who was timed."""
+
+    def measure(plans):
+        measure.names = [plan.name for plan in plans]
+        return [[ratios.get(plan.name, 1.0)] * 9 for plan in plans]
+
+    measure.names = []
+    return measure
+
+
+def test_without_a_device_the_simulation_decides():
+    chosen, decision = choose(WIDE)
+    assert decision.how == "simulated"
+    assert chosen.predicted == min(contender.predicted for contender in decision.contenders)
+    assert decision.reason == f"{chosen.name} promises 0.51 of sequential"
+
+
+def test_sequential_wins_ties():
+    chosen, decision = choose(CHAIN)
+    assert chosen.name == "sequential"
+    assert decision.reason == ("no policy promises more than 1% over sequential (the best: 0.0%)")
+
+
+def test_nothing_is_measured_if_nothing_promises_a_gain():
+    measure = clock()
+    _, decision = choose(CHAIN, measure)
+    assert measure.names == []
+    assert decision.how == "simulated"
+
+
+def test_the_best_are_measured_against_both_baselines():
+    measure = clock()
+    _, decision = choose(WIDE, measure)
+    assert measure.names[:2] == ["sequential", "per-op"]
+    assert 1 <= len(measure.names[2:]) <= 3
+    assert decision.how == "measured"
+    measured = {c.name for c in decision.contenders if c.measured is not None}
+    assert measured == set(measure.names)
+
+
+def test_equal_plans_are_measured_once():
+    measure = clock()
+    choose(graph(([], [(1, 10.0)]), ([], [(1, 10.0)])), measure)
+    assert len(measure.names) == 3
+
+
+def test_the_fastest_wins():
+    best = choose(WIDE)[0].name
+    chosen, decision = choose(WIDE, clock(**{best: 0.8}))
+    assert (chosen.name, decision.chosen) == (best, best)
+    assert decision.reason == (
+        f"{best} took 0.80 of the time of sequential (95 %: 0.80 to 0.80, 9 rounds)"
+    )
+
+
+def test_a_plan_that_only_promised_to_be_faster_loses():
+    best = choose(WIDE)[0].name
+    chosen, decision = choose(WIDE, clock(**{best: 1.5}))
+    assert chosen.name == "sequential"
+    assert decision.reason == "no plan was faster than sequential in 9 rounds"
+    assert decision.settled
+
+
+def test_per_op_may_win():
+    chosen, _ = choose(WIDE, clock(**{"per-op": 0.5}))
+    assert (chosen.name, chosen.by_wave) == ("per-op", True)
+    assert verify(finish(chosen.program)) is None
+
+
+def test_a_gain_within_noise_is_none_and_leaves_a_doubt():
+    def noisy(plans):
+        times = [[1.0] * 9 for _ in plans]
+        times[-1] = [0.5, 2.0] * 4 + [0.5]
+        return times
+
+    chosen, decision = choose(WIDE, noisy)
+    assert chosen.name == "sequential"
+    assert not decision.settled
+    last = clock()
+    choose(WIDE, last)
+    assert decision.reason == (
+        f"no plan was faster than sequential beyond noise in 9 rounds, but {last.names[-1]} may "
+        "be faster by 50%: build again on an idle machine"
+    )
+
+
+def test_a_stored_decision_needs_no_measuring():
+    measure = clock(**{choose(WIDE)[0].name: 0.8})
+    first, decision = choose(WIDE, measure)
+    again = clock()
+    chosen, found = choose(WIDE, again, decision)
+    assert again.names == []
+    assert chosen.program == first.program
+    assert found == replace(decision, how="stored", seconds=0.0)
+
+
+def test_a_stored_decision_for_an_unknown_policy_is_made_anew():
+    _, decision = choose(WIDE, clock())
+    measure = clock()
+    choose(WIDE, measure, replace(decision, chosen="best"))
+    assert measure.names
+
+
+def test_a_stored_per_op_comes_back():
+    _, decision = choose(WIDE, clock(**{"per-op": 0.5}))
+    chosen, _ = choose(WIDE, None, decision)
+    assert (chosen.name, chosen.by_wave) == ("per-op", True)
+
+
+def test_with_a_launch_for_each_wave_sequential_is_per_op():
+    measure = clock()
+    chosen, decision = choose(WIDE, measure, by_wave=True)
+    assert "per-op" not in [contender.name for contender in decision.contenders]
+    assert chosen.by_wave
+    assert measure.names[0] == "sequential"
+
+
+def test_large_graphs_are_not_searched():
+    made = graph(*(([], [(1, 1.0)]) for _ in range(2001)))
+    _, decision = choose(made)
+    assert decision.left_out == (
+        ("ios", "its search is for graphs of up to 2,000 operators, this one has 2,001"),
+    )
+
+
+@settings(max_examples=50)
+@given(graphs(max_operators=30), st.integers(1, 8))
+def test_the_choice_is_no_slower_on_paper_than_sequential(made, num_veus):
+    chosen = simulate(plan(made, device(num_veus), "auto"), costs()).makespan
+    sequential = simulate(plan(made, device(num_veus), "sequential"), costs()).makespan
+    assert chosen <= sequential * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("veus", [1, 3])
+def test_no_operators_make_an_empty_program(veus):
+    empty = replace(WIDE, operators=(), buffers=())
+    assert plan(empty, device(veus)).num_tasks == 0

@@ -1,0 +1,124 @@
+"""Measure whole plans of a region on this machine, through the code that will run them.
+
+A plan is a table and an arena; kernels, inputs, outputs and constants are the same for all plans of
+a region. They take turns, so that whatever else the machine does hits all of them alike.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tvm
+import tvm_ffi
+
+from tvm_rammer.codegen.cpu import RegionSignature, TensorSpec
+from tvm_rammer.codegen.table import arena_tensor_bytes, instruction_table
+from tvm_rammer.rprogram import RProgram
+from tvm_rammer.vdevice import configure_pool
+
+#: Seconds of measuring after which no further round starts, and the rounds there are at least and
+#: at most.
+_SECONDS = 2.0
+_FEWEST_ROUNDS = 7
+_MOST_ROUNDS = 41
+#: A sample is as many runs as take about this long.
+_SAMPLE_SECONDS = 2e-4
+
+
+def measure_plans(
+    module: tvm.runtime.Module,
+    signature: RegionSignature,
+    ids: Mapping[str, int],
+    plans: Sequence[tuple[RProgram, bool]],
+    constants: np.ndarray,
+) -> list[list[float]]:
+    """Time plans in turns.
+
+    Parameters
+    ----------
+    module : tvm.runtime.Module
+        Made by :func:`~tvm_rammer.codegen.cpu.build_module`, in program form.
+    signature : RegionSignature
+        The region.
+    ids : mapping of str to int
+        The dispatcher's number of every body.
+    plans : sequence of (RProgram, bool)
+        Verified, for the same number of vEUs; and whether every wave is a launch of its own.
+    constants : ndarray
+        The region's pool of constants.
+
+    Returns
+    -------
+    list of list of float
+        For each plan the seconds of a run in every round.
+    """
+    runs = _bind(module, signature, ids, plans, constants)
+    times: list[list[float]] = []
+
+    def work() -> None:
+        # A thread of its own: the caller's pool is left alone.
+        configure_pool(plans[0][0].num_veus)
+        times.extend(_take_turns(runs))
+
+    thread = threading.Thread(target=work, name="tvm-rammer-measure-plans")
+    thread.start()
+    thread.join()
+    return times
+
+
+def _bind(
+    module: tvm.runtime.Module,
+    signature: RegionSignature,
+    ids: Mapping[str, int],
+    plans: Sequence[tuple[RProgram, bool]],
+    constants: np.ndarray,
+) -> list[Callable[[], None]]:
+    entry = module[signature.name]
+    generator = np.random.default_rng(0)
+    inputs = [_input(spec, generator) for spec in signature.inputs]
+    outputs = [tvm.runtime.empty(spec.shape, spec.dtype) for spec in signature.outputs]
+    pool = tvm_ffi.from_dlpack(np.require(constants, requirements=["C", "W"]))
+
+    def bound(program: RProgram, by_wave: bool) -> Callable[[], None]:
+        layout = signature.layout
+        table = tvm.runtime.tensor(instruction_table(program, layout, ids, by_wave))
+        arena = tvm.runtime.tensor(np.zeros(arena_tensor_bytes(program, layout), np.uint8))
+        arguments = [*inputs, pool, table, *outputs, arena]
+        return lambda: entry(*arguments)
+
+    return [bound(program, by_wave) for program, by_wave in plans]
+
+
+def _input(spec: TensorSpec, generator: np.random.Generator) -> Any:
+    """Numbers around 0; integers are 0, since they may be indices."""
+    if not spec.dtype.startswith("float"):
+        return tvm.runtime.empty(spec.shape, spec.dtype).copyfrom(np.zeros(spec.shape, spec.dtype))
+    return tvm.runtime.tensor(generator.standard_normal(spec.shape).astype(spec.dtype))
+
+
+def _take_turns(runs: Sequence[Callable[[], None]]) -> list[list[float]]:
+    for run in runs:
+        run()
+    repeats = [max(1, math.ceil(_SAMPLE_SECONDS / _time(run, 1))) for run in runs]
+    times: list[list[float]] = [[] for _ in runs]
+    started = time.perf_counter()
+    for count in range(_MOST_ROUNDS):
+        if count >= _FEWEST_ROUNDS and time.perf_counter() - started > _SECONDS:
+            break
+        # In another order every time, or a plan would always find the caches of the same one.
+        for number in random.Random(count).sample(range(len(runs)), len(runs)):
+            times[number].append(_time(runs[number], repeats[number]))
+    return times
+
+
+def _time(run: Callable[[], None], repeats: int) -> float:
+    started = time.perf_counter()
+    for _ in range(repeats):
+        run()
+    return (time.perf_counter() - started) / repeats

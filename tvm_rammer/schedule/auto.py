@@ -1,0 +1,215 @@
+"""The policy ``auto``: plan with every policy, measure the best on the device, keep the winner."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+
+from tvm_rammer.rprogram.graph import OperatorGraph
+from tvm_rammer.rprogram.program import RProgram
+from tvm_rammer.schedule.costs import CostModel, Device
+from tvm_rammer.schedule.decisions import Contender, Decision
+from tvm_rammer.schedule.median_interval import median_interval
+from tvm_rammer.schedule.placement import Placement
+from tvm_rammer.schedule.simulate import simulate, simulate_by_wave
+from tvm_rammer.schedule.synchronise import synchronise
+
+Policy = Callable[[OperatorGraph, Device, CostModel], Placement]
+
+#: The plan that others have to beat, and the same operators with a launch each.
+BASELINE = "sequential"
+PER_OP = "per-op"
+
+#: A policy that promises less than this is not worth measuring, and noise up to it does not matter.
+_TIE = 0.01
+_DOUBT = 0.02
+#: So many co-scheduled plans are measured: those that promise most.
+_MOST_MEASURED = 3
+#: Above this many operators a search over stages is left out: it looks at each block for seconds.
+_MOST_OPERATORS_TO_SEARCH = 2_000
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A plan that may be run: all at once, or with a launch for each of its waves."""
+
+    name: str
+    program: RProgram
+    by_wave: bool
+    predicted: float
+
+
+#: Times plans on the device, taking turns: for each plan a time per round, equally many for all.
+Measure = Callable[[Sequence[Plan]], Sequence[Sequence[float]]]
+
+
+def auto(
+    graph: OperatorGraph,
+    vdevice: Device,
+    costs: CostModel,
+    policies: Mapping[str, Policy],
+    measure: Measure | None = None,
+    stored: Decision | None = None,
+    by_wave: bool = False,
+) -> tuple[Plan, Decision]:
+    """Choose the plan of a graph.
+
+    Every policy is simulated. Those that promise most are measured against ``sequential`` and
+    ``per-op`` if they promise anything; one that is not faster beyond noise loses to them. Without
+    ``measure`` the simulation decides, and ``sequential`` wins ties.
+
+    Parameters
+    ----------
+    graph : OperatorGraph
+    vdevice : Device
+    costs : CostModel
+    policies : mapping of str to Policy
+        The contenders, ``sequential`` among them.
+    measure : Measure, optional
+        Given only where the device is at hand.
+    stored : Decision, optional
+        An earlier decision for the same graph and device. If it names one of ``policies``, nothing
+        else is planned.
+    by_wave : bool
+        Every plan runs with a launch for each of its waves, ``sequential`` as ``per-op`` does.
+
+    Returns
+    -------
+    tuple of (Plan, Decision)
+        The plan has its waits, but no addresses yet.
+    """
+    if stored is not None and stored.chosen in (*policies, PER_OP):
+        name = BASELINE if stored.chosen == PER_OP else stored.chosen
+        plan = _plan(name, policies[name], graph, vdevice, costs, by_wave)
+        plan = _per_op(plan, costs) if stored.chosen == PER_OP else plan
+        return plan, replace(stored, how="stored", seconds=0.0)
+    left_out = _left_out(graph, policies)
+    plans = [
+        _plan(name, policy, graph, vdevice, costs, by_wave)
+        for name, policy in policies.items()
+        if name not in dict(left_out)
+    ]
+    baseline = _of(plans, BASELINE)
+    rivals = [] if by_wave else [_per_op(baseline, costs)]
+    plans += rivals
+    # The sort is stable: among equals the first of ``policies`` wins.
+    plans.sort(key=lambda plan: plan.predicted)
+    promising = _promising(plans, baseline)
+    if measure is not None and promising:
+        return _measured(plans, [baseline, *rivals, *promising], measure, left_out)
+    chosen = promising[0] if promising else baseline
+    contenders = tuple(Contender(plan.name, plan.predicted) for plan in plans)
+    reason = _simulated_reason(chosen, baseline, plans)
+    return chosen, Decision(chosen.name, "simulated", reason, contenders, left_out)
+
+
+def _left_out(graph: OperatorGraph, policies: Mapping[str, Policy]) -> tuple[tuple[str, str], ...]:
+    count = len(graph.operators)
+    if count <= _MOST_OPERATORS_TO_SEARCH or "ios" not in policies:
+        return ()
+    why = (
+        f"its search is for graphs of up to {_MOST_OPERATORS_TO_SEARCH:,} operators, "
+        f"this one has {count:,}"
+    )
+    return (("ios", why),)
+
+
+def _plan(
+    name: str,
+    policy: Policy,
+    graph: OperatorGraph,
+    vdevice: Device,
+    costs: CostModel,
+    by_wave: bool,
+) -> Plan:
+    program = synchronise(graph, policy(graph, vdevice, costs))
+    if by_wave:
+        return Plan(name, program, True, simulate_by_wave(program, costs))
+    return Plan(name, program, False, simulate(program, costs).makespan)
+
+
+def _per_op(baseline: Plan, costs: CostModel) -> Plan:
+    return Plan(PER_OP, baseline.program, True, simulate_by_wave(baseline.program, costs))
+
+
+def _of(plans: Sequence[Plan], name: str) -> Plan:
+    return next(plan for plan in plans if plan.name == name)
+
+
+def _promising(plans: Sequence[Plan], baseline: Plan) -> list[Plan]:
+    """The best co-scheduled plans that promise to beat the baseline, each plan once."""
+    found: list[Plan] = []
+    for plan in plans:
+        known = any(plan.program.veus == other.program.veus for other in found)
+        if plan.predicted < (1 - _TIE) * baseline.predicted and plan.name != PER_OP and not known:
+            found.append(plan)
+    return found[:_MOST_MEASURED]
+
+
+def _measured(
+    plans: Sequence[Plan],
+    running: Sequence[Plan],
+    measure: Measure,
+    left_out: tuple[tuple[str, str], ...],
+) -> tuple[Plan, Decision]:
+    """Measure ``running``, the baseline first, and keep the fastest."""
+    started = time.perf_counter()
+    times = measure(running)
+    seconds = time.perf_counter() - started
+    found: dict[str, Contender] = {}
+    for plan, mine in zip(running, times, strict=True):
+        ratios = [own / base for own, base in zip(mine, times[0], strict=True)]
+        found[plan.name] = Contender(
+            plan.name, plan.predicted, median(mine), median_interval(ratios)
+        )
+    contenders = tuple(found.get(p.name, Contender(p.name, p.predicted)) for p in plans)
+    chosen = running[0]
+    best = 1.0
+    for plan in running[1:]:
+        middle, _, high = _ratio(found[plan.name])
+        if middle < best and high < 1.0:
+            chosen, best = plan, middle
+    doubtful = [
+        contender
+        for name, contender in found.items()
+        if name != BASELINE and chosen is running[0] and _ratio(contender)[1] < 1 - _DOUBT
+    ]
+    reason = _measured_reason(chosen, found, doubtful, len(times[0]))
+    decision = Decision(
+        chosen.name, "measured", reason, contenders, left_out, seconds, not doubtful
+    )
+    return chosen, decision
+
+
+def _ratio(contender: Contender) -> tuple[float, float, float]:
+    assert contender.ratio is not None, "it was measured"
+    return contender.ratio
+
+
+def _measured_reason(
+    chosen: Plan, found: Mapping[str, Contender], doubtful: Sequence[Contender], rounds: int
+) -> str:
+    if chosen.name != BASELINE:
+        middle, low, high = _ratio(found[chosen.name])
+        return (
+            f"{chosen.name} took {middle:.2f} of the time of {BASELINE} "
+            f"(95 %: {low:.2f} to {high:.2f}, {rounds} rounds)"
+        )
+    if doubtful:
+        name, low = min((_ratio(c)[1], c.name) for c in doubtful)[::-1]
+        return (
+            f"no plan was faster than {BASELINE} beyond noise in {rounds} rounds, but {name} may "
+            f"be faster by {1 - low:.0%}: build again on an idle machine"
+        )
+    return f"no plan was faster than {BASELINE} in {rounds} rounds"
+
+
+def _simulated_reason(chosen: Plan, baseline: Plan, plans: Sequence[Plan]) -> str:
+    if chosen is not baseline:
+        return f"{chosen.name} promises {chosen.predicted / baseline.predicted:.2f} of {BASELINE}"
+    gain = 1 - plans[0].predicted / baseline.predicted if baseline.predicted else 0.0
+    return (
+        f"no policy promises more than {_TIE:.0%} over {BASELINE} (the best: {max(0.0, gain):.1%})"
+    )
