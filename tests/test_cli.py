@@ -17,7 +17,7 @@ from tvm_rammer.cli import main
 from tvm_rammer.commands.command import Command, Result
 from tvm_rammer.errors import RammerError
 
-COMMANDS = ("demo", "doctor", "compile", "run", "show", "models")
+COMMANDS = ("demo", "doctor", "compile", "run", "show", "explain", "models")
 
 
 def call(*arguments: str):

@@ -16,7 +16,7 @@ import click
 from tvm_rammer import __version__
 
 #: In the order in which a new user meets them; each is the ``command`` of a module in ``commands``.
-_COMMANDS = ("demo", "doctor", "compile", "run", "show", "models")
+_COMMANDS = ("demo", "doctor", "compile", "run", "show", "explain", "models")
 
 _EXAMPLES = """\b
 Examples:
@@ -25,6 +25,7 @@ Examples:
   tvm-rammer compile model.onnx -o model.so        from a model to a library
   tvm-rammer run model.so --input x.npy            run it
   tvm-rammer show model.so --html plan.html        look at its schedule
+  tvm-rammer explain model.onnx                    why it is as it is
   tvm-rammer models inception_v3 -o model.onnx     a network to try it on
 
 Every command takes --json. Exit status: 0 done, 1 failed, 2 called in a wrong way.

@@ -11,7 +11,7 @@ import tvm_rammer
 
 
 def test_the_library_can_be_loaded(library):
-    assert tvm_rammer.load(library).description.policy == "wavefront"
+    assert tvm_rammer.load(library).description.policy == "auto"
 
 
 def test_text_says_what_was_planned(call, model):
@@ -26,7 +26,7 @@ def test_text_says_what_was_planned(call, model):
 def test_json_is_one_document(call, model):
     document = json.loads(call("compile", model, "-o", "tiny.so", "--json").stdout)
     assert document["library"] == "tiny.so"
-    assert document["options"]["policy"] == "wavefront"
+    assert document["options"]["policy"] == "auto"
     assert document["outputs"][0] == {"name": "z", "shape": [4, 8], "dtype": "float32"}
     assert document["report"]["regions"][0]["operators"] == 3
 
@@ -105,7 +105,7 @@ def test_more_veus_than_the_machine_has(refused, model):
         (
             "--policy",
             "error: there is no policy 'x'; "
-            "choose one of 'estf', 'ios', 'locality', 'sequential', 'wavefront'",
+            "choose one of 'auto', 'estf', 'ios', 'locality', 'sequential', 'wavefront'",
         ),
         (
             "--form",

@@ -136,7 +136,7 @@ def test_a_library_of_another_format(refused, library, monkeypatch):
     monkeypatch.setattr("tvm_rammer.runtime.description.FORMAT_VERSION", 99)
     line = refused("run", library)
     assert line == (
-        f"error: {library}: library format 1, this version reads 99; compile the model again"
+        f"error: {library}: library format 2, this version reads 99; compile the model again"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from xml.etree import ElementTree
 
 import pytest
@@ -14,9 +15,9 @@ def plan(call, library):
 
 def test_text_has_the_rtasks_and_a_timeline(call, library):
     text = call("show", library).stdout
-    assert "rProgram rammer_region0, policy wavefront" in text
+    assert "rProgram rammer_region0, policy " in text
     assert "wave 0\n  vEU 0  #0  matmul" in text
-    assert "rammer_region0, wavefront, simulated:" in text
+    assert re.search("rammer_region0, [a-z]+, simulated:", text)
 
 
 def test_json_has_the_plans_and_what_they_would_take(call, library):
@@ -80,7 +81,7 @@ def test_a_plan_without_a_field(call, refused, library, tmp_path, missing):
 def test_a_plan_of_another_format(call, refused, library, tmp_path):
     (tmp_path / "plan.json").write_text(json.dumps(plan(call, library) | {"format": 99}))
     assert refused("show", "plan.json") == (
-        "error: plan.json: plan format 99, this version reads 1; "
+        "error: plan.json: plan format 99, this version reads 2; "
         "write it again with `tvm-rammer show --json`"
     )
 

@@ -272,7 +272,7 @@ def test_a_library_of_another_tvm(exported, monkeypatch):
 
 def test_a_library_that_was_built_is_planned_anew(library):
     planned = library.replan(policy="sequential", num_veus=1)
-    assert library.description.policy == "wavefront"
+    assert library.description.policy == "auto"
     assert (planned.description.policy, planned.description.num_veus) == ("sequential", 1)
 
 

@@ -79,7 +79,7 @@ def test_the_model_that_was_given_stays_as_it_was():
 def test_unknown_options_are_refused():
     with pytest.raises(InputError) as policy:
         tvm_rammer.pipeline(policy="fastest")
-    known = "choose one of 'estf', 'ios', 'locality', 'sequential', 'wavefront'"
+    known = "choose one of 'auto', 'estf', 'ios', 'locality', 'sequential', 'wavefront'"
     assert str(policy.value) == f"there is no policy 'fastest'; {known}"
     with pytest.raises(InputError) as form:
         tvm_rammer.pipeline(form="launch")

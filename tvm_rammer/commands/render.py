@@ -118,6 +118,7 @@ def _region(region: RegionReport) -> list[tuple[str, Any]]:
             f"live at once {size(region.peak_bytes)}"
             + (f", TVM's own plan {size(region.stock_bytes)}" if region.stock_bytes else ""),
         ),
+        *region.reasons(),
     ]
 
 

@@ -123,6 +123,7 @@ def _read_plan(source: Path) -> LibraryDescription | None:
     try:
         _ = (description.num_veus, description.target, description.policy, description.form)
         _ = (description.inputs, description.outputs, description.left_out, description.programs)
+        _ = (description.explanations, description.decisions)
     except PlanError as error:
         raise PlanError(f"{source}: {error}") from error
     except (LookupError, TypeError, ValueError, AttributeError) as error:

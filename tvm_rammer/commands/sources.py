@@ -33,7 +33,11 @@ class _ShapeType(click.ParamType):
 
 
 _OPTIONS = (
-    click.option("--policy", metavar="NAME", help="wavefront (default) or sequential."),
+    click.option(
+        "--policy",
+        metavar="NAME",
+        help="auto (default), sequential, wavefront, estf, ios or locality.",
+    ),
     click.option(
         "--num-veus", type=int, metavar="N", help="vEUs to plan for; the usable cores if not given."
     ),

@@ -22,7 +22,7 @@ def build(
     model: Any,
     target: Any = None,
     params: Mapping[str, Any] | None = None,
-    policy: str = "wavefront",
+    policy: str = "auto",
     num_veus: int | None = None,
     *,
     form: Form = "program",
@@ -41,7 +41,8 @@ def build(
     params : mapping of str to array, optional
         Parameters of a Relax ``main`` to bind as constants.
     policy : str
-        A name in :data:`tvm_rammer.schedule.POLICIES`.
+        A name in :data:`tvm_rammer.schedule.CHOICES`; ``"auto"`` measures the best plans if the
+        target is this machine, and keeps the fastest.
     num_veus : int, optional
         vEUs to plan for; the cores that this process may use if not given.
     form : {"program", "wavefront", "per-op"}

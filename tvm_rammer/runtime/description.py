@@ -14,6 +14,7 @@ import tvm
 from tvm_rammer.errors import LibraryError
 from tvm_rammer.rprogram import RProgram
 from tvm_rammer.rprogram.serialize import from_json
+from tvm_rammer.schedule import Decision, Explanation
 from tvm_rammer.transform.attach_description import DESCRIBE, FORMAT_VERSION
 from tvm_rammer.transform.direct_call import DirectCall
 from tvm_rammer.transform.partition_regions import LeftOut
@@ -82,6 +83,22 @@ class LibraryDescription:
         """The rProgram of every region by its name, proved safe again."""
         found = [from_json(json.dumps(item)) for item in self.content["programs"]]
         return {program.name: program for program in found}
+
+    @cached_property
+    def explanations(self) -> dict[str, Explanation]:
+        """What limits the plan of every region."""
+        return {
+            item["region"]: Explanation(**item["explanation"]) for item in self.content["plans"]
+        }
+
+    @cached_property
+    def decisions(self) -> dict[str, Decision]:
+        """Why every region has its plan; a region whose policy the user chose is missing."""
+        return {
+            item["region"]: Decision.from_dict(item["decision"])
+            for item in self.content["plans"]
+            if item["decision"] is not None
+        }
 
     @cached_property
     def left_out(self) -> tuple[LeftOut, ...]:

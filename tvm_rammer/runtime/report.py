@@ -9,7 +9,7 @@ from typing import Any
 
 from tvm_rammer.rprogram import RProgram
 from tvm_rammer.runtime.description import LibraryDescription
-from tvm_rammer.schedule import memory_report
+from tvm_rammer.schedule import Decision, Explanation, memory_report
 from tvm_rammer.transform.partition_regions import LeftOut
 
 
@@ -36,6 +36,10 @@ class RegionReport:
         Weights, packed.
     kernels : dict of str to int
         Operators by the rule that made their kernel.
+    explanation : Explanation
+        What limits the plan.
+    decision : Decision, optional
+        Why it is this plan; None if the user chose the policy.
     """
 
     name: str
@@ -52,6 +56,29 @@ class RegionReport:
     stock_bytes: int | None
     constant_bytes: int
     kernels: dict[str, int]
+    explanation: Explanation
+    decision: Decision | None
+
+    def reasons(self) -> list[tuple[str, str]]:
+        """Why it is this plan, and what limits it: pairs of a heading and a sentence."""
+        why = self.explanation
+        found = [] if self.decision is None else [("policy", _decided(self.decision))]
+        found.append(
+            (
+                "limit",
+                f"{why.limit}: {_microseconds(why.predicted)} predicted; no plan of these kernels "
+                f"takes less than {_microseconds(why.critical_path)} (critical path), "
+                f"{_microseconds(why.work)} (work) or {_microseconds(why.traffic)} (bandwidth)",
+            )
+        )
+        found.append(
+            (
+                "overlap",
+                f"{why.co_scheduled} of {why.operators} operators run beside another, for "
+                f"{why.overlap:.0%} of the time; {why.inseparable} depend on all others",
+            )
+        )
+        return found
 
     def __str__(self) -> str:
         kernels = ", ".join(f"{count} {name}" for name, count in self.kernels.items())
@@ -63,7 +90,8 @@ class RegionReport:
             f"  arena {_size(self.arena_bytes)} of {_size(self.intermediate_bytes)} intermediate "
             f"results (live at once {_size(self.peak_bytes)}{stock}), constants "
             f"{_size(self.constant_bytes)}\n"
-            f"  kernels: {kernels}"
+            f"  kernels: {kernels}\n"
+            + "\n".join(f"  {heading}: {text}" for heading, text in self.reasons())
         )
 
 
@@ -100,7 +128,15 @@ def make_report(
         What TVM's memory planner needs for each region.
     """
     known = stock_bytes or {}
-    regions = [_region(p, known.get(name)) for name, p in description.programs.items()]
+    regions = [
+        _region(
+            program,
+            known.get(name),
+            description.explanations[name],
+            description.decisions.get(name),
+        )
+        for name, program in description.programs.items()
+    ]
     return Report(
         description.target,
         description.vdevice,
@@ -110,7 +146,12 @@ def make_report(
     )
 
 
-def _region(program: RProgram, stock_bytes: int | None) -> RegionReport:
+def _region(
+    program: RProgram,
+    stock_bytes: int | None,
+    explanation: Explanation,
+    decision: Decision | None,
+) -> RegionReport:
     memory = memory_report(program)
     per_wave = Counter(
         wave for wave, _ in {(task.wave, task.operator) for _, _, task in program.tasks()}
@@ -131,7 +172,24 @@ def _region(program: RProgram, stock_bytes: int | None) -> RegionReport:
         stock_bytes,
         program.constant_bytes,
         dict(rules.most_common()),
+        explanation,
+        decision,
     )
+
+
+def _decided(decision: Decision) -> str:
+    """The chosen policy, why, and how that was found out."""
+    how = {
+        "measured": f"measured in {decision.seconds:.1f} s",
+        "stored": "measured by an earlier build",
+        "simulated": "simulated",
+    }[decision.how]
+    note = f"; {decision.note}" if decision.note else ""
+    return f"{decision.chosen}: {decision.reason} ({how}{note})"
+
+
+def _microseconds(seconds: float) -> str:
+    return f"{seconds * 1e6:,.1f} us"
 
 
 def _size(nbytes: float) -> str:

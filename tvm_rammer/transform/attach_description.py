@@ -19,6 +19,7 @@ from tvm import relax, tirx
 from tvm.ir import Call, GenericConst, PrimType
 
 from tvm_rammer.rprogram.serialize import to_json
+from tvm_rammer.schedule import CostModel, explain
 from tvm_rammer.transform.co_schedule import Region
 from tvm_rammer.transform.direct_call import direct_call
 from tvm_rammer.transform.options import Options
@@ -27,7 +28,7 @@ from tvm_rammer.transform.relax_util import operator_name, type_shape
 from tvm_rammer.vdevice import VDevice
 
 #: Increased whenever a library can no longer be read by older versions of this package.
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 #: Returns the description: zlib-compressed JSON as a tensor of uint8.
 DESCRIBE = "tvm_rammer_describe"
 #: Returns (constants, table) of the region that ``main`` calls directly.
@@ -124,9 +125,19 @@ class AttachDescription:
             "outputs": outputs,
             "direct": asdict(direct) if direct is not None else None,
             "programs": [json.loads(to_json(region.program)) for region in given.regions],
+            "plans": [_plan(region, given.vdevice) for region in given.regions],
             "arenas": {region.program.name: region.arena_bytes for region in given.regions},
             "left_out": [asdict(item) for item in read_left_out(mod)],
         }
+
+
+def _plan(region: Region, vdevice: VDevice) -> dict[str, Any]:
+    """Why a region has its plan, and what limits it."""
+    return {
+        "region": region.program.name,
+        "decision": None if region.decision is None else asdict(region.decision),
+        "explanation": asdict(explain(region.program, CostModel.of(vdevice))),
+    }
 
 
 def _constant_function(symbol: str, value: int) -> tirx.PrimFunc:

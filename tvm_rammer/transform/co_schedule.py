@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,7 +17,9 @@ from tvm_rammer.codegen.table import arena_tensor_bytes, instruction_table
 from tvm_rammer.kernel.costs import cost_key, load_costs, store_costs
 from tvm_rammer.kernel.library import KernelLibrary
 from tvm_rammer.rprogram import Buffer, OperatorGraph, RProgram
-from tvm_rammer.schedule import plan
+from tvm_rammer.schedule import AUTO, plan
+from tvm_rammer.schedule.decisions import Decision
+from tvm_rammer.transform.decide_plan import decide_plan
 from tvm_rammer.transform.operator_graph import RegionGraph, region_graph
 from tvm_rammer.transform.partition_regions import is_region
 from tvm_rammer.transform.relax_util import rewrite
@@ -25,12 +28,16 @@ from tvm_rammer.vdevice import VDevice
 
 @dataclass(frozen=True)
 class Region:
-    """A region that is planned: everything that its call in Relax is made of."""
+    """A region that is planned: everything that its call in Relax is made of.
+
+    ``decision`` says why it has this plan, unless the user asked for the policy.
+    """
 
     graph: RegionGraph
     program: RProgram
     signature: RegionSignature
     table: np.ndarray
+    decision: Decision | None = None
 
     @property
     def arena_bytes(self) -> int:
@@ -62,6 +69,18 @@ class RegionCompiler:
             self._modules[signatures] = build_module(self.kernels.bodies, signatures, self.target)
         return self._modules[signatures]
 
+    def keys(self, graph: OperatorGraph) -> dict[str, str]:
+        """What identifies the code and the device of each kernel of a graph."""
+        return {
+            kernel.name: cost_key(
+                self.kernels.bodies[kernel.name],
+                kernel.num_tiles,
+                self.target,
+                self.kernels.vdevice,
+            )
+            for kernel in {kernel for op in graph.operators for kernel in op.candidates}
+        }
+
     def measure(self, symbols: list[GlobalVar]) -> None:
         """Replace the modelled costs of the regions' kernels by measured ones.
 
@@ -77,8 +96,9 @@ class RegionCompiler:
             for name, use in operands_of(self._graphs[symbol].graph).items()
         }
         keys = {
-            name: cost_key(self.kernels.bodies[name], kernel.num_tiles, self.target, vdevice)
-            for name, (kernel, _) in uses.items()
+            name: key
+            for symbol in symbols
+            for name, key in self.keys(self._graphs[symbol].graph).items()
         }
         seconds = load_costs(keys)
         missing = [use for name, use in uses.items() if name not in seconds]
@@ -104,7 +124,7 @@ class CoSchedule:
     vdevice : VDevice
         States the vEUs to plan for.
     policy : str
-        A name in :data:`tvm_rammer.schedule.POLICIES`.
+        A name in :data:`tvm_rammer.schedule.CHOICES`.
     by_wave : bool
         One kernel symbol and one launch per wavefront instead of one launch per region.
 
@@ -118,7 +138,7 @@ class CoSchedule:
         self,
         compiler: RegionCompiler,
         vdevice: VDevice,
-        policy: str = "wavefront",
+        policy: str = AUTO,
         by_wave: bool = False,
     ) -> None:
         self.compiler = compiler
@@ -136,14 +156,29 @@ class CoSchedule:
             self.compiler.graph(symbol, mod)
         self.compiler.measure(symbols)
         graphs = {symbol: self.compiler.graph(symbol, mod) for symbol in symbols}
-        ids = kernel_ids(self.compiler.kernels.bodies)
-        regions = {
-            symbol: plan_region(graph, self.vdevice, self.policy, self.by_wave, ids)
-            for symbol, graph in graphs.items()
-        }
+        regions = {symbol: self._plan(graph, graphs) for symbol, graph in graphs.items()}
         self.regions = list(regions.values())
         kernels = self.compiler.module(tuple(region.signature for region in self.regions))
         return link(replace_regions(mod, regions), kernels)
+
+    def _plan(self, region: RegionGraph, regions: Mapping[GlobalVar, RegionGraph]) -> Region:
+        compiler = self.compiler
+        ids = kernel_ids(compiler.kernels.bodies)
+        if self.policy != AUTO:
+            program = plan(region.graph, self.vdevice, self.policy)
+            return _region(region, program, self.by_wave, self.by_wave, ids)
+        signatures = tuple(signature_of(each.graph) for each in regions.values())
+        chosen, decision = decide_plan(
+            region,
+            self.vdevice,
+            signature_of(region.graph),
+            lambda: compiler.module(signatures),
+            ids,
+            compiler.keys(region.graph),
+            self.by_wave,
+        )
+        planned = _region(region, chosen.program, self.by_wave, chosen.by_wave, ids)
+        return replace(planned, decision=decision)
 
 
 def link(mod: tvm.IRModule, module: tvm.runtime.Module) -> tvm.IRModule:
@@ -152,12 +187,11 @@ def link(mod: tvm.IRModule, module: tvm.runtime.Module) -> tvm.IRModule:
     return mod.with_attr("external_mods", [*linked, module])
 
 
-def plan_region(
-    graph: RegionGraph, vdevice: VDevice, policy: str, by_wave: bool, ids: dict[str, int]
+def _region(
+    graph: RegionGraph, program: RProgram, symbols: bool, by_wave: bool, ids: dict[str, int]
 ) -> Region:
-    """Plan one region for a device."""
-    program = plan(graph.graph, vdevice, policy)
-    signature = signature_of(graph.graph, program.num_waves if by_wave else 0)
+    """A region with its table; ``symbols`` asks for a kernel symbol for each wave."""
+    signature = signature_of(graph.graph, program.num_waves if symbols else 0)
     table = instruction_table(program, signature.layout, ids, by_wave)
     return Region(graph, replace(program, launches=signature.launches()), signature, table)
 

@@ -10,7 +10,7 @@ import tvm
 
 from tvm_rammer.errors import InputError
 from tvm_rammer.kernel.winograd_accuracy import DEFAULT_TOLERANCE
-from tvm_rammer.schedule import POLICIES
+from tvm_rammer.schedule import AUTO, check_policy
 from tvm_rammer.vdevice import VDevice, vdevice_for
 from tvm_rammer.vdevice.vdevice import positive_count
 
@@ -25,7 +25,7 @@ class Options:
     Attributes
     ----------
     policy : str
-        A name in :data:`tvm_rammer.schedule.POLICIES`.
+        A name in :data:`tvm_rammer.schedule.CHOICES`.
     num_veus : int, optional
         vEUs to plan for; the cores that this process may use if not given.
     form : {"program", "wavefront", "per-op"}
@@ -38,16 +38,14 @@ class Options:
         square of its outputs (see :mod:`tvm_rammer.kernel.winograd_accuracy`); 0 for none.
     """
 
-    policy: str = "wavefront"
+    policy: str = AUTO
     num_veus: int | None = None
     form: Form = "program"
     oversubscribe: bool = False
     winograd_tolerance: float = DEFAULT_TOLERANCE
 
     def __post_init__(self) -> None:
-        if self.policy not in POLICIES:
-            known = ", ".join(map(repr, sorted(POLICIES)))
-            raise InputError(f"there is no policy {self.policy!r}; choose one of {known}")
+        check_policy(self.policy)
         if self.form not in FORMS:
             known = ", ".join(map(repr, FORMS))
             raise InputError(f"there is no form {self.form!r}; choose one of {known}")

@@ -106,7 +106,7 @@ def lower_for_vm(target: tvm.target.Target) -> tvm.transform.Pass:
 
 
 def pipeline(
-    policy: str = "wavefront",
+    policy: str = "auto",
     num_veus: int | None = None,
     form: Form = "program",
     oversubscribe: bool = False,

@@ -1,0 +1,51 @@
+"""``tvm-rammer explain``: every plan that was considered, and what limits the one that was kept."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tvm_rammer.vdevice import host_cpu
+from tvm_rammer.view.units import counted
+
+
+def test_json_has_the_decision_and_its_reasons(call, model):
+    document = json.loads(call("explain", model, "--json").stdout)
+    (region,) = document["regions"]
+    assert region["policy"] == region["decision"]["chosen"].replace("per-op", "sequential")
+    names = {contender["name"] for contender in region["decision"]["contenders"]}
+    assert {"sequential", "wavefront", "estf", "ios", "locality", "per-op"} == names
+    assert region["explanation"]["operators"] == 3
+    assert region["explanation"]["predicted"] > 0
+    assert document["left_out"] == []
+
+
+def test_text_has_every_plan_and_what_a_better_one_takes(call, model):
+    text = call("explain", model, "--num-veus", 1).stdout
+    assert text.startswith("rammer_region0  on 1 vEU: ")
+    for word in ("per-op", "locality", "predicted", "of sequential", "policy", "limit", "better"):
+        assert word in text
+    assert "no operator was left out" in text
+
+
+def test_a_policy_that_was_asked_for_has_no_rivals(call, model):
+    text = call("explain", model, "--policy", "estf").stdout
+    assert f"rammer_region0  on {counted(host_cpu().cores, 'vEU')}: estf" in text
+    assert "of sequential" not in text
+
+
+def test_a_library_knows_why(call, library):
+    assert "limit" in call("explain", library).stdout
+
+
+def test_without_a_plan(call, model):
+    assert call("explain", model, "--form", "per-op").stdout.startswith("nothing was planned")
+
+
+@pytest.mark.parametrize("option", ["--policy", "--num-veus"])
+def test_options_for_what_is_compiled_already(refused, library, option):
+    line = refused("explain", library, option, "1")
+    assert line == (
+        f"error: {library}: is compiled already, {option} cannot change it; give the model instead"
+    )

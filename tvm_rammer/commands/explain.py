@@ -1,0 +1,107 @@
+"""``tvm-rammer explain``: why a model has its plan, and what a better one would need."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tvm_rammer.commands.command import Command, Result
+from tvm_rammer.commands.sources import build_options, open_library
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from tvm_rammer.runtime.report import RegionReport
+    from tvm_rammer.schedule import Decision
+
+_EXAMPLES = """\b
+Examples:
+  tvm-rammer explain squeezenet.onnx
+  tvm-rammer explain model.so
+  tvm-rammer explain model.onnx --policy estf --json
+"""
+
+
+@click.command("explain", cls=Command, short_help="Say why a plan is as it is.", epilog=_EXAMPLES)
+@click.argument("source", metavar="MODEL|LIBRARY", type=click.Path(path_type=Path))
+@build_options
+def command(source: Path, **options: Any) -> Result:
+    """Say why a model or a library has its plan.
+
+    Every plan that was considered with its predicted and its measured time, what was co-scheduled,
+    what was left out and why, what limits the plan, and what a better one would need.
+    """
+    library = open_library(source, **options)
+    from tvm_rammer.commands.render import left_out
+
+    report = library.report
+    text: list[Any] = []
+    for region in report.regions:
+        text += [*_region(region), ""]
+    if not text:
+        text = ["nothing was planned", ""]
+    remaining = left_out(report)
+    text.append("no operator was left out" if remaining is None else remaining)
+    return Result(
+        {
+            "source": str(source),
+            "vdevice": report.vdevice,
+            "num_veus": report.num_veus,
+            "regions": [
+                {
+                    "region": region.name,
+                    "policy": region.policy,
+                    "decision": None if region.decision is None else asdict(region.decision),
+                    "explanation": asdict(region.explanation),
+                }
+                for region in report.regions
+            ],
+            "left_out": [asdict(item) for item in report.left_out],
+        },
+        tuple(text),
+    )
+
+
+def _region(region: RegionReport) -> list[Any]:
+    from rich.text import Text
+
+    from tvm_rammer.commands.render import facts
+    from tvm_rammer.view.units import counted
+
+    decision = region.decision
+    skipped = [] if decision is None else [f"{name}: {why}" for name, why in decision.left_out]
+    better = f"it takes {region.explanation.needs}"
+    reasons = facts(
+        [*region.reasons(), ("better", better), *(("skipped", text) for text in skipped)]
+    )
+    veus = counted(region.num_veus, "vEU")
+    heading = Text.assemble((region.name, "bold"), f"  on {veus}: {region.policy}")
+    if decision is None:
+        return [heading, "", reasons]
+    return [heading, "", _contenders(decision), "", reasons]
+
+
+def _contenders(decision: Decision) -> Table:
+    from tvm_rammer.commands.render import columns
+    from tvm_rammer.view.units import duration
+
+    table = columns("plan", "predicted", "measured", "of sequential", "95 %", right=(1, 2, 3, 4))
+    for contender in decision.contenders:
+        measured, ratio, limits = "", "", ""
+        if contender.measured is not None and contender.ratio is not None:
+            middle, low, high = contender.ratio
+            measured, ratio = duration(contender.measured), f"{middle:.3f}"
+            limits = f"{low:.3f} to {high:.3f}"
+        chosen = contender.name == decision.chosen
+        table.add_row(
+            contender.name,
+            duration(contender.predicted),
+            measured,
+            ratio,
+            limits,
+            style="bold green" if chosen else None,
+        )
+    return table

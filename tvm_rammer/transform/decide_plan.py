@@ -1,0 +1,92 @@
+"""Decide which plan a region runs: ``auto``, with this machine and earlier decisions at hand."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import tvm
+
+from tvm_rammer.codegen.cpu import RegionSignature
+from tvm_rammer.codegen.measure_plans import measure_plans
+from tvm_rammer.rprogram import OperatorGraph
+from tvm_rammer.schedule import POLICIES, CostModel
+from tvm_rammer.schedule.auto import Plan, auto
+from tvm_rammer.schedule.decisions import Decision, load_decision, store_decision
+from tvm_rammer.schedule.policies import finish
+from tvm_rammer.transform.operator_graph import RegionGraph
+from tvm_rammer.vdevice import VDevice
+from tvm_rammer.vdevice.pool import requested_workers
+
+
+def decide_plan(
+    region: RegionGraph,
+    vdevice: VDevice,
+    signature: RegionSignature,
+    module: Callable[[], tvm.runtime.Module],
+    ids: Mapping[str, int],
+    kernel_keys: Mapping[str, str],
+    by_wave: bool = False,
+) -> tuple[Plan, Decision]:
+    """Choose the plan of a region, measured where that is possible.
+
+    Parameters
+    ----------
+    region : RegionGraph
+    vdevice : VDevice
+    signature : RegionSignature
+        Of the region, in program form.
+    module : callable
+        Compiles the kernels of the region, in program form; called only to measure.
+    ids : mapping of str to int
+        The dispatcher's number of every body.
+    kernel_keys : mapping of str to str
+        What identifies the code and the device of each kernel.
+    by_wave : bool
+        Every wave will be a launch of its own.
+
+    Returns
+    -------
+    tuple of (Plan, Decision)
+        The plan is complete and proved safe.
+    """
+    graph, costs = region.graph, CostModel.of(vdevice)
+
+    def measure(plans: Sequence[Plan]) -> list[list[float]]:
+        finished = [(finish(plan.program), plan.by_wave) for plan in plans]
+        return measure_plans(module(), signature, ids, finished, region.constants)
+
+    if why_not := _cannot_measure(vdevice):
+        chosen, decision = auto(graph, vdevice, costs, POLICIES, by_wave=by_wave)
+        decision = replace(decision, note=f"not measured: {why_not}")
+    else:
+        key = _key(graph, vdevice, kernel_keys, by_wave)
+        stored, note = load_decision(key)
+        chosen, decision = auto(graph, vdevice, costs, POLICIES, measure, stored, by_wave)
+        decision = replace(decision, note=note)
+        if decision.how == "measured" and decision.settled:
+            store_decision(key, decision)
+    return replace(chosen, program=finish(chosen.program)), decision
+
+
+def _cannot_measure(vdevice: VDevice) -> str:
+    """Why plans for a device cannot be measured in this process; empty if they can."""
+    if not vdevice.host:
+        return "the target is not this machine"
+    workers = min(vdevice.threads, requested_workers() or vdevice.threads)
+    if vdevice.num_veus > workers:
+        return f"{vdevice.num_veus} vEUs are planned for, and this process has {workers}"
+    return ""
+
+
+def _key(
+    graph: OperatorGraph, vdevice: VDevice, kernel_keys: Mapping[str, str], by_wave: bool
+) -> str:
+    """What a decision depends on: the graph, its kernels' code, the device and the form."""
+    buffers = [(b.shape, b.dtype, b.space) for b in graph.buffers]
+    operators = [
+        ([kernel_keys[k.name] for k in op.candidates], op.arguments) for op in graph.operators
+    ]
+    text = repr((buffers, operators, vdevice.num_veus, by_wave))
+    return hashlib.sha256(text.encode()).hexdigest()
