@@ -8,6 +8,7 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 from tvm.script import tirx as T
 
+from tvm_rammer.transform.relax_util import static_shape
 from tvm_rammer.transform.simplify_operators import SimplifyOperators
 
 ROW = relax.const(np.arange(3, dtype="float32"))
@@ -132,6 +133,34 @@ def test_a_scalar_constant_stays_a_scalar():
             return y
 
     assert_becomes(Module, Module)
+
+
+@pytest.mark.parametrize("shape", [(1,), (1, 1)])
+def test_an_exponent_of_one_number_is_a_scalar(shape):
+    def module(exponent: relax.Expr) -> tvm.IRModule:
+        x = relax.Var("x", R.Tensor((2, 3), "float32"))
+        builder = relax.BlockBuilder()
+        with builder.function("main", [x]):
+            with builder.dataflow():
+                y = builder.emit_output(relax.op.power(x, exponent))
+            builder.emit_func_output(y)
+        return builder.get()
+
+    exponent = relax.const(np.full(shape, 0.75, "float32"))
+    assert_becomes(module(exponent), module(relax.const(0.75, "float32")))
+
+
+def test_an_exponent_that_makes_the_result_larger_stays():
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor((3,), "float32")):
+            with R.dataflow():
+                y = R.power(x, R.const([[0.75]], "float32"))
+                R.output(y)
+            return y
+
+    assert static_shape(SimplifyOperators()(Module)["main"].body.body) == (1, 3)
 
 
 def test_a_broadcast_to_the_own_shape_disappears():

@@ -1,8 +1,9 @@
 """A compiler pass that rewrites operators which importers leave behind into plainer ones.
 
 What remains is what layout conversion, fusion and the kernels understand: no dropout, sums of
-stacked tensors become additions, constants of binary operators get the rank of the other side, and
-a broadcast to the shape that a tensor already has disappears.
+stacked tensors become additions, constants of binary operators get the rank of the other side,
+exponents of one number are scalars, and a broadcast to the shape that a tensor already has
+disappears.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class _Simplifier(relax.PyExprMutator):
         call = super().visit_call_(call)
         name = operator_name(call)
         if name in _BINARY:
-            return self._raise_rank(call)
+            return self._raise_rank(self._scalar_exponent(call))
         if name == "relax.broadcast_to" and _same_type(call, call.args[0]):
             return call.args[0]
         if name == "relax.sum":
@@ -54,6 +55,18 @@ class _Simplifier(relax.PyExprMutator):
     def _bound(self, value: Any) -> Any:
         """What a variable is bound to, where that is known."""
         return self.lookup_binding(value) if isinstance(value, relax.Var) else value
+
+    def _scalar_exponent(self, call: Any) -> Any:
+        """A power by one number names the number: the kernel of a root is not that of a power."""
+        left, right = call.args
+        shape = static_shape(left)
+        one = isinstance(right, GenericConst) and right.value.numpy().size == 1
+        if operator_name(call) != "relax.power" or not one or shape is None:
+            return call
+        if not 0 < len(static_shape(right) or ()) <= len(shape):
+            return call
+        right = _with_rank(right, 0)
+        return self.builder_.normalize(Call(call.op, [left, right], call.attrs))
 
     def _raise_rank(self, call: Any) -> Any:
         left, right = call.args
@@ -83,9 +96,10 @@ class _Simplifier(relax.PyExprMutator):
 
 
 def _with_rank(constant: Any, rank: int) -> Any:
-    """A constant with leading axes of length one."""
+    """A constant with more or fewer leading axes of length one."""
     value = constant.value.numpy()
-    return relax.const(value.reshape((1,) * (rank - value.ndim) + value.shape), value.dtype.name)
+    shape = (1,) * (rank - value.ndim) + value.shape[max(0, value.ndim - rank) :]
+    return relax.const(value.reshape(shape), value.dtype.name)
 
 
 def _same_type(call: Any, argument: Any) -> bool:
