@@ -24,6 +24,9 @@ from tvm_rammer.kernel.register_tile import RegisterTile
 
 #: With fewer tasks than this, the tiles of rows become tasks of their own.
 _FEW_TASKS = 64
+#: Columns that are packed at once: of more, whose distance is a power of two, the first-level cache
+#: would hold only some, as it has few places for addresses that are alike.
+_PACKED_AT_ONCE = 8
 
 Values = Mapping[Any, Any]
 Guards = Sequence[Any]
@@ -280,6 +283,7 @@ def pack(nest: Nest) -> Any:
     layout = nest.layout
     outer, reduced = nest.packed_axes
     per_group = layout.tiles * layout.vectors
+    lanes = min(layout.lanes, _PACKED_AT_ONCE)
     counts = [*(axis.extent for axis in outer), layout.total]
 
     def task(number: Any) -> Any:
@@ -287,15 +291,17 @@ def pack(nest: Nest) -> Any:
         values = {axis.var: place for axis, place in zip(outer, places, strict=True)}
         first = vector // per_group * layout.group + layout.first(vector % per_group)
 
-        def element(axes: Sequence[Axis], values: Values) -> Any:
+        def element(part: Any, axes: Sequence[Axis], values: Values) -> Any:
             if axes:
                 axis, *rest = axes
                 return loop(
                     str(axis.var.name),
                     axis.extent,
-                    lambda number: element(rest, {**values, axis.var: number}),
+                    lambda number: element(part, rest, {**values, axis.var: number}),
                 )
-            return loop("lane", layout.lanes, lambda lane: store(lane, values), ForKind.VECTORIZED)
+            return loop(
+                "lane", lanes, lambda lane: store(part * lanes + lane, values), ForKind.VECTORIZED
+            )
 
         def store(lane: Any, values: Values) -> Any:
             value = substitute(
@@ -305,7 +311,7 @@ def pack(nest: Nest) -> Any:
             indices = [*places, vector, *(values[axis.var] for axis in reduced), lane]
             return tirx.BufferStore(nest.packed, value, indices)
 
-        return element(reduced, values)
+        return loop("part", layout.lanes // lanes, lambda part: element(part, reduced, values))
 
     return loop("vector", prod(counts), task, ForKind.PARALLEL)
 
