@@ -13,7 +13,7 @@ from tvm_rammer.kernel.blocks import root_blocks, schedule_of
 from tvm_rammer.kernel.pointwise import FlatViews, pointwise
 from tvm_rammer.kernel.scheduled import Scheduled
 from tvm_rammer.kernel.split import statements
-from tvm_rammer.kernel.tiled_nest import tiled_nest
+from tvm_rammer.kernel.tiled_nest import tiled_nest, with_nests
 from tvm_rammer.vdevice import VDevice
 
 
@@ -44,10 +44,7 @@ class Elementwise:
         nests = [tiled_nest(point, vdevice) for point in points if point is not None]
         if len(nests) < len(points):
             return None
-        body = tirx.SeqStmt([*views.declarations(), *(nest.statement for nest in nests)])
-        # Relax asks every PrimFunc for its root block.
-        root = s_tir.SBlockRealize([], True, s_tir.SBlock([], [], [], "root", body))
-        return Scheduled(inlined.with_body(root), self.name, ", ".join(n.tiling for n in nests))
+        return with_nests(inlined, views, nests, self.name)
 
 
 def _written(block: s_tir.SBlock) -> set[Any]:

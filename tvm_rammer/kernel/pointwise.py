@@ -95,13 +95,19 @@ def pointwise(block: s_tir.SBlock, views: FlatViews) -> Pointwise | None:
 
     Neither is a block whose points read what others write, or one that writes nothing at all.
     """
-    store = block.body
-    if not isinstance(store, tirx.BufferStore) or any(int(a.iter_type) for a in block.iter_vars):
+    if any(int(axis.iter_type) for axis in block.iter_vars):
+        return None
+    axes = tuple(Axis(axis.var, int(axis.dom.extent)) for axis in block.iter_vars)
+    return pointwise_store(axes, block.body, views)
+
+
+def pointwise_store(axes: tuple[Axis, ...], store: Any, views: FlatViews) -> Pointwise | None:
+    """What a statement stores at every point of axes; see :func:`pointwise`."""
+    if not isinstance(store, tirx.BufferStore):
         return None
     read = [load.source for load in loads(store.value)]
     if store.buffer in read or not all(buffer in views for buffer in [store.buffer, *read]):
         return None
-    axes = tuple(Axis(axis.var, int(axis.dom.extent)) for axis in block.iter_vars)
     if not all(axis.extent for axis in axes) or len({axis.dtype for axis in axes}) > 1:
         return None
     index = _flat_index(store.buffer, store.indices)

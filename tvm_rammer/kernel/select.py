@@ -10,6 +10,7 @@ from tvm_rammer.kernel.depthwise import Depthwise
 from tvm_rammer.kernel.elementwise import Elementwise
 from tvm_rammer.kernel.generic import Generic
 from tvm_rammer.kernel.matmul import Matmul
+from tvm_rammer.kernel.pooling import Pooling
 from tvm_rammer.kernel.reduction import Reduction
 from tvm_rammer.kernel.scheduled import Rule, Scheduled
 from tvm_rammer.kernel.winograd import Winograd
@@ -21,6 +22,7 @@ RULES: tuple[Rule, ...] = (
     Convolution(),
     Depthwise(),
     Matmul(),
+    Pooling(),
     Reduction(),
     Elementwise(),
     Generic(),

@@ -8,18 +8,27 @@ a vector that overlaps the one before: both store the same values, and no point 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, prod
 from typing import Any
 
 import tvm_ffi
-from tvm import sym, tirx
+from tvm import s_tir, sym, tirx
 from tvm.ir import Call, Op, Range
 
 from tvm_rammer.kernel.blocks import variables
-from tvm_rammer.kernel.pointwise import Axis, Pointwise, coefficients, loads, merged, substitute
+from tvm_rammer.kernel.pointwise import (
+    Axis,
+    FlatViews,
+    Pointwise,
+    coefficients,
+    loads,
+    merged,
+    substitute,
+)
+from tvm_rammer.kernel.scheduled import Scheduled
 from tvm_rammer.rprogram import dtype_bytes
 from tvm_rammer.vdevice import VDevice
 
@@ -48,12 +57,31 @@ class TiledNest:
     tiling: str
 
 
-def tiled_nest(block: Pointwise, vdevice: VDevice) -> TiledNest:
-    """Make the loop nest of a block for a device."""
+def tiled_nest(block: Pointwise, vdevice: VDevice, together: int = 1) -> TiledNest:
+    """Make the loop nest of a block for a device.
+
+    Parameters
+    ----------
+    block : Pointwise
+    vdevice : VDevice
+    together : int
+        So many neighbours along the axis before the last are computed together, so that what they
+        have in common is computed once.
+    """
     block = merged(block)
     if not block.axes:
         return TiledNest(tirx.BufferStore(block.target, block.value, [block.index]), "one value")
-    return _Builder.of(block, _pieces(block, vdevice)).build()
+    return _Builder.of(block, _pieces(block, vdevice), together).build()
+
+
+def with_nests(
+    func: tirx.PrimFunc, views: FlatViews, nests: Sequence[TiledNest], origin: str
+) -> Scheduled:
+    """What a rule returns that replaces the body of a PrimFunc by nests on flat views."""
+    body = tirx.SeqStmt([*views.declarations(), *(nest.statement for nest in nests)])
+    # Relax asks every PrimFunc for its root block.
+    root = s_tir.SBlockRealize([], True, s_tir.SBlock([], [], [], "root", body))
+    return Scheduled(func.with_body(root), origin, ", ".join(nest.tiling for nest in nests))
 
 
 @dataclass(frozen=True)
@@ -72,28 +100,36 @@ class _Piece:
 
 @dataclass(frozen=True)
 class _Builder:
-    """Makes the nest of a merged block: ``cut`` is the axis that tiles divide."""
+    """Makes the nest of a merged block.
+
+    ``cut`` is the axis that tiles divide into ``parts``. The axis before the last is walked in
+    steps of ``together`` points.
+    """
 
     block: Pointwise
     pieces: tuple[_Piece, ...]
+    together: int
     cut: int
     parts: int
 
     @classmethod
-    def of(cls, block: Pointwise, pieces: tuple[_Piece, ...]) -> _Builder:
+    def of(cls, block: Pointwise, pieces: tuple[_Piece, ...], together: int) -> _Builder:
         accesses = 1 + max(len(loads(piece.value)) for piece in pieces)
         work = [axis.extent for axis in block.axes]
         for number in range(len(work) - 2, -1, -1):
             work[number] *= work[number + 1]
         last = len(work) - 1
+        if last < 2 or together > block.axes[-2].extent:
+            together = 1
         fits = (k for k in range(last) if work[k + 1] * accesses <= _TILE_ACCESSES)
-        cut = next(fits, last)
+        cut = min(next(fits, last), last if together == 1 else last - 2)
         wanted = max(1, round(work[cut] * accesses / _TILE_ACCESSES))
         if cut < last:
-            return cls(block, pieces, cut, _near_divisor(block.axes[cut].extent, wanted))
+            parts = _near_divisor(block.axes[cut].extent, wanted)
+            return cls(block, pieces, together, cut, parts)
         # A vector that overlaps the one before must find it in its own tile.
         most = min(piece.vectors // (2 if piece.length % piece.lanes else 1) for piece in pieces)
-        return cls(block, pieces, cut, max(1, min(wanted, most)))
+        return cls(block, pieces, 1, cut, max(1, min(wanted, most)))
 
     def build(self) -> TiledNest:
         dtype = self.block.axes[0].dtype
@@ -116,40 +152,58 @@ class _Builder:
     def _rows(self, number: int, places: dict[Any, Any], part: Any, parts: int) -> Any:
         """The loops from an axis on; of that axis only one of so many parts."""
         axis = self.block.axes[number]
-        if number == len(self.block.axes) - 1:
-            return _sequence([self._row(piece, places, part, parts) for piece in self.pieces])
+        last = len(self.block.axes) - 1
+        if number == last:
+            return _sequence([self._row(piece, [places], part, parts) for piece in self.pieces])
+        zero = tirx.const(0, axis.dtype)
+        if number == last - 1 and self.together > 1:
+            return self._several_rows(axis, places)
+        return _share(
+            axis, part, parts, lambda at: self._rows(number + 1, {**places, axis.var: at}, zero, 1)
+        )
 
-        def inside(at: Any) -> Any:
-            zero = tirx.const(0, axis.dtype)
-            return self._rows(number + 1, {**places, axis.var: at}, zero, 1)
+    def _several_rows(self, axis: Axis, places: dict[Any, Any]) -> Any:
+        zero = tirx.const(0, axis.dtype)
+        steps = Axis(axis.var, ceil(axis.extent / self.together))
 
-        return _share(axis, part, parts, inside)
+        def step(number: Any) -> Any:
+            first = _start(number, self.together, axis.extent)
+            rows = [{**places, axis.var: first + k} for k in range(self.together)]
+            return _sequence([self._row(piece, rows, zero, 1) for piece in self.pieces])
 
-    def _row(self, piece: _Piece, places: dict[Any, Any], part: Any, parts: int) -> Any:
+        return _share(steps, zero, 1, step)
+
+    def _row(self, piece: _Piece, rows: list[dict[Any, Any]], part: Any, parts: int) -> Any:
         """The vectors of one piece of the last axis, or those of one of so many parts."""
         last = self.block.axes[-1]
         lane = tirx.Var("lane", last.dtype)
 
         def vector(number: Any) -> Any:
-            first = number * piece.lanes
-            if piece.length % piece.lanes:
-                first = tirx.min(first, tirx.const(piece.length - piece.lanes, last.dtype))
+            first = _start(number, piece.lanes, piece.length)
             at = first + piece.start + (lane if piece.lanes > 1 else 0)
-            values = {**places, last.var: at}
-            index, value = substitute(self.block.index, values), substitute(piece.value, values)
-            store = tirx.BufferStore(self.block.target, value, [index])
+            stores = _sequence([self._store(piece, {**row, last.var: at}) for row in rows])
             if piece.lanes == 1:
-                return store
+                return stores
             bounds = (tirx.const(0, last.dtype), tirx.const(piece.lanes, last.dtype))
-            return tirx.For(lane, *bounds, tirx.ForKind.VECTORIZED, store)
+            return tirx.For(lane, *bounds, tirx.ForKind.VECTORIZED, stores)
 
         vectors = Axis(tirx.Var("vector", last.dtype), piece.vectors)
         return _share(vectors, part, parts, vector)
+
+    def _store(self, piece: _Piece, values: dict[Any, Any]) -> Any:
+        index, value = substitute(self.block.index, values), substitute(piece.value, values)
+        return tirx.BufferStore(self.block.target, value, [index])
 
 
 def _place(number: Any, extent: int) -> tuple[Any, Any]:
     """Position on the axes outside of one, and on that one."""
     return tirx.floordiv(number, extent), tirx.floormod(number, extent)
+
+
+def _start(number: Any, step: int, extent: int) -> Any:
+    """Where a group of ``step`` points begins: the last one overlaps if it would not fit."""
+    first = number * step
+    return tirx.min(first, tirx.const(extent - step, str(first.ty))) if extent % step else first
 
 
 def _near_divisor(extent: int, wanted: int) -> int:

@@ -1,0 +1,180 @@
+"""Pools of small windows as element-wise expressions: every element of the window is a term.
+
+A window that reaches over the border reads the nearest element inside instead: a maximum over
+elements of the window does not change when one counts twice, and a sum discards it. So no tile
+branches. Neighbouring windows are computed together, and what their columns have in common is
+computed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+from itertools import product
+from math import prod
+from typing import Any
+
+import tvm_ffi
+from tvm import s_tir, sym, tirx
+from tvm.ir import Call, Op, Range, TensorLoad
+
+from tvm_rammer.kernel.blocks import only_reduction, schedule_of, variables
+from tvm_rammer.kernel.pointwise import (
+    Axis,
+    FlatViews,
+    coefficients,
+    loads,
+    pointwise_store,
+    substitute,
+)
+from tvm_rammer.kernel.scheduled import Scheduled
+from tvm_rammer.kernel.tiled_nest import tiled_nest, with_nests
+from tvm_rammer.vdevice import VDevice
+
+#: Most elements of a window; the sums of larger ones stay loops.
+_MOST_TERMS = 32
+_CHOICE = "tirx.if_then_else"
+#: Windows that are computed together.
+_TOGETHER = 4
+
+
+@dataclass(frozen=True)
+class Pooling:
+    """Schedules maxima and sums over windows, padded or not, and their epilogue."""
+
+    name: str = "pooling"
+
+    def apply(
+        self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice
+    ) -> Scheduled | None:
+        sch = schedule_of(func)
+        found = only_reduction(sch)
+        if found is None:
+            return None
+        blocks, number = found
+        if _Pool.of(sch.get(blocks[number])) is None:
+            return None
+        for block in [*blocks[:number], *blocks[number + 1 : -1]]:
+            sch.compute_inline(block)
+        pool = _Pool.of(sch.get(blocks[number]))
+        if pool is None:
+            return None
+        inlined = sch.mod["main"]
+        views = FlatViews(list(inlined.params))
+        point = pointwise_store(*pool.followed_by(sch.get(blocks[-1])), views)
+        if point is None:
+            return None
+        return with_nests(inlined, views, [tiled_nest(point, vdevice, _TOGETHER)], self.name)
+
+
+@dataclass(frozen=True)
+class _Pool:
+    """``buffer[indices] = combine(term for all points of the window)``."""
+
+    block: Any
+    axes: tuple[Axis, ...]
+    window: tuple[Axis, ...]
+    combine: Callable[[Any, Any], Any]
+    term: Any
+
+    @classmethod
+    def of(cls, block: s_tir.SBlock) -> _Pool | None:
+        store = block.body
+        kinds = {tirx.Max: tirx.max, tirx.Add: lambda a, b: a + b}
+        if not isinstance(store, tirx.BufferStore) or type(store.value) not in kinds:
+            return None
+        before, term = store.value.a, store.value.b
+        if not isinstance(before, TensorLoad) or not before.source.same_as(store.buffer):
+            return None
+        axes = [(Axis(a.var, int(a.dom.extent)), int(a.iter_type)) for a in block.iter_vars]
+        spatial = tuple(axis for axis, kind in axes if not kind)
+        window = tuple(axis for axis, kind in axes if kind)
+        if not 0 < prod(axis.extent for axis in window) <= _MOST_TERMS:
+            return None
+        if not _slides(term, {a.var for a in spatial}, {a.var for a in window}):
+            return None
+        return cls(block, spatial, window, kinds[type(store.value)], term)
+
+    def followed_by(self, out: s_tir.SBlock) -> tuple[tuple[Axis, ...], Any]:
+        """The axes and the one store of the pool and the block after it, which may be itself."""
+        store, value = self.block.body, self._value()
+        if out.same_as(self.block):
+            return self.axes, tirx.BufferStore(store.buffer, value, list(store.indices))
+
+        def pooled(load: Any) -> Any:
+            if not load.source.same_as(store.buffer):
+                return load
+            return substitute(value, dict(zip(store.indices, load.indices, strict=True)))
+
+        axes = tuple(Axis(axis.var, int(axis.dom.extent)) for axis in out.iter_vars)
+        followed = tvm_ffi.structural_map(out.body.value, (TensorLoad, pooled))
+        return axes, tirx.BufferStore(out.body.buffer, followed, list(out.body.indices))
+
+    def _value(self) -> Any:
+        """All terms, those of a column first: neighbouring windows have columns in common."""
+        term = self._inside()
+        *rest, last = self.window
+        columns = []
+        for column in range(last.extent):
+            places = product(*(range(axis.extent) for axis in rest), [column])
+            terms = [substitute(term, self._constants(place)) for place in places]
+            columns.append(reduce(self.combine, terms))
+        return reduce(self.combine, columns)
+
+    def _constants(self, place: tuple[int, ...]) -> dict[Any, Any]:
+        pairs = zip(self.window, place, strict=True)
+        return {axis.var: tirx.const(number, axis.dtype) for axis, number in pairs}
+
+    def _inside(self) -> Any:
+        """The term with a load that never leaves its buffer."""
+        if not _is_choice(self.term) or not isinstance(self.term.args[1], TensorLoad):
+            return self.term
+        condition, load, otherwise = self.term.args
+        nearest, same = [], self.combine is tirx.max and self._is_inside(condition, load)
+        for index, extent in zip(load.indices, map(int, load.source.shape), strict=True):
+            bound = self._analyzer().const_int_bound(index)
+            if bound.min_value >= 0 and bound.max_value < extent:
+                nearest.append(index)
+                continue
+            same = same and self._meets(index, extent)
+            dtype = str(index.ty)
+            below = tirx.min(index, tirx.const(extent - 1, dtype))
+            nearest.append(tirx.max(below, tirx.const(0, dtype)))
+        value = tirx.BufferLoad(load.source, nearest)
+        return value if same else tirx.Select(condition, value, otherwise)
+
+    def _analyzer(self) -> sym.Analyzer:
+        analyzer = sym.Analyzer()
+        for axis in (*self.axes, *self.window):
+            analyzer.bind(axis.var, Range.from_min_extent(0, axis.extent))
+        return analyzer
+
+    def _meets(self, index: Any, extent: int) -> bool:
+        """Whether every window is without gaps along an index and has an element inside."""
+        window = [axis for axis in self.window if axis.var in variables(index)]
+        if len(window) != 1 or coefficients(index, [window[0].var]) != [1]:
+            return False
+        (axis,) = window
+        first = substitute(index, {axis.var: tirx.const(0, axis.dtype)})
+        bound = self._analyzer().const_int_bound(first)
+        return bound.max_value < extent and bound.min_value + axis.extent > 0
+
+    def _is_inside(self, condition: Any, load: Any) -> bool:
+        """Whether a condition holds wherever a load is from inside of its buffer."""
+        analyzer = self._analyzer()
+        pairs = list(zip(load.indices, map(int, load.source.shape), strict=True))
+        within = [each for index, extent in pairs for each in (index >= 0, index < extent)]
+        with analyzer.constraint_scope(tirx.all(*within)):
+            return bool(analyzer.can_prove(condition))
+
+
+def _is_choice(term: Any) -> bool:
+    """Whether a term is ``if_then_else(condition, value, otherwise)``."""
+    return isinstance(term, Call) and isinstance(term.op, Op) and term.op.name == _CHOICE
+
+
+def _slides(term: Any, axes: set[Any], window: set[Any]) -> bool:
+    """Whether windows lie side by side: an index moves with the point and with the window."""
+    found = [variables(index) for load in loads(term) for index in load.indices]
+    return any(used & axes and used & window for used in found)
