@@ -97,16 +97,18 @@ def test_the_assembly_has_multiply_adds_of_vectors(make, target, instruction, re
     assert sum(register in line for line in lines) > max(8, 0.9 * len(lines))
 
 
-def scaled(lanes_loop, width=16):
-    """``p1[i] = p0[i] * 2 + 1`` for 16 numbers in a loop of some kind."""
+def scaled(lanes_loop, width=16, factor=None):
+    """``p1[i] = p0[i] * p0[i] + 1`` for some numbers in a loop of some kind."""
     types = tvm.ir.PointerType(tvm.ir.PrimType("float32"))
     pointers = [tirx.Var(f"p{k}", types) for k in range(2)]
     views = [tirx.decl_buffer((64,), "float32", name=f"view{k}") for k in range(2)]
     start, stop, tile, lane = (tirx.Var(n, "int32") for n in ("start", "stop", "tile", "lane"))
     index = tile * width + lane
     loaded = views[0][index]
-    two, one = tirx.const(2.0, "float32"), tirx.const(1.0, "float32")
-    store = tirx.BufferStore(views[1], loaded * two + one, [index])
+    one = tirx.const(1.0, "float32")
+    store = tirx.BufferStore(
+        views[1], loaded * (loaded if factor is None else factor) + one, [index]
+    )
     lanes = tirx.For(lane, 0, width, lanes_loop, store)
     loop = tirx.For(tile, start, stop - start, tirx.ForKind.SERIAL, lanes)
     declared = [tirx.DeclBuffer(v, data=p) for v, p in zip(views, pointers, strict=True)]
@@ -120,6 +122,12 @@ def test_the_promise_is_the_innermost_loop():
     promised = constraint_of(scaled(tirx.ForKind.VECTORIZED))
     assert promised == Constraint(("lane",), Vectors(multiply_add=64, load=64, store=64))
     assert constraint_of(scaled(tirx.ForKind.SERIAL)) == Constraint((), Vectors())
+
+
+def test_a_product_with_a_constant_promises_nothing():
+    """LLVM makes an addition of twice a number."""
+    body = scaled(tirx.ForKind.VECTORIZED, factor=tirx.const(2.0, "float32"))
+    assert constraint_of(body).vectors == Vectors(multiply_add=0, load=64, store=64)
 
 
 def test_scalar_code_is_noticed():

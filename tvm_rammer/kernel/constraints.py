@@ -209,9 +209,14 @@ def _promises(store: Any, loop: Any, memory: set[Any]) -> Iterator[tuple[str, Ve
 
 
 def _product(addition: Any) -> list[Any]:
-    """The product of floats in an addition."""
-    parts = (addition.a, addition.b)
-    return [p for p in parts if isinstance(p, tirx.Mul) and str(p.ty).startswith("float")][:1]
+    """The product of floats in an addition; one with a constant may become an addition."""
+    return [
+        part
+        for part in (addition.a, addition.b)
+        if isinstance(part, tirx.Mul)
+        and str(part.ty).startswith("float")
+        and not any(isinstance(factor, tirx.FloatImm) for factor in (part.a, part.b))
+    ][:1]
 
 
 def _is_contiguous(index: Any, lane: Any) -> bool:
