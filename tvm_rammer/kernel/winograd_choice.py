@@ -30,6 +30,8 @@ _FUSED_BLOCKS = 8
 _MEMORY_BYTES, _CACHE_BYTES = 9.0, 24.0
 #: Vector operations per product of a tile: transforms of the input and of the output.
 _INPUT_OPERATIONS, _OUTPUT_OPERATIONS = 7.0, 4.0
+#: Cycles until the result of a multiply-add is there, and of a vector of weights besides its load.
+_LATENCY, _WEIGHT_CYCLES = 4.0, 0.5
 #: Part of the shorter of computing and loading that the longer one does not hide.
 _EXPOSED = 0.2
 #: Cycles of a stage besides its work: its start, and vEUs that wait for others.
@@ -53,6 +55,8 @@ def choose_tiling(
     """The tiling with the fewest modelled cycles, ``None`` if a direct convolution is as good."""
     lanes = lanes_for(size.in_channels, vdevice)
     if lanes is None or lanes_for(size.out_channels, vdevice) is None:
+        return None
+    if not (size.batch and size.height and size.width):
         return None
     tilings = [
         tiling
@@ -84,14 +88,15 @@ def winograd_cycles(size: ConvolutionSize, tiling: WinogradTiling, vdevice: VDev
     tiles = _grid(size, transform).num_tiles
     vectors_in = size.in_channels // tiling.lanes
     vectors_out = size.out_channels // register.lanes
-    transforms = _INPUT_OPERATIONS * vectors_in + _OUTPUT_OPERATIONS * vectors_out
-    compute = tiles * transform.products * transforms + _products(size, tiling, tiles, vdevice)
+    operations = _INPUT_OPERATIONS * vectors_in + _OUTPUT_OPERATIONS * vectors_out
+    transforms = tiles * transform.products * operations * _per_operation(vdevice)
+    compute = transforms + _products(size, tiling, tiles, vdevice)
     weights = 4 * transform.products * size.in_channels * size.out_channels
     loads = _weights(weights, vdevice)
     if not tiling.fused:
         loads += 2 * _between_stages(_scratch_bytes(size, tiling), vdevice)
     stages = 1 if tiling.fused else 2
-    return _together(compute * _per_operation(vdevice), loads) + stages * _STAGE_CYCLES
+    return _together(compute, loads) + stages * _STAGE_CYCLES
 
 
 def _tilings(
@@ -100,8 +105,6 @@ def _tilings(
     """The staged tiling, and the fused one where a block's inputs stay in the near cache."""
     tiles = _grid(size, transform).num_tiles
     register = _register_tile(tiles, size.out_channels, vdevice)
-    if register is None:
-        return
     block = tiles
     if tiles > 2 * _BLOCK:
         block = register.rows * max(1, round(_BLOCK / register.rows))
@@ -112,15 +115,13 @@ def _tilings(
         yield replace(staged, fused=True)
 
 
-def _register_tile(tiles: int, channels: int, vdevice: VDevice) -> RegisterTile | None:
-    """The register tile with the fewest modelled operations for a step of all products.
+def _register_tile(tiles: int, channels: int, vdevice: VDevice) -> RegisterTile:
+    """The register tile with the fewest modelled cycles for a step of all products.
 
     Unlike in a direct convolution every weight comes from a cache for every register tile, so tiles
     with many rows are better.
     """
-    lanes = lanes_for(channels, vdevice)
-    if lanes is None:
-        return None
+    lanes = lanes_for(channels, vdevice) or 1
     vectors = channels // lanes
     candidates = [
         RegisterTile(rows, width, lanes)
@@ -129,31 +130,30 @@ def _register_tile(tiles: int, channels: int, vdevice: VDevice) -> RegisterTile 
         if vectors % width == 0 and rows * width + width + 2 <= vdevice.vector_registers
     ]
 
-    def operations(tile: RegisterTile) -> float:
+    def cycles(tile: RegisterTile) -> float:
         # The more sums, the more of them LLVM may spill.
         return _step(tile, tiles, vdevice) / tile.vectors * (1 + 0.003 * tile.rows * tile.vectors)
 
-    return min(candidates, key=operations)
+    return min(candidates, key=cycles)
 
 
 def _products(size: ConvolutionSize, tiling: WinogradTiling, tiles: int, vdevice: VDevice) -> float:
     register = tiling.register_tile
     groups = size.out_channels // tiling.columns
     # Every sum is cleared and stored once.
-    sums = 2.0 * tiles * register.vectors
+    sums = 2.0 * tiles * register.vectors * _per_operation(vdevice)
     steps = size.in_channels * _step(register, tiles, vdevice)
     return tiling.transform.products * groups * (steps + sums)
 
 
 def _step(register: RegisterTile, tiles: int, vdevice: VDevice) -> float:
-    """Operations of one step of the reduction, for all tiles of the image."""
-    # A full-width register is loaded at half the rate of the narrower ones.
-    per_load = 1.0 if vdevice.vector_bytes >= 64 else 0.5
+    """Cycles of one step of the reduction, for all tiles of the image."""
+    per_operation = _per_operation(vdevice)
 
     def step(rows: int) -> float:
-        multiply_adds = rows * register.vectors
-        loads = (rows + register.vectors) * per_load
-        return max(multiply_adds, loads, 4.0) + 0.25 * register.vectors
+        multiply_adds = rows * register.vectors * per_operation
+        loads = (rows + register.vectors) * per_operation
+        return max(multiply_adds, loads, _LATENCY) + _WEIGHT_CYCLES * register.vectors
 
     full, ragged = divmod(tiles, register.rows)
     if tiles > 2 * _BLOCK:
@@ -195,5 +195,5 @@ def _together(compute: float, loads: float) -> float:
 
 
 def _per_operation(vdevice: VDevice) -> float:
-    """Cycles of a vector operation."""
+    """Cycles of a vector operation: the widest take two of the units, or both halves of one."""
     return 1.0 if vdevice.vector_bytes >= 64 else 0.5

@@ -1,0 +1,262 @@
+"""Winograd convolutions agree with numpy within the tolerance, and only 3 x 3 ones are taken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import kernel_runs
+import numpy as np
+import pytest
+import tvm
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+from kernel_runs import (
+    HOST,
+    VDEVICES,
+    Run,
+    assert_close,
+    constant,
+    legalized_func,
+    numbers,
+    run_prim_func,
+    run_relax,
+)
+from tvm import relax, te, tirx
+from tvm.ir import GlobalVar
+
+from tvm_rammer.codegen.lowering import lowering_pipeline
+from tvm_rammer.kernel.blocks import schedule_of
+from tvm_rammer.kernel.library import KernelLibrary
+from tvm_rammer.kernel.register_tile import RegisterTile
+from tvm_rammer.kernel.winograd import Winograd
+from tvm_rammer.kernel.winograd_accuracy import winograd_error
+from tvm_rammer.kernel.winograd_kernel import winograd_function
+from tvm_rammer.kernel.winograd_match import match_convolution
+from tvm_rammer.kernel.winograd_matrices import FOUR, TWO
+from tvm_rammer.kernel.winograd_tiling import WinogradTiling
+from tvm_rammer.vdevice import resolve_target, vdevice_for
+
+OP = relax.op
+QUICK = settings(max_examples=10)
+#: Large enough to be worthwhile.
+X, W = numbers((1, 14, 14, 32)), numbers((32, 3, 3, 32), seed=1)
+ONE_AROUND = (1, 1, 1, 1)
+
+sizes = st.tuples(st.integers(1, 2), st.integers(1, 13), st.integers(1, 13))
+pads = st.tuples(*[st.integers(0, 2)] * 4)
+
+
+def convolve(x: np.ndarray, weight: np.ndarray, padding: tuple[int, ...]) -> np.ndarray:
+    """In float64."""
+    top, left, bottom, right = padding
+    x = np.pad(x.astype(np.float64), ((0, 0), (top, bottom), (left, right), (0, 0)))
+    windows = np.lib.stride_tricks.sliding_window_view(x, (3, 3), axis=(1, 2))
+    return np.einsum("nyxiab,oabi->nyxo", windows, weight.astype(np.float64))
+
+
+def conv2d(x: Any, weight: Any, padding: tuple[int, ...] = ONE_AROUND, **attrs: Any) -> Any:
+    layouts = {"data_layout": "NHWC", "kernel_layout": "OHWI"}
+    return OP.nn.conv2d(x, weight, padding=padding, **{**layouts, **attrs})
+
+
+def run_tiling(
+    func: tirx.PrimFunc, inputs: list[np.ndarray], tiling: WinogradTiling, seed: int = 0
+) -> Run:
+    """Run a convolution, whose weights are parameter 1, in a given tiling."""
+    conv = match_convolution(schedule_of(func), frozenset([1]))
+    assert conv is not None
+    scheduled = winograd_function(conv, tiling).with_attr("tirx.is_scheduled", True)
+    packed = [tiling.packing(a) if k == 1 else a for k, a in enumerate(inputs)]
+    return run_prim_func(scheduled, packed, seed=seed)
+
+
+@QUICK
+@given(
+    size=sizes,
+    padding=pads,
+    inner=st.integers(1, 3),
+    outer=st.integers(1, 6),
+    lanes=st.sampled_from([4, 8, 16]),
+    transform=st.sampled_from([TWO, FOUR]),
+    register=st.tuples(st.integers(1, 5), st.integers(1, 3)),
+    blocks=st.integers(1, 3),
+    fused=st.booleans(),
+)
+@example((1, 13, 9), (1, 1, 1, 1), 1, 2, 16, FOUR, (5, 2), 1, True)
+@example((2, 5, 5), (1, 1, 1, 1), 2, 2, 8, FOUR, (3, 1), 1, False)
+def test_every_tiling(size, padding, inner, outer, lanes, transform, register, blocks, fused):
+    """Ragged images, blocks and register tiles; padding beyond the tile; one block or many."""
+    batch, height, width = size
+    top, left, bottom, right = padding
+    rows, columns = height + top + bottom - 2, width + left + right - 2
+    assume(rows > 0 and columns > 0 and outer % register[1] == 0)
+    tiles = batch * -(-rows // transform.outputs) * -(-columns // transform.outputs)
+    block = min(tiles, blocks * register[0])
+    tiling = WinogradTiling(transform, lanes, RegisterTile(*register, lanes), block, fused)
+    x = numbers((*size, inner * lanes))
+    w = numbers((outer * lanes, 3, 3, inner * lanes), seed=1)
+    func = legalized_func(lambda x: conv2d(x, constant(w), padding), x)
+    run = run_tiling(func, [x, w], tiling)
+    assert_close(run.outputs[0], convolve(x, w, padding), 2e-5)
+    assert len(run.kernel.stages) == (1 if fused else 2)
+
+
+@pytest.mark.parametrize("padding", [(0, 0, 0, 0), ONE_AROUND, (2, 0, 1, 2)])
+@pytest.mark.parametrize("vdevice", VDEVICES, ids=lambda vdevice: str(vdevice.vector_bytes))
+def test_the_tiling_that_is_chosen(padding, vdevice):
+    (out,), origins = run_relax(lambda x: conv2d(x, constant(W), padding), X, vdevice=vdevice)
+    assert_close(out, convolve(X, W, padding), 2e-5)
+    assert origins == ["winograd"]
+
+
+def test_avx2_code(monkeypatch):
+    target = resolve_target({"kind": "llvm", "mcpu": "core-avx2"})
+    monkeypatch.setattr(kernel_runs, "TARGET", target)
+    func = legalized_func(lambda x: conv2d(x, constant(W)), X)
+    run = run_prim_func(func, [X, W], [1], vdevice_for(target))
+    assert_close(run.outputs[0], convolve(X, W, ONE_AROUND), 2e-5)
+    assert run.kernel.scheduled.tiling.endswith("vectors of 8")
+
+
+def test_epilogue():
+    """Padding, convolution, bias, residual and an activation that uses the sum twice."""
+    bias, residual = numbers((32,), seed=2), numbers(X.shape, seed=3)
+
+    def block(x, residual):
+        total = OP.add(OP.add(conv2d(x, constant(W)), constant(bias)), residual)
+        return OP.multiply(total, OP.sigmoid(total))
+
+    (out,), origins = run_relax(block, X, residual)
+    total = convolve(X, W, ONE_AROUND) + bias + residual
+    assert_close(out, total / (1 + np.exp(-total)), 2e-5)
+    assert origins == ["winograd"]
+
+
+def test_a_large_image_is_one_stage():
+    """The transformed inputs of a block then stay with its task."""
+    x, w = numbers((1, 48, 48, 16)), numbers((16, 3, 3, 16), seed=1)
+    run = run_prim_func(legalized_func(lambda x: conv2d(x, constant(w)), x), [x, w], [1])
+    assert_close(run.outputs[0], convolve(x, w, ONE_AROUND), 2e-5)
+    assert "fused" in run.kernel.scheduled.tiling
+    assert len(run.kernel.stages) == 1
+    assert run.kernel.scratch == ()
+
+
+def tiling_under(tolerance: float) -> str:
+    func = legalized_func(lambda x: conv2d(x, constant(W)), X)
+    scheduled = Winograd(tolerance).apply(func, frozenset([1]), HOST)
+    return scheduled.tiling.split()[0] if scheduled else "declined"
+
+
+def test_the_tolerance_decides():
+    """The larger tile, the smaller one, or none."""
+    small, large = winograd_error(TWO, 32), winograd_error(FOUR, 32)
+    assert tiling_under(large) == "F(4x4,3x3)"
+    assert tiling_under((small + large) / 2) == "F(2x2,3x3)"
+    assert tiling_under(small) == "F(2x2,3x3)"
+    assert tiling_under(small / 2) == "declined"
+    assert tiling_under(0) == "declined"
+
+
+@pytest.mark.parametrize("transform", [TWO, FOUR])
+def test_the_error_is_what_was_tried_out(transform):
+    """Of one kernel, within a factor of the other data's luck."""
+    x, w = numbers((1, 16, 16, 64)), numbers((32, 3, 3, 64), seed=1)
+    func = legalized_func(lambda x: conv2d(x, constant(w)), x)
+    tiling = WinogradTiling(transform, 16, RegisterTile(4, 2, 16), 16, False)
+    want = convolve(x, w, ONE_AROUND)
+    error = np.abs(run_tiling(func, [x, w], tiling).outputs[0] - want).max()
+    assert 0.2 < error / np.sqrt(np.mean(want**2)) / winograd_error(transform, 64) < 5
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_weight_that_is_not_finite_spoils_its_channel(value):
+    """All of it, and no other."""
+    w = W.copy()
+    w[5, 1, 2, 7] = value
+    func = legalized_func(lambda x: conv2d(x, constant(w)), X)
+    out = run_prim_func(func, [X, w], [1]).outputs[0]
+    assert np.isnan(out[..., 5]).all()
+    assert np.isfinite(np.delete(out, 5, axis=3)).all()
+
+
+def test_an_input_that_is_not_finite_spoils_the_tiles_around():
+    """Every output that it belongs to, and none farther than a tile."""
+    x = X.copy()
+    x[0, 6, 6, 3] = np.inf
+    func = legalized_func(lambda x: conv2d(x, constant(W)), x)
+    out = run_prim_func(func, [x, W], [1]).outputs[0]
+    assert not np.isfinite(out[0, 5:8, 5:8]).any()
+    far = np.ones(out.shape, bool)
+    far[0, 2:11, 2:11] = False
+    assert np.isfinite(out[far]).all()
+
+
+@pytest.mark.parametrize(
+    ("reason", "attrs", "inputs"),
+    [
+        ("stride 2", {"strides": (2, 2)}, [X, W]),
+        ("dilation 2", {"dilation": (2, 2)}, [X, W]),
+        ("two groups", {"groups": 2}, [X, numbers((32, 3, 3, 16))]),
+        ("5 x 5", {}, [X, numbers((32, 5, 5, 32))]),
+        ("1 x 3", {}, [X, numbers((32, 1, 3, 32))]),
+        ("float64", {}, [numbers(X.shape, "float64"), numbers(W.shape, "float64")]),
+        ("three input channels", {}, [numbers((1, 14, 14, 3)), numbers((32, 3, 3, 3))]),
+        ("five output channels", {}, [X, numbers((5, 3, 3, 32))]),
+        ("one tile, of few results", {"padding": (0, 0, 0, 0)}, [numbers((1, 3, 3, 32)), W]),
+        ("no image", {}, [numbers((0, 14, 14, 32)), W]),
+        ("weights by position first", {"kernel_layout": "HWIO"}, [X, numbers((3, 3, 32, 32))]),
+    ],
+)
+def test_declines(reason, attrs, inputs):
+    func = legalized_func(lambda x, w: conv2d(x, w, **attrs), *inputs)
+    assert Winograd().apply(func, frozenset([1]), HOST) is None, reason
+
+
+def test_declines_weights_that_are_no_constants():
+    func = legalized_func(conv2d, X, W)
+    assert Winograd().apply(func, frozenset(), HOST) is None
+    assert Winograd().apply(func, frozenset([1]), HOST) is not None
+
+
+def convolution_then(use: Any) -> tirx.PrimFunc:
+    """A PrimFunc that convolves and goes on with ``use(result, n, y, x, o)``."""
+    data, weight = te.placeholder(X.shape, name="data"), te.placeholder(W.shape, name="weight")
+    a, b, i = (te.reduce_axis((0, extent)) for extent in (3, 3, 32))
+    result = te.compute(
+        (1, 12, 12, 32),
+        lambda n, y, x, o: te.sum(data[n, y + a, x + b, i] * weight[o, a, b, i], [a, b, i]),
+    )
+    used = te.compute((1, 12, 12, 32), lambda *place: use(result, *place), name="used")
+    return te.create_prim_func([data, weight, used])
+
+
+@pytest.mark.parametrize(
+    ("use", "taken"),
+    [
+        (lambda result, n, y, x, o: result[n, y, x, o] * 2.0, True),
+        (lambda result, n, y, x, o: result[n, x, y, o] * 2.0, False),
+        (lambda result, n, y, x, o: result[n, y, x, o] + result[n, y, x, 31 - o], False),
+    ],
+)
+def test_epilogues_that_need_other_results_are_declined(use, taken):
+    """A tile has no results but its own."""
+    scheduled = Winograd().apply(convolution_then(use), frozenset([1]), HOST)
+    assert (scheduled is not None) == taken
+
+
+def test_declines_what_is_no_convolution():
+    assert Winograd().apply(legalized_func(OP.add, X, X), frozenset([1]), HOST) is None
+    products = legalized_func(OP.matmul, numbers((16, 16)), numbers((16, 16)))
+    assert Winograd().apply(products, frozenset([1]), HOST) is None
+
+
+def test_code_for_aarch64():
+    target = resolve_target({"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "neoverse-n1"})
+    func = legalized_func(lambda x: conv2d(x, constant(W)), X)
+    kernels = KernelLibrary(vdevice_for(target))
+    assert kernels.get(func, frozenset([1])).scheduled.origin == "winograd"
+    functions = {GlobalVar(name): body for name, body in kernels.bodies.items()}
+    exports = {v: f.with_attr("global_symbol", v.name_hint) for v, f in functions.items()}
+    module = tvm.tirx.build(tvm.IRModule(exports), target, pipeline=lowering_pipeline())
+    assert "\tfmla\tv" in module.inspect_source("asm")
