@@ -16,6 +16,7 @@ from kernel_runs import (
     run_relax,
 )
 from tvm import relax, te, topi
+from tvm.script import tirx as T
 
 from tvm_rammer.kernel.reduction import Reduction
 
@@ -159,3 +160,34 @@ def test_long_rows_in_parts(shape, name, vdevice):
     first, second = run.tiles
     assert first > second
     assert len(run.kernel.scratch) == 1
+
+
+@T.prim_func(s_tir=True)
+def first_columns(x: T.Buffer((8, 32), "float32"), out: T.Buffer((8,), "float32")):
+    for i, j in T.grid(8, 32):
+        with T.sblock("out"):
+            T.where(j < 20)
+            vi, vj = T.axis.remap("SR", [i, j])
+            with T.init():
+                out[vi] = T.float32(0)
+            out[vi] = out[vi] + x[vi, vj]
+
+
+@T.prim_func(s_tir=True)
+def last_columns(x: T.Buffer((8, 32), "float32"), out: T.Buffer((8,), "float32")):
+    for i, j in T.grid(8, 20):
+        with T.sblock("out"):
+            vi = T.axis.spatial(8, i)
+            vj = T.axis.reduce(32, j + 12)
+            with T.init():
+                out[vi] = T.float32(0)
+            out[vi] = out[vi] + x[vi, vj]
+
+
+@pytest.mark.parametrize("func, columns", [(first_columns, np.s_[:20]), (last_columns, np.s_[12:])])
+def test_parts_of_a_domain(func, columns):
+    """Loops over a part of a block's domain are not taken for loops over all of it."""
+    x = numbers((8, 32))
+    run = run_prim_func(func, [x])
+    assert_close(run.outputs[0], x[:, columns].sum(1))
+    assert run.origin == "generic"

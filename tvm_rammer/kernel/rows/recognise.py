@@ -13,6 +13,7 @@ from tvm.s_tir import ScheduleError
 
 from tvm_rammer.kernel.blocks import is_reduction, root_blocks, schedule_of
 from tvm_rammer.kernel.rows.axes import Axes, Nest, join_axes
+from tvm_rammer.kernel.rows.plain_nests import all_plain
 from tvm_rammer.kernel.rows.program import Home, RowProgram, Step, Store
 from tvm_rammer.kernel.rows.stores import loads, stores_of
 
@@ -24,6 +25,8 @@ def recognise(func: tirx.PrimFunc) -> tuple[tirx.PrimFunc, RowProgram] | None:
     # Simple indices show which variables run along which dimension.
     simplified = s_tir.transform.StmtSimplify()(tvm.IRModule({"main": func}))["main"]
     sch = schedule_of(simplified)
+    if not all_plain(sch.mod["main"]):
+        return None
     _inline(sch)
     nests = [_nest(sch.get(block)) for block in root_blocks(sch)]
     main = sch.mod["main"]
@@ -133,7 +136,7 @@ def _storage(
                 continue
             if store.buffer in later:
                 homes[store.buffer] = home
-            elif step.spans:
+            elif step.spans and set(home.axes) >= set(step.axes.values()) - {None}:
                 # A row that is read here for the last time makes way for the result.
                 dying = [b for b in here - later if spans.get(b) and b not in params]
                 same = [b for b in dying if str(b.dtype) == str(store.buffer.dtype)]
