@@ -40,7 +40,8 @@ class Decoded:
 def decode(words: list[int], arity: list[int]) -> Decoded:
     """Read a table as its layout is described; ``arity`` is the pointers of each kernel."""
     num_veus, num_segments, starts, spans, order, rows, waits, operands = words[:8]
-    assert words[8:16] == [0] * 8
+    # A minute that a wait may take, and no stamps.
+    assert words[8:16] == [60_000, *[0] * 7]
 
     def pairs(base: int, first: int, last: int) -> tuple[tuple[int, int], ...]:
         return tuple((words[base + 2 * k], words[base + 2 * k + 1]) for k in range(first, last))

@@ -46,7 +46,26 @@ def test_all_pictures_at_once(call, library, tmp_path):
     assert listed == [["html", "p.html"], ["trace", "t.json"], ["svg", "p.svg"]]
 
 
+def test_a_run_is_measured(call, library, tmp_path):
+    result = call("show", library, "--measured", "--html", "p.html")
+    assert result.exit_code == 0, result.stderr
+    assert re.search("rammer_region0, [a-z]+, measured:", result.stdout)
+    assert re.search(r"measured +\S+ .s a run; writing down every rTask took", result.stdout)
+    page = (tmp_path / "p.html").read_text()
+    assert "measured" in page and "simulated" in page
+    (measured,) = json.loads(call("show", library, "--measured", "--json").stdout)["measured"]
+    assert measured["program"] == "rammer_region0"
+    assert 0 < measured["makespan_seconds"]
+
+
 # Bad input
+
+
+def test_a_plan_cannot_be_run(call, refused, library, tmp_path):
+    (tmp_path / "plan.json").write_text(call("show", library, "--json").stdout)
+    assert refused("show", "plan.json", "--measured") == (
+        "error: plan.json: a plan cannot be run; give --measured the model or a library"
+    )
 
 
 def test_an_edited_plan_is_proved_again(call, refused, library, tmp_path):

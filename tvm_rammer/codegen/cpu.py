@@ -45,6 +45,7 @@ from tvm_rammer.codegen.shards import (
 )
 from tvm_rammer.codegen.table import (
     COUNTER_BYTES,
+    FIRST_STAMP,
     HEADER_WORDS,
     ROW_WORDS,
     Header,
@@ -188,6 +189,13 @@ def _worker(num_shards: int) -> tirx.PrimFunc:
             table[awaited],
         ),
     )
+    stamps = table[Header.STAMPS.value]
+
+    def stamp(number: int) -> Any:
+        slot = FIRST_STAMP + place * 2 + number
+        taken = _extern("rammer_stamp", tirx.address_of(header[0]), stamps, slot)
+        return tirx.IfThenElse(stamps > 0, taken, None)
+
     words = table[Header.OPERANDS.value] + field(Row.OPERANDS) * 2
     operands = tirx.address_of(table[words])
     shard = tirx.Var("shard", "int32")
@@ -199,7 +207,9 @@ def _worker(num_shards: int) -> tirx.PrimFunc:
     signal = _extern("rammer_signal", counter(field(Row.VEU)), field(Row.SIGNAL))
     run = [
         wait_all,
+        stamp(0),
         tirx.IfThenElse(tirx.Not(aborted), tirx.SeqStmt(dispatch), None),
+        stamp(1),
         tirx.IfThenElse(field(Row.SIGNAL) > 0, signal, None),
     ]
     mine = tirx.Or(own, tirx.truncmod(field(Row.VEU), workers) == veu)
@@ -264,10 +274,22 @@ def _entry(region: RegionSignature, worker: GlobalVar, text: str) -> tirx.PrimFu
     # TVM 0.27 names this constructor's first two parameters the wrong way round.
     check = tirx.AssertStmt(succeeded, "RuntimeError", [f"{region.name}: an rTask failed"])
     declared = tirx.DeclBuffer(header, data=_as(arena.data, _I32))
-    statements = [declared, clear, *fill, *launches, expired, check]
+    before, after = (_stamp_ends(table, header, number) for number in (0, 2))
+    statements = [declared, clear, *fill, before, *launches, after, expired, check]
     text += report_function(region.name)
     body = tirx.AttrStmt(0, "pragma_import_llvm", text, tirx.SeqStmt(statements))
     return exported(region.name, [*inputs, constants, table, *outputs, arena], body)
+
+
+def _stamp_ends(table: Any, header: Any, number: int) -> Any:
+    """In a profiled run, what the counter and the clock say before and after."""
+    stamps = table[Header.STAMPS.value]
+    start = tirx.address_of(header[0])
+    both = [
+        _extern("rammer_stamp", start, stamps, number),
+        _extern("rammer_stamp_time", start, stamps, number + 1),
+    ]
+    return tirx.IfThenElse(stamps > 0, tirx.SeqStmt(both), None)
 
 
 def _tensor(spec: TensorSpec, name: str) -> Any:

@@ -9,7 +9,15 @@ from __future__ import annotations
 from tvm_rammer.codegen.wait_text import FAILED, wait_functions
 from tvm_rammer.errors import DeviceError
 
-_DECLARE = {"x86_64": "declare void @llvm.x86.sse2.pause()", "aarch64": ""}
+_DECLARE = {
+    "x86_64": "declare void @llvm.x86.sse2.pause()\ndeclare i64 @llvm.readcyclecounter()",
+    "aarch64": "",
+}
+#: The counter that every program may read, and that runs at a constant rate.
+_TICKS = {
+    "x86_64": "call i64 @llvm.readcyclecounter()",
+    "aarch64": 'call i64 asm sideeffect "mrs $0, cntvct_el0", "=r"()',
+}
 
 _TEXT = """
 {declare}
@@ -38,6 +46,32 @@ define ptr @rammer_address(ptr %bases, i32 %number, i32 %lines) alwaysinline {{
   %address = getelementptr i8, ptr %base, i64 %bytes
   ret ptr %address
 }}
+
+define void @rammer_stamp(ptr %header, i32 %line, i32 %number) alwaysinline {{
+  %wide = zext i32 %line to i64
+  %bytes = shl i64 %wide, 6
+  %stamps = getelementptr i8, ptr %header, i64 %bytes
+  %slot = getelementptr i64, ptr %stamps, i32 %number
+  %ticks = {ticks}
+  store i64 %ticks, ptr %slot, align 8
+  ret void
+}}
+
+define void @rammer_stamp_time(ptr %header, i32 %line, i32 %number) alwaysinline {{
+  %clock = alloca [2 x i64], align 8
+  %unused = call i32 @clock_gettime(i32 1, ptr %clock)
+  %seconds = load i64, ptr %clock, align 8
+  %fraction_at = getelementptr i64, ptr %clock, i32 1
+  %fraction = load i64, ptr %fraction_at, align 8
+  %whole = mul i64 %seconds, 1000000000
+  %time = add i64 %whole, %fraction
+  %wide = zext i32 %line to i64
+  %bytes = shl i64 %wide, 6
+  %stamps = getelementptr i8, ptr %header, i64 %bytes
+  %slot = getelementptr i64, ptr %stamps, i32 %number
+  store i64 %time, ptr %slot, align 8
+  ret void
+}}
 """
 
 
@@ -54,5 +88,5 @@ def support_functions(architecture: str) -> str:
         raise DeviceError(
             f"no CPU code generation for architecture {architecture!r}; known: {known}"
         )
-    text = _TEXT.format(declare=_DECLARE[architecture], failed=FAILED)
+    text = _TEXT.format(declare=_DECLARE[architecture], failed=FAILED, ticks=_TICKS[architecture])
     return text + wait_functions(architecture)

@@ -36,6 +36,8 @@ HEADER_WORDS = 16
 COUNTER_BYTES = 64
 #: Seconds after which a wait gives the run up, unless the user says otherwise.
 WAIT_LIMIT = 60.0
+#: Stamps before those of the rows: the counter and the clock before and after the launches.
+FIRST_STAMP = 4
 #: Pointers that every kernel has before its inputs: the arena and the constants.
 FIRST_INPUT_BASE = 2
 
@@ -52,6 +54,7 @@ class Header(IntEnum):
     WAITS = 6
     OPERANDS = 7
     WAIT_LIMIT = 8
+    STAMPS = 9
 
 
 class Row(IntEnum):
@@ -140,26 +143,15 @@ def instruction_table(
     numpy.ndarray
         One-dimensional, int32.
     """
-    segment_of = (lambda task: task.wave) if by_wave else (lambda task: 0)
     segments = max(1, program.num_waves) if by_wave else 1
     if by_wave:
         _check_waves(program)
-    members: list[list[list[int]]] = [[[] for _ in program.veus] for _ in range(segments)]
-    for veu, position, task in program.tasks():
-        members[segment_of(task)][veu].append(position)
-
-    row_of: dict[tuple[int, int], int] = {}
-    starts = np.zeros((segments, program.num_veus + 1), np.int64)
-    for segment in range(segments):
-        for veu, positions in enumerate(members[segment]):
-            starts[segment, veu] = len(row_of)
-            for position in positions:
-                row_of[veu, position] = len(row_of)
-        starts[segment, -1] = len(row_of)
-
+    row_of = row_numbers(program, by_wave)
+    starts = _starts(program, segments, by_wave)
     order: list[list[int]] = [[] for _ in range(segments)]
     for veu, position in linear_extension(program):
-        order[segment_of(program.veus[veu][position])].append(row_of[veu, position])
+        task = program.veus[veu][position]
+        order[task.wave if by_wave else 0].append(row_of[veu, position])
 
     rows, waits, operands = _rows(program, layout, kernel_ids, row_of)
     spans = np.cumsum([0, *map(len, order)])
@@ -178,6 +170,23 @@ def instruction_table(
             "split the model into smaller parts"
         )
     return table.astype(np.int32)
+
+
+def row_numbers(program: RProgram, by_wave: bool = False) -> dict[tuple[int, int], int]:
+    """The row of every rTask by its vEU and position: by segment, then by vEU, then in order."""
+    places = sorted(
+        (task.wave if by_wave else 0, veu, position) for veu, position, task in program.tasks()
+    )
+    return {(veu, position): row for row, (_, veu, position) in enumerate(places)}
+
+
+def _starts(program: RProgram, segments: int, by_wave: bool) -> np.ndarray:
+    """Where each vEU's rows of a segment begin, and where the last one's end."""
+    counts = np.zeros((segments, program.num_veus), np.int64)
+    for veu, _, task in program.tasks():
+        counts[task.wave if by_wave else 0, veu] += 1
+    ends = np.cumsum(counts).reshape(counts.shape)
+    return np.concatenate([ends[:, :1] - counts[:, :1], ends], axis=1)
 
 
 def _check_waves(program: RProgram) -> None:

@@ -17,6 +17,8 @@ from tvm_rammer.errors import InputError, PlanError
 if TYPE_CHECKING:
     from tvm_rammer.rprogram import RProgram
     from tvm_rammer.runtime.description import LibraryDescription
+    from tvm_rammer.runtime.library import Library
+    from tvm_rammer.runtime.profile import Profile
     from tvm_rammer.runtime.report import Report
     from tvm_rammer.schedule import Timeline
 
@@ -27,6 +29,7 @@ Examples:
   tvm-rammer show squeezenet.onnx
   tvm-rammer show model.so --html plan.html --trace plan.trace.json
   tvm-rammer show model.onnx --policy sequential --svg plan.svg
+  tvm-rammer show model.so --measured --html plan.html
   tvm-rammer show model.so --json > plan.json
   tvm-rammer show plan.json
   tvm-rammer show model.onnx --kernels
@@ -46,6 +49,7 @@ _file = click.Path(path_type=Path)
 @click.option(
     "--kernels", is_flag=True, help="Show no plan: measure every kernel against the machine."
 )
+@click.option("--measured", is_flag=True, help="Run it, and show when every rTask really ran.")
 @build_options
 def command(
     source: Path,
@@ -54,11 +58,13 @@ def command(
     svg: Path | None,
     show_all: bool,
     kernels: bool,
+    measured: bool,
     **options: Any,
 ) -> Result:
     """Show how a model or a library is planned.
 
-    The times are simulated from the costs of the kernels. PLAN is what --json printed: it is
+    The times are simulated from the costs of the kernels; with --measured, those of a run on
+    random inputs stand beside them. PLAN is what --json printed: it is
     proved safe again before it is shown. With --kernels, every kernel of a MODEL is compiled by
     itself, timed on one core, and compared with the least time that the core needs for the same
     operations and bytes.
@@ -78,27 +84,63 @@ def command(
         return show_kernels(source, show_all, options)
     for path in files.values():
         require_writable(path)
-    description, report = _open(source, options)
+    library = None if _read_plan(source) is not None else open_library(source, **options)
+    description, report = _described(source, library)
     from tvm_rammer.commands.simulated import simulated
 
     plans = simulated(description)
+    profiles = _profiles(source, library) if measured else []
     if files and not plans:
         raise InputError(f"{source}: nothing was planned, there is no timeline to draw")
+    ran = [(profile.program, profile.timeline) for profile in profiles]
     for kind, path in files.items():
-        write_file(path, _draw(kind, plans, source.name))
+        write_file(path, _draw(kind, [*plans, *ran], source.name))
     return Result(
-        _document(description, report, plans, files),
-        tuple(_text(description, report, plans, files, None if show_all else 60)),
+        _document(description, report, plans, files) | {"measured": _measured(profiles)},
+        tuple(_text(description, report, plans, profiles, files, None if show_all else 60)),
     )
 
 
-def _open(source: Path, options: dict[str, Any]) -> tuple[LibraryDescription, Report]:
-    if (description := _read_plan(source)) is not None:
-        from tvm_rammer.runtime.report import make_report
+def _described(source: Path, library: Library | None) -> tuple[LibraryDescription, Report]:
+    if library is not None:
+        return library.description, library.report
+    from tvm_rammer.runtime.report import make_report
 
-        return description, make_report(description)
-    library = open_library(source, **options)
-    return library.description, library.report
+    description = _read_plan(source)
+    assert description is not None
+    return description, make_report(description)
+
+
+def _profiles(source: Path, library: Library | None) -> list[Profile]:
+    """One run on random inputs, measured; nothing where nothing was planned."""
+    import numpy as np
+
+    from tvm_rammer.commands.native_work import native_work
+    from tvm_rammer.commands.tensors import random_input
+
+    if library is None:
+        raise InputError(f"{source}: a plan cannot be run; give --measured the model or a library")
+    if not library.programs:
+        return []
+    with native_work(f"running {source.name}"):
+        module = library.create()
+        generator = np.random.default_rng(0)
+        for info in library.description.inputs:
+            module.set_input(info.name, random_input(info, generator).value)
+        return [module.profile()]
+
+
+def _measured(profiles: Sequence[Profile]) -> list[dict[str, Any]]:
+    return [
+        {
+            "program": profile.program.name,
+            "makespan_seconds": profile.timeline.makespan,
+            "utilisation": profile.timeline.utilisation,
+            "run_seconds": profile.plain_seconds,
+            "overhead": profile.overhead,
+        }
+        for profile in profiles
+    ]
 
 
 def _read_plan(source: Path) -> LibraryDescription | None:
@@ -179,10 +221,20 @@ def _document(
     }
 
 
+def _cost_of_measuring(profile: Profile) -> str:
+    from tvm_rammer.view.units import duration
+
+    return (
+        f"{duration(profile.plain_seconds)} a run; writing down every rTask took "
+        f"{profile.overhead:.1%} more"
+    )
+
+
 def _text(
     description: LibraryDescription,
     report: Report,
     plans: Plans,
+    profiles: Sequence[Profile],
     files: dict[str, Path],
     limit: int | None,
 ) -> list[Any]:
@@ -199,6 +251,9 @@ def _text(
     parts.append(facts([*description_facts(description), *report_facts(report)]))
     for program, times in plans:
         parts += ["", timeline(program, times)]
+    for profile in profiles:
+        parts += ["", timeline(profile.program, profile.timeline)]
+        parts.append(facts([("measured", _cost_of_measuring(profile))]))
     if (remaining := left_out(report)) is not None:
         parts += ["", remaining]
     if files:

@@ -20,6 +20,9 @@ from tvm_rammer.view.units import MICRO, counted, duration, size
 #: The parts of the page's script, in the order in which they need each other.
 _SCRIPTS = ("model.js", "paint.js", "overview.js", "tooltip.js", "interact.js")
 
+#: Pixels of a frame: what surrounds the timelines, each vEU, and at most.
+_FRAME_HEIGHT, _VEU_HEIGHT, _FRAME_LIMIT = 360, 40, 900
+
 
 def timeline_html(
     program: RProgram | Sequence[RProgram], timelines: Sequence[Timeline], title: str
@@ -49,6 +52,16 @@ def timeline_html(
     }
     # In one pass: what a name contains is never taken for a place to fill in.
     return re.sub(r"\{\{(\w+)\}\}", lambda m: contents[m[1]], _resource("timeline.html"))
+
+
+def timeline_frame(
+    program: RProgram | Sequence[RProgram], timelines: Sequence[Timeline], title: str
+) -> str:
+    """The page of :func:`timeline_html` as a frame inside another page, such as a notebook."""
+    page = escape(timeline_html(program, timelines, title))
+    height = _FRAME_HEIGHT + sum(_VEU_HEIGHT * max(1, each.num_veus) for each in timelines)
+    style = f"width:100%;height:{min(height, _FRAME_LIMIT)}px;border:0"
+    return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{page}"></iframe>'
 
 
 def _resource(name: str) -> str:

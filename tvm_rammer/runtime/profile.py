@@ -1,0 +1,92 @@
+"""When every rTask of a run really started and stopped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import numpy as np
+import tvm
+
+from tvm_rammer.codegen.stamps import read_stamps, stamped_arena_bytes, stamped_table
+from tvm_rammer.codegen.table import Header
+from tvm_rammer.rprogram import RProgram
+from tvm_rammer.schedule.timeline import Timeline
+from tvm_rammer.view.html import timeline_frame
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A measured timeline, and what measuring it cost.
+
+    Attributes
+    ----------
+    program : RProgram
+    timeline : Timeline
+        Of the run of median length.
+    seconds, plain_seconds : float
+        Median length of a run with stamps, and without.
+    """
+
+    program: RProgram
+    timeline: Timeline
+    seconds: float
+    plain_seconds: float
+
+    @property
+    def overhead(self) -> float:
+        """Share by which the stamps made a run longer; noise can make it negative."""
+        return self.seconds / self.plain_seconds - 1
+
+    def _repr_html_(self) -> str:
+        """The timeline, where a notebook shows it."""
+        return timeline_frame([self.program], [self.timeline], self.program.name)
+
+
+def profile_kernel(
+    kernel: Callable[..., Any],
+    arguments: Sequence[Any],
+    num_inputs: int,
+    program: RProgram,
+    runs: int,
+) -> Profile:
+    """Run the kernel of a region with stamps and without, in turns.
+
+    Parameters
+    ----------
+    kernel : callable
+        Of the region.
+    arguments : sequence of tvm.runtime.Tensor
+        Inputs, constants, table, outputs, arena. The outputs are written, the arena is not.
+    num_inputs : int
+    program : RProgram
+        What the table says.
+    runs : int
+        Of each kind.
+    """
+    position = num_inputs + 1
+    table = arguments[position].numpy()
+    arena_bytes = arguments[-1].shape[0]
+    stamped = list(arguments)
+    stamped[position] = tvm.runtime.tensor(stamped_table(table, arena_bytes))
+    stamped[-1] = tvm.runtime.tensor(np.zeros(stamped_arena_bytes(program, arena_bytes), np.uint8))
+    by_wave = int(table[Header.NUM_SEGMENTS]) > 1
+    plain: list[float] = []
+    found: list[tuple[float, Timeline]] = []
+    for _ in range(runs):
+        plain.append(_seconds(kernel, arguments))
+        seconds = _seconds(kernel, stamped)
+        stamps = stamped[-1].numpy()
+        found.append((seconds, read_stamps(program, stamps, arena_bytes, by_wave)))
+    found.sort(key=lambda item: item[0])
+    seconds, timeline = found[len(found) // 2]
+    return Profile(program, timeline, seconds, median(plain))
+
+
+def _seconds(kernel: Callable[..., Any], arguments: Sequence[Any]) -> float:
+    started = time.perf_counter()
+    kernel(*arguments)
+    return time.perf_counter() - started
