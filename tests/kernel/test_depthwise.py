@@ -74,7 +74,7 @@ def test_windows(size, channels, window, strides, padding, dilation, vdevice):
 
 @pytest.mark.parametrize("window", [7, 9])
 def test_large_windows(window):
-    """The rows of a large window are not written out."""
+    """Larger ones than a tile has rows."""
     half = window // 2
     x, w = numbers((1, 10, 12, 20)), numbers((20, window, window, 1), seed=1)
     (out,), _ = run_relax(lambda x: depthwise(x, constant(w), padding=(half,) * 4), x)

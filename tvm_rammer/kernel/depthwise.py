@@ -1,7 +1,8 @@
-"""Depthwise convolutions: neighbouring pixels for a vector of channels, the window unrolled.
+"""Depthwise convolutions: neighbouring pixels for a vector of channels, a window's row unrolled.
 
-Data and weights are both vectors of channels. With the window's loops unrolled, neighbouring pixels
-of a tile share most of what they load. Tiles inside of the image have no condition of padding.
+Data and weights are both vectors of channels. With a row of the window unrolled, neighbouring
+pixels of a tile share most of what they load. Tiles inside of the image have no condition of
+padding.
 """
 
 from __future__ import annotations

@@ -46,8 +46,8 @@ class Nest:
     rows : Axis, optional
         The axis whose neighbours share the weights of a tile.
     tile : RegisterTile
-    unrolled : tuple of Axis
-        Reduced axes whose loops are unrolled.
+    taps : Axis, optional
+        A reduced axis whose loop is unrolled.
     packed : Var, optional
         The buffer of packed weights: ``[outer..., vector, reduced..., lane]``.
     packed_axes : tuple of Axis, tuple of Axis
@@ -59,7 +59,7 @@ class Nest:
     layout: Layout
     rows: Axis | None
     tile: RegisterTile
-    unrolled: tuple[Axis, ...]
+    taps: Axis | None
     packed: Any = None
     packed_axes: tuple[tuple[Axis, ...], tuple[Axis, ...]] = ((), ())
 
@@ -166,7 +166,6 @@ class Nest:
         self, at: _Place, first_row: Any, rows: int, body: Callable[[Values, Guards], Any]
     ) -> Any:
         """The loops of the reduction, with the guards of the data as far outside as can be."""
-        unrolled = {axis.var for axis in self.unrolled}
         row = () if self.rows is None else (self.rows.var,)
         ends: dict[Any, tuple[Any, Any]] = {}
         if self.rows is not None:
@@ -190,7 +189,7 @@ class Nest:
             if not axes:
                 return body(values, inline)
             axis, *rest = axes
-            kind = ForKind.UNROLLED if axis.var in unrolled else ForKind.SERIAL
+            kind = ForKind.UNROLLED if axis is self.taps else ForKind.SERIAL
             return loop(
                 str(axis.var.name),
                 axis.extent,

@@ -7,7 +7,6 @@ compiled, others, where it is needed, by a loop nest of its own.
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 from tvm import tirx
@@ -30,8 +29,6 @@ from tvm_rammer.vdevice import VDevice
 
 #: An axis with fewer elements makes poor rows if another has more.
 _FEW_ROWS = 4
-#: Multiply-adds of one sum that are written out where the data have an element for each column.
-_MOST_UNROLLED = 64
 
 
 def outer_product(
@@ -57,12 +54,13 @@ def outer_product(
     """
     rows = _rows(contraction, columns)
     itemsize = dtype_bytes(contraction.dtype)
-    taps = contraction.reduced[-1].extent if columns.elementwise else 0
-    tile = register_tile(rows.extent if rows else 1, columns.group, vdevice, itemsize, taps)
+    taps = _taps(contraction, columns)
+    num_taps = taps.extent if taps else int(columns.elementwise)
+    tile = register_tile(rows.extent if rows else 1, columns.group, vdevice, itemsize, num_taps)
     if tile is None:
         return None
     layout = Layout(columns.axis.extent, columns.group, tile.vectors, tile.lanes)
-    nest = Nest(contraction, columns, layout, rows, tile, _unrolled(contraction, columns))
+    nest = Nest(contraction, columns, layout, rows, tile, taps)
     weights = columns.weights(contraction)
     if is_constant(contraction, columns, constants):
         return _packed_constant(nest, origin)
@@ -79,11 +77,10 @@ def _rows(contraction: Contraction, columns: Columns) -> Axis | None:
     return long[-1] if long else max(free, key=lambda axis: axis.extent, default=None)
 
 
-def _unrolled(contraction: Contraction, columns: Columns) -> tuple[Axis, ...]:
-    if not columns.elementwise:
-        return ()
-    total = prod(axis.extent for axis in contraction.reduced)
-    return contraction.reduced if total <= _MOST_UNROLLED else contraction.reduced[1:]
+def _taps(contraction: Contraction, columns: Columns) -> Axis | None:
+    """Where each column has data of its own, the reduced axis whose neighbours share them."""
+    long = [axis for axis in contraction.reduced if axis.extent > 1]
+    return long[-1] if columns.elementwise and long else None
 
 
 def _packing(nest: Nest) -> tuple[PackColumns, tuple[tuple[Axis, ...], tuple[Axis, ...]]]:
@@ -133,7 +130,7 @@ def _with_packed(nest: Nest, packed: Any, axes: Any) -> Nest:
         nest.layout,
         nest.rows,
         nest.tile,
-        nest.unrolled,
+        nest.taps,
         packed,
         axes,
     )

@@ -8,8 +8,11 @@ from tvm_rammer.vdevice import VDevice
 
 #: TVM keeps a buffer on the stack (and LLVM then in registers) only below this many bytes.
 STACK_LIMIT = 1024
-#: Cycles from a multiply-add to the next one of the same sum.
-_LATENCY = 4.0
+#: Cycles from a multiply-add to the next one of the same sum, and some slack: with just enough sums
+#: to hide the four cycles, whatever else is late shows.
+_LATENCY = 5.5
+#: Loads take this much more than multiply-adds, since they also wait for each other.
+_LOAD = 1.25
 _MOST_VECTORS = 4
 #: Without and with data of its own for each column.
 _MOST_ROWS = (15, 7)
@@ -89,8 +92,10 @@ def _cycles(tile: RegisterTile, rows: int, itemsize: int, taps: int) -> float:
     def step(height: int) -> float:
         # With taps, a step loads what the next ones use again.
         loads = tile.vectors * (height + 2 * taps - 1) / taps if taps else height + tile.vectors
-        return max(height * tile.vectors * each, loads * each, _LATENCY)
+        return max(height * tile.vectors * each, loads * each * _LOAD, _LATENCY)
 
     full, ragged = divmod(rows, tile.rows)
     cycles = full * step(tile.rows) + (step(ragged) if ragged else 0.0)
-    return cycles * (1.0 + 0.02 * bool(ragged) + 0.3 / (tile.rows * tile.vectors))
+    # Unrolled taps are code enough for a loop: more vectors of them only take longer to compile.
+    unrolled = tile.rows if taps else tile.rows * tile.vectors
+    return cycles * (1.0 + 0.02 * bool(ragged) + 0.3 / unrolled)
