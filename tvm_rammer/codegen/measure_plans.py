@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import random
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -59,17 +59,14 @@ def measure_plans(
         For each plan the seconds of a run in every round.
     """
     runs = _bind(module, signature, ids, plans, constants)
-    times: list[list[float]] = []
 
-    def work() -> None:
+    def work() -> list[list[float]]:
         # A thread of its own: the caller's pool is left alone.
         configure_pool(plans[0][0].num_veus)
-        times.extend(_take_turns(runs))
+        return _take_turns(runs)
 
-    thread = threading.Thread(target=work, name="tvm-rammer-measure-plans")
-    thread.start()
-    thread.join()
-    return times
+    with ThreadPoolExecutor(1, thread_name_prefix="tvm-rammer-measure-plans") as executor:
+        return executor.submit(work).result()
 
 
 def _bind(
@@ -83,7 +80,12 @@ def _bind(
     generator = np.random.default_rng(0)
     inputs = [_input(spec, generator) for spec in signature.inputs]
     outputs = [tvm.runtime.empty(spec.shape, spec.dtype) for spec in signature.outputs]
-    pool = tvm_ffi.from_dlpack(np.require(constants, requirements=["C", "W"]))
+    # NumPy gives an empty array a stride of 0, which compiled code does not take.
+    pool = (
+        tvm_ffi.from_dlpack(np.require(constants, requirements=["C", "W"]))
+        if constants.size
+        else tvm.runtime.empty((0,), "uint8")
+    )
 
     def bound(program: RProgram, by_wave: bool) -> Callable[[], None]:
         layout = signature.layout
