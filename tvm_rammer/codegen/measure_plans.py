@@ -58,12 +58,14 @@ def measure_plans(
     list of list of float
         For each plan the seconds of a run in every round.
     """
+    # One vEU is this thread alone: its own clock stands still while other programs have its core.
+    clock = time.perf_counter if plans[0][0].num_veus > 1 else time.thread_time
     runs = _bind(module, signature, ids, plans, constants)
 
     def work() -> list[list[float]]:
         # A thread of its own: the caller's pool is left alone.
         configure_pool(plans[0][0].num_veus)
-        return _take_turns(runs)
+        return _take_turns(runs, clock)
 
     with ThreadPoolExecutor(1, thread_name_prefix="tvm-rammer-measure-plans") as executor:
         return executor.submit(work).result()
@@ -104,10 +106,12 @@ def _input(spec: TensorSpec, generator: np.random.Generator) -> Any:
     return tvm.runtime.tensor(generator.standard_normal(spec.shape).astype(spec.dtype))
 
 
-def _take_turns(runs: Sequence[Callable[[], None]]) -> list[list[float]]:
+def _take_turns(
+    runs: Sequence[Callable[[], None]], clock: Callable[[], float]
+) -> list[list[float]]:
     for run in runs:
         run()
-    repeats = [max(1, math.ceil(_SAMPLE_SECONDS / _time(run, 1))) for run in runs]
+    repeats = [max(1, math.ceil(_SAMPLE_SECONDS / max(1e-9, _time(run, 1, clock)))) for run in runs]
     times: list[list[float]] = [[] for _ in runs]
     started = time.perf_counter()
     for count in range(_MOST_ROUNDS):
@@ -115,12 +119,12 @@ def _take_turns(runs: Sequence[Callable[[], None]]) -> list[list[float]]:
             break
         # In another order every time, or a plan would always find the caches of the same one.
         for number in random.Random(count).sample(range(len(runs)), len(runs)):
-            times[number].append(_time(runs[number], repeats[number]))
+            times[number].append(_time(runs[number], repeats[number], clock))
     return times
 
 
-def _time(run: Callable[[], None], repeats: int) -> float:
-    started = time.perf_counter()
+def _time(run: Callable[[], None], repeats: int, clock: Callable[[], float]) -> float:
+    started = clock()
     for _ in range(repeats):
         run()
-    return (time.perf_counter() - started) / repeats
+    return (clock() - started) / repeats
