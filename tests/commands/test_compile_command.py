@@ -48,6 +48,12 @@ def test_the_tolerance_is_written_down(call, model):
     assert options["winograd_tolerance"] == 1e-3
 
 
+def test_limits_are_written_down(call, model):
+    call("compile", model, "-o", "tiny.so", "--wait-limit", "2.5", "--max-arena-bytes", "1000000")
+    options = tvm_rammer.load("tiny.so").description.content["options"]
+    assert (options["wait_limit"], options["max_arena_bytes"]) == (2.5, 1_000_000)
+
+
 # Bad input
 
 

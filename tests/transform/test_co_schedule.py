@@ -11,6 +11,7 @@ from tvm.ir import GenericConst
 from tvm.script import ir as I
 from tvm.script import relax as R
 
+from tvm_rammer.codegen.table import Header
 from tvm_rammer.frontend import load_model
 from tvm_rammer.kernel.library import KernelLibrary
 from tvm_rammer.rprogram import RProgram
@@ -38,6 +39,14 @@ def lstm() -> tvm.IRModule:
     passes = tvm.transform.Sequential([Prepare(), PartitionRegions()])
     with TARGET:
         return passes(load_model(models.lstm(2, 2, 16)).module)
+
+
+@pytest.mark.parametrize(("seconds", "milliseconds"), [(60.0, 60_000), (2.5, 2_500), (0, 0)])
+def test_the_wait_limit_is_in_the_table(lstm, seconds, milliseconds):
+    co_schedule = CoSchedule(compiler(), vdevice(), "wavefront", wait_limit=seconds)
+    co_schedule(lstm)
+    (region,) = co_schedule.regions
+    assert region.table[Header.WAIT_LIMIT] == milliseconds
 
 
 def test_a_region_becomes_one_call_of_its_kernel(lstm):

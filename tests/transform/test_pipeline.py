@@ -9,7 +9,7 @@ from small_graphs import TARGET, compiled, run
 from tvm import relax
 
 import tvm_rammer
-from tvm_rammer.errors import DeviceError, InputError
+from tvm_rammer.errors import DeviceError, InputError, PlanError
 from tvm_rammer.frontend import load_model
 from tvm_rammer.testing import models
 from tvm_rammer.testing.reference import assert_outputs_close, random_inputs, run_onnxruntime
@@ -95,6 +95,34 @@ def test_a_tolerance_that_is_no_number_of_at_least_0_is_refused(tolerance):
         f"winograd_tolerance is {tolerance!r}: "
         "it must be a number of at least 0, which turns Winograd off"
     )
+
+
+@pytest.mark.parametrize("seconds", [-1, True, float("nan"), float("inf"), 2_000_001, "never"])
+def test_a_wait_limit_that_is_no_number_of_seconds_is_refused(seconds):
+    with pytest.raises(InputError) as refused:
+        tvm_rammer.pipeline(wait_limit=seconds)
+    assert str(refused.value) == (
+        f"wait_limit is {seconds!r}: it must be a number of seconds from 0, which waits for ever, "
+        "to 2,000,000"
+    )
+
+
+def test_a_limit_of_memory_that_cannot_be_is_refused():
+    with pytest.raises(InputError) as refused:
+        tvm_rammer.pipeline(max_arena_bytes=0)
+    assert str(refused.value) == ("max_arena_bytes is 0: it must be a whole number of at least 1")
+
+
+@pytest.mark.parametrize("policy", ["auto", "wavefront"])
+def test_a_limit_of_memory_holds_or_is_an_error(policy):
+    mod = load_model(models.lstm(2, 2, 16)).module
+    (free,) = tvm_rammer.build(mod, policy=policy).programs.values()
+    (kept,) = tvm_rammer.build(
+        mod, policy=policy, max_arena_bytes=free.arena_bytes
+    ).programs.values()
+    assert kept.arena_bytes <= free.arena_bytes
+    with pytest.raises(PlanError, match=r"^rammer_region0: max_arena_bytes is 1, and the "):
+        tvm_rammer.build(mod, policy=policy, max_arena_bytes=1)
 
 
 def test_a_number_of_veus_that_cannot_be_is_refused():

@@ -36,6 +36,8 @@ HEADER_WORDS = 16
 COUNTER_BYTES = 64
 #: Seconds after which a wait gives the run up, unless the user says otherwise.
 WAIT_LIMIT = 60.0
+#: What the table can say, in whole seconds: it counts milliseconds in 31 bits.
+MAX_WAIT_LIMIT = 2_000_000
 #: Stamps before those of the rows: the counter and the clock before and after the launches.
 FIRST_STAMP = 4
 #: Pointers that every kernel has before its inputs: the arena and the constants.

@@ -70,6 +70,18 @@ _OPTIONS = (
         help="Error, relative to its outputs, that a convolution may gain by Winograd's algorithm; "
         "0 for none.",
     ),
+    click.option(
+        "--wait-limit",
+        type=float,
+        metavar="S",
+        help="Seconds after which a run gives up waiting for a core; 0 waits for ever.",
+    ),
+    click.option(
+        "--max-arena-bytes",
+        type=int,
+        metavar="N",
+        help="Most memory for intermediate results; less runs together where they need more.",
+    ),
 )
 
 

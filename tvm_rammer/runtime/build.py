@@ -7,6 +7,7 @@ from typing import Any
 
 from tvm import relax
 
+from tvm_rammer.codegen.table import WAIT_LIMIT
 from tvm_rammer.errors import InputError, ModelError, RammerError
 from tvm_rammer.frontend import LoadedModel, load_model
 from tvm_rammer.input_shapes import Shapes
@@ -29,6 +30,8 @@ def build(
     shapes: Shapes | None = None,
     oversubscribe: bool = False,
     winograd_tolerance: float = DEFAULT_TOLERANCE,
+    wait_limit: float = WAIT_LIMIT,
+    max_arena_bytes: int | None = None,
 ) -> Library:
     """Compile a model into a library that runs independent operators together.
 
@@ -54,6 +57,11 @@ def build(
     winograd_tolerance : float
         Largest error that a convolution may gain by Winograd's algorithm, relative to the root mean
         square of its outputs; 0 for none.
+    wait_limit : float
+        Seconds after which a run gives up waiting for another vEU, with an error; 0 waits for ever.
+    max_arena_bytes : int, optional
+        Most memory for the intermediate results of a region; plans that need more run on fewer
+        vEUs.
 
     Returns
     -------
@@ -65,8 +73,12 @@ def build(
         The model cannot be read, imported or compiled.
     InputError, DeviceError
         An option does not fit.
+    PlanError
+        No plan fits into ``max_arena_bytes``.
     """
-    options = Options(policy, num_veus, form, oversubscribe, winograd_tolerance)
+    options = Options(
+        policy, num_veus, form, oversubscribe, winograd_tolerance, wait_limit, max_arena_bytes
+    )
     resolved = resolve_target(target)
     options.vdevice(resolved)
     loaded = load_model(model, shapes)

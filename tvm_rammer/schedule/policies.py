@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tvm_rammer.errors import InputError
 from tvm_rammer.rprogram.graph import OperatorGraph
 from tvm_rammer.rprogram.program import RProgram
 from tvm_rammer.rprogram.verify import verify
-from tvm_rammer.schedule.auto import Policy, auto
+from tvm_rammer.schedule.arena_cap import policies_within
+from tvm_rammer.schedule.auto import BASELINE, Policy, auto
 from tvm_rammer.schedule.costs import CostModel, Device
 from tvm_rammer.schedule.estf import estf
 from tvm_rammer.schedule.ios import ios
@@ -35,6 +38,7 @@ def plan(
     vdevice: Device,
     policy: str = AUTO,
     costs: CostModel | None = None,
+    max_arena_bytes: int | None = None,
 ) -> RProgram:
     """Plan an operator graph for a device.
 
@@ -47,6 +51,8 @@ def plan(
         A name in :data:`CHOICES`; ``"auto"`` decides by simulation here.
     costs : CostModel, optional
         What synchronising and launching cost.
+    max_arena_bytes : int, optional
+        Most memory for intermediate results: a plan that needs more is made for fewer vEUs.
 
     Returns
     -------
@@ -57,14 +63,23 @@ def plan(
     ------
     InputError
         If the policy is unknown or the device has no vEU.
+    PlanError
+        If no plan fits into ``max_arena_bytes``.
     """
     check_policy(policy)
     if vdevice.num_veus < 1:
         raise InputError(f"num_veus is {vdevice.num_veus}; a plan needs at least one vEU")
     known = costs or CostModel.of(vdevice)
+    policies: Mapping[str, Policy] = POLICIES
+    if policy != AUTO:
+        # A plan that is too large for any number of vEUs falls back on the baseline.
+        policies = {policy: POLICIES[policy], BASELINE: POLICIES[BASELINE]}
+    if max_arena_bytes is not None:
+        policies = policies_within(max_arena_bytes, graph, vdevice, known, policies)
     if policy == AUTO:
-        return finish(auto(graph, vdevice, known, POLICIES)[0].program)
-    return finish(synchronise(graph, POLICIES[policy](graph, vdevice, known)))
+        return finish(auto(graph, vdevice, known, policies)[0].program)
+    chosen = policies.get(policy, policies[BASELINE])
+    return finish(synchronise(graph, chosen(graph, vdevice, known)))
 
 
 def check_policy(policy: str) -> None:

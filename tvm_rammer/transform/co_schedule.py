@@ -13,7 +13,7 @@ from tvm.ir import GlobalVar
 
 from tvm_rammer.codegen.cpu import RegionSignature, TensorSpec, build_module, kernel_ids
 from tvm_rammer.codegen.measure import measure_kernels, operands_of
-from tvm_rammer.codegen.table import arena_tensor_bytes, instruction_table
+from tvm_rammer.codegen.table import WAIT_LIMIT, arena_tensor_bytes, instruction_table
 from tvm_rammer.kernel.costs import cost_key, load_costs, store_costs
 from tvm_rammer.kernel.library import KernelLibrary
 from tvm_rammer.rprogram import Buffer, OperatorGraph, RProgram
@@ -127,6 +127,10 @@ class CoSchedule:
         A name in :data:`tvm_rammer.schedule.CHOICES`.
     by_wave : bool
         One kernel symbol and one launch per wavefront instead of one launch per region.
+    wait_limit : float
+        Seconds after which a wait gives a run up; 0 waits for ever.
+    max_arena_bytes : int, optional
+        Most memory for the intermediate results of a region.
 
     Attributes
     ----------
@@ -140,11 +144,15 @@ class CoSchedule:
         vdevice: VDevice,
         policy: str = AUTO,
         by_wave: bool = False,
+        wait_limit: float = WAIT_LIMIT,
+        max_arena_bytes: int | None = None,
     ) -> None:
         self.compiler = compiler
         self.vdevice = vdevice
         self.policy = policy
         self.by_wave = by_wave
+        self.wait_limit = wait_limit
+        self.max_arena_bytes = max_arena_bytes
         self.regions: list[Region] = []
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
@@ -165,8 +173,10 @@ class CoSchedule:
         compiler = self.compiler
         ids = kernel_ids(compiler.kernels.bodies)
         if self.policy != AUTO:
-            program = plan(region.graph, self.vdevice, self.policy)
-            return _region(region, program, self.by_wave, self.by_wave, ids)
+            program = plan(
+                region.graph, self.vdevice, self.policy, max_arena_bytes=self.max_arena_bytes
+            )
+            return self._region(region, program, self.by_wave, ids)
         signatures = tuple(signature_of(each.graph) for each in regions.values())
         chosen, decision = decide_plan(
             region,
@@ -176,24 +186,24 @@ class CoSchedule:
             ids,
             compiler.keys(region.graph),
             self.by_wave,
+            self.max_arena_bytes,
         )
-        planned = _region(region, chosen.program, self.by_wave, chosen.by_wave, ids)
+        planned = self._region(region, chosen.program, chosen.by_wave, ids)
         return replace(planned, decision=decision)
+
+    def _region(
+        self, graph: RegionGraph, program: RProgram, by_wave: bool, ids: Mapping[str, int]
+    ) -> Region:
+        """A region with its table."""
+        signature = signature_of(graph.graph, program.num_waves if self.by_wave else 0)
+        table = instruction_table(program, signature.layout, ids, by_wave, self.wait_limit)
+        return Region(graph, replace(program, launches=signature.launches()), signature, table)
 
 
 def link(mod: tvm.IRModule, module: tvm.runtime.Module) -> tvm.IRModule:
     """Attach a compiled module, so that ``relax.build`` links it into the executable."""
     linked = list(mod.attrs.get("external_mods", [])) if mod.attrs else []
     return mod.with_attr("external_mods", [*linked, module])
-
-
-def _region(
-    graph: RegionGraph, program: RProgram, symbols: bool, by_wave: bool, ids: dict[str, int]
-) -> Region:
-    """A region with its table; ``symbols`` asks for a kernel symbol for each wave."""
-    signature = signature_of(graph.graph, program.num_waves if symbols else 0)
-    table = instruction_table(program, signature.layout, ids, by_wave)
-    return Region(graph, replace(program, launches=signature.launches()), signature, table)
 
 
 def signature_of(graph: OperatorGraph, num_waves: int = 0) -> RegionSignature:

@@ -12,7 +12,8 @@ from tvm_rammer.codegen.cpu import RegionSignature
 from tvm_rammer.codegen.measure_plans import measure_plans
 from tvm_rammer.rprogram import OperatorGraph
 from tvm_rammer.schedule import POLICIES, CostModel
-from tvm_rammer.schedule.auto import Plan, auto
+from tvm_rammer.schedule.arena_cap import policies_within
+from tvm_rammer.schedule.auto import Plan, Policy, auto
 from tvm_rammer.schedule.decisions import Decision, load_decision, store_decision
 from tvm_rammer.schedule.policies import finish
 from tvm_rammer.transform.operator_graph import RegionGraph
@@ -28,6 +29,7 @@ def decide_plan(
     ids: Mapping[str, int],
     kernel_keys: Mapping[str, str],
     by_wave: bool = False,
+    max_arena_bytes: int | None = None,
 ) -> tuple[Plan, Decision]:
     """Choose the plan of a region, measured where that is possible.
 
@@ -45,6 +47,8 @@ def decide_plan(
         What identifies the code and the device of each kernel.
     by_wave : bool
         Every wave will be a launch of its own.
+    max_arena_bytes : int, optional
+        Most memory for intermediate results.
 
     Returns
     -------
@@ -52,18 +56,21 @@ def decide_plan(
         The plan is complete and proved safe.
     """
     graph, costs = region.graph, CostModel.of(vdevice)
+    policies: Mapping[str, Policy] = POLICIES
+    if max_arena_bytes is not None:
+        policies = policies_within(max_arena_bytes, graph, vdevice, costs, POLICIES)
 
     def measure(plans: Sequence[Plan]) -> list[list[float]]:
         finished = [(finish(plan.program), plan.by_wave) for plan in plans]
         return measure_plans(module(), signature, ids, finished, region.constants)
 
     if why_not := _cannot_measure(vdevice):
-        chosen, decision = auto(graph, vdevice, costs, POLICIES, by_wave=by_wave)
+        chosen, decision = auto(graph, vdevice, costs, policies, by_wave=by_wave)
         decision = replace(decision, note=f"not measured: {why_not}")
     else:
-        key = _key(graph, vdevice, kernel_keys, by_wave)
+        key = _key(graph, vdevice, kernel_keys, by_wave, max_arena_bytes)
         stored, note = load_decision(key)
-        chosen, decision = auto(graph, vdevice, costs, POLICIES, measure, stored, by_wave)
+        chosen, decision = auto(graph, vdevice, costs, policies, measure, stored, by_wave)
         decision = replace(decision, note=note)
         if decision.how == "measured" and decision.settled:
             store_decision(key, decision)
@@ -81,12 +88,16 @@ def _cannot_measure(vdevice: VDevice) -> str:
 
 
 def _key(
-    graph: OperatorGraph, vdevice: VDevice, kernel_keys: Mapping[str, str], by_wave: bool
+    graph: OperatorGraph,
+    vdevice: VDevice,
+    kernel_keys: Mapping[str, str],
+    by_wave: bool,
+    max_arena_bytes: int | None,
 ) -> str:
-    """What a decision depends on: the graph, its kernels' code, the device and the form."""
+    """What a decision depends on: the graph, its kernels' code, the device, form and memory."""
     buffers = [(b.shape, b.dtype, b.space) for b in graph.buffers]
     operators = [
         ([kernel_keys[k.name] for k in op.candidates], op.arguments) for op in graph.operators
     ]
-    text = repr((buffers, operators, vdevice.num_veus, by_wave))
+    text = repr((buffers, operators, vdevice.num_veus, by_wave, max_arena_bytes))
     return hashlib.sha256(text.encode()).hexdigest()

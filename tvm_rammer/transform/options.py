@@ -8,6 +8,7 @@ from typing import Literal, get_args
 
 import tvm
 
+from tvm_rammer.codegen.table import MAX_WAIT_LIMIT, WAIT_LIMIT
 from tvm_rammer.errors import InputError
 from tvm_rammer.kernel.winograd_accuracy import DEFAULT_TOLERANCE
 from tvm_rammer.schedule import AUTO, check_policy
@@ -36,6 +37,11 @@ class Options:
     winograd_tolerance : float
         Largest error that a convolution may gain by Winograd's algorithm, relative to the root mean
         square of its outputs (see :mod:`tvm_rammer.kernel.winograd_accuracy`); 0 for none.
+    wait_limit : float
+        Seconds after which a run gives up waiting for another vEU, with an error; 0 waits for ever.
+    max_arena_bytes : int, optional
+        Most memory for the intermediate results of a region. Plans that need more run on fewer
+        vEUs; without a plan that fits the build fails.
     """
 
     policy: str = AUTO
@@ -43,6 +49,8 @@ class Options:
     form: Form = "program"
     oversubscribe: bool = False
     winograd_tolerance: float = DEFAULT_TOLERANCE
+    wait_limit: float = WAIT_LIMIT
+    max_arena_bytes: int | None = None
 
     def __post_init__(self) -> None:
         check_policy(self.policy)
@@ -51,7 +59,14 @@ class Options:
             raise InputError(f"there is no form {self.form!r}; choose one of {known}")
         if self.num_veus is not None:
             positive_count("num_veus", self.num_veus)
-        if not _is_tolerance(self.winograd_tolerance):
+        if self.max_arena_bytes is not None:
+            positive_count("max_arena_bytes", self.max_arena_bytes)
+        if not _is_number(self.wait_limit) or self.wait_limit > MAX_WAIT_LIMIT:
+            raise InputError(
+                f"wait_limit is {self.wait_limit!r}: it must be a number of seconds from 0, which "
+                f"waits for ever, to {MAX_WAIT_LIMIT:,}"
+            )
+        if not _is_number(self.winograd_tolerance):
             raise InputError(
                 f"winograd_tolerance is {self.winograd_tolerance!r}: "
                 "it must be a number of at least 0, which turns Winograd off"
@@ -62,7 +77,7 @@ class Options:
         return vdevice_for(target, self.num_veus, oversubscribe=self.oversubscribe)
 
 
-def _is_tolerance(value: object) -> bool:
+def _is_number(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return isfinite(value) and value >= 0

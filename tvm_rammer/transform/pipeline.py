@@ -12,6 +12,7 @@ import tvm_ffi
 from tvm import relax
 from tvm.relax.backend.cpu_generic import pipeline as stock
 
+from tvm_rammer.codegen.table import WAIT_LIMIT
 from tvm_rammer.errors import RammerError
 from tvm_rammer.kernel.library import KernelLibrary
 from tvm_rammer.kernel.winograd_accuracy import DEFAULT_TOLERANCE
@@ -75,7 +76,14 @@ def plan_module(
     """
     compiler = partitioned.compiler
     vdevice = options.vdevice(compiler.target)
-    co_schedule = CoSchedule(compiler, vdevice, options.policy, options.form == "wavefront")
+    co_schedule = CoSchedule(
+        compiler,
+        vdevice,
+        options.policy,
+        options.form == "wavefront",
+        options.wait_limit,
+        options.max_arena_bytes,
+    )
     phases = [
         # 3. Every region becomes a kernel.
         co_schedule,
@@ -111,6 +119,8 @@ def pipeline(
     form: Form = "program",
     oversubscribe: bool = False,
     winograd_tolerance: float = DEFAULT_TOLERANCE,
+    wait_limit: float = WAIT_LIMIT,
+    max_arena_bytes: int | None = None,
 ) -> tvm.transform.Pass:
     """The pipeline for ``relax.build(mod, target, relax_pipeline=tvm_rammer.pipeline(...))``.
 
@@ -119,7 +129,7 @@ def pipeline(
 
     Parameters
     ----------
-    policy, num_veus, form, oversubscribe, winograd_tolerance
+    policy, num_veus, form, oversubscribe, winograd_tolerance, wait_limit, max_arena_bytes
         See :class:`Options`.
 
     Returns
@@ -129,9 +139,11 @@ def pipeline(
     Raises
     ------
     InputError
-        For an unknown policy or form, a number of vEUs below 1, or a tolerance below 0.
+        For an unknown policy or form, or a number that is out of range.
     """
-    options = Options(policy, num_veus, form, oversubscribe, winograd_tolerance)
+    options = Options(
+        policy, num_veus, form, oversubscribe, winograd_tolerance, wait_limit, max_arena_bytes
+    )
 
     @tvm.transform.module_pass(opt_level=0, name="rammer")
     def rammer(mod: tvm.IRModule, _: Any) -> tvm.IRModule:
