@@ -196,3 +196,11 @@ def test_a_guarded_block_still_runs():
     run = run_prim_func(guarded, [x])
     np.testing.assert_array_equal(run.outputs[0], x)
     assert run.origin == "generic"
+
+
+def test_a_large_transposition_is_made_in_blocks():
+    """Both sides use whole cache lines: a tile has one vector along the last axis."""
+    x = numbers((96, 160))
+    run = run_prim_func(legalized_func(lambda x: OP.permute_dims(x), x), [x], vdevice=VDEVICES[0])
+    np.testing.assert_array_equal(run.outputs[0], x.T)
+    assert run.kernel.scheduled.tiling == "6 tiles of 2560 points in vectors of 16"

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from kernel_runs import HOST, VDEVICES, assert_close, legalized_func, numbers, run_relax
+from kernel_runs import (
+    HOST,
+    VDEVICES,
+    assert_close,
+    legalized_func,
+    numbers,
+    run_prim_func,
+    run_relax,
+)
 from tvm import relax
 
 from tvm_rammer.kernel.pooling import Pooling
@@ -135,3 +143,12 @@ def test_what_it_declines(build):
     """Reductions without windows, and windows that are too large to write out."""
     func = legalized_func(build, numbers((1, 7, 7, 20)))
     assert Pooling().apply(func, frozenset(), HOST) is None
+
+
+def test_few_rows_are_divided_by_their_channels():
+    """Seven rows of 512 channels are tiles enough for many vEUs."""
+    x = numbers((1, 7, 7, 512))
+    func = legalized_func(lambda x: OP.nn.max_pool2d(x, 3, 1, 1, layout="NHWC"), x)
+    run = run_prim_func(func, [x], vdevice=VDEVICES[0])
+    assert_close(run.outputs[0], windows(x, 3, 1, 1, 1, np.finfo("float32").min).max((-1, -2)))
+    assert run.tiles == [56]

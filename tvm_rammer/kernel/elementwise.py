@@ -14,6 +14,7 @@ from tvm_rammer.kernel.pointwise import FlatViews, pointwise
 from tvm_rammer.kernel.scheduled import Scheduled
 from tvm_rammer.kernel.split import statements
 from tvm_rammer.kernel.tiled_nest import tiled_nest, with_nests
+from tvm_rammer.kernel.transposition import in_blocks
 from tvm_rammer.vdevice import VDevice
 
 
@@ -41,7 +42,9 @@ class Elementwise:
         # Parts of a split that nobody uses are written to a buffer that nobody reads.
         used = [block for block in found if _written(block) & set(params)]
         points = [pointwise(block, views) for block in used]
-        nests = [tiled_nest(point, vdevice) for point in points if point is not None]
+        nests = [
+            tiled_nest(in_blocks(point, vdevice), vdevice) for point in points if point is not None
+        ]
         if len(nests) < len(points):
             return None
         return with_nests(inlined, views, nests, self.name)

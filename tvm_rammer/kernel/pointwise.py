@@ -13,7 +13,7 @@ from typing import Any
 
 import tvm_ffi
 from tvm import s_tir, sym, tirx
-from tvm.ir import TensorLoad
+from tvm.ir import Range, TensorLoad
 
 from tvm_rammer.kernel.blocks import variables
 
@@ -112,7 +112,16 @@ def pointwise_store(axes: tuple[Axis, ...], store: Any, views: FlatViews) -> Poi
         return None
     index = _flat_index(store.buffer, store.indices)
     found = Pointwise(axes, views.of(store.buffer), index, views.on_flat(store.value))
-    return _in_memory_order(_without_single_points(found))
+    return _in_memory_order(simplified(_without_single_points(found)))
+
+
+def simplified(block: Pointwise) -> Pointwise:
+    """The same block, its expressions simplified for what its axes may be."""
+    analyzer = sym.Analyzer()
+    for axis in block.axes:
+        analyzer.bind(axis.var, Range.from_min_extent(0, axis.extent))
+    value = analyzer.simplify(block.value)
+    return Pointwise(block.axes, block.target, analyzer.simplify(block.index), value)
 
 
 def loads(expression: Any) -> list[Any]:
@@ -145,6 +154,16 @@ def merged(block: Pointwise) -> Pointwise:
             block = Pointwise(tuple(axes), one.target, one.index, one.value)
         place -= 1
     return block
+
+
+def with_last_axis_cut(block: Pointwise, length: int, place: int) -> Pointwise:
+    """The last axis in parts of ``length``, which divides it; the loop over them at ``place``."""
+    *outer, last = block.axes
+    part = Axis(tirx.Var("part", last.var.ty), last.extent // length)
+    inside = Axis(tirx.Var(last.var.name, last.var.ty), length)
+    index, value = block.substituted({last.var: part.var * length + inside.var})
+    axes = (*outer[:place], part, *outer[place:], inside)
+    return Pointwise(axes, block.target, index, value)
 
 
 def _merge(block: Pointwise, outer: Axis, inner: Axis) -> Pointwise | None:

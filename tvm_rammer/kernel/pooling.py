@@ -23,18 +23,23 @@ from tvm_rammer.kernel.blocks import only_reduction, schedule_of, variables
 from tvm_rammer.kernel.pointwise import (
     Axis,
     FlatViews,
+    Pointwise,
     coefficients,
     loads,
     pointwise_store,
     substitute,
+    with_last_axis_cut,
 )
 from tvm_rammer.kernel.scheduled import Scheduled
 from tvm_rammer.kernel.tiled_nest import tiled_nest, with_nests
+from tvm_rammer.rprogram import dtype_bytes
 from tvm_rammer.vdevice import VDevice
 
 #: Most elements of a window; the sums of larger ones stay loops.
 _MOST_TERMS = 32
 _CHOICE = "tirx.if_then_else"
+#: So many tiles share out evenly.
+_FEWEST_TILES = 32
 #: Windows that are computed together.
 _TOGETHER = 4
 
@@ -65,7 +70,26 @@ class Pooling:
         point = pointwise_store(*pool.followed_by(sch.get(blocks[-1])), views)
         if point is None:
             return None
-        return with_nests(inlined, views, [tiled_nest(point, vdevice, _TOGETHER)], self.name)
+        grouped = _in_groups(point, vdevice.vector_bytes // dtype_bytes(str(point.target.dtype)))
+        return with_nests(inlined, views, [tiled_nest(grouped, vdevice, _TOGETHER)], self.name)
+
+
+def _in_groups(point: Pointwise, lanes: int) -> Pointwise:
+    """The channels in groups, each with all pixels of a row, where there are few rows."""
+    *outer, last = point.axes
+    rows = prod(axis.extent for axis in outer[:-1])
+    groups = [n for n in range(1, last.extent // lanes + 1) if last.extent % (n * lanes) == 0]
+    wanted = next((n for n in groups if n * rows >= _FEWEST_TILES), max(groups, default=1))
+    if wanted == 1 or not outer or _compares(point.value, last.var):
+        return point
+    return with_last_axis_cut(point, last.extent // wanted, len(outer) - 1)
+
+
+def _compares(value: Any, var: Any) -> bool:
+    """Whether a comparison mentions a variable."""
+    found: list[Any] = []
+    tvm_ffi.structural_walk(value, ((tirx.LT, tirx.LE, tirx.GT, tirx.GE), found.append))
+    return any(var in variables(comparison) for comparison in found)
 
 
 @dataclass(frozen=True)
