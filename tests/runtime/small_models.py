@@ -71,6 +71,18 @@ def branches(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 @I.ir_module
+class Pair:
+    """An input that is a tuple."""
+
+    @R.function
+    def main(pair: R.Tuple(R.Tensor((4, 8), "float32"), R.Tensor((4, 8), "float32"))):
+        with R.dataflow():
+            a = R.add(pair[0], pair[1])
+            R.output(a)
+        return a
+
+
+@I.ir_module
 class Dynamic:
     """A symbolic number of rows, beside operators whose shapes are known."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tvm
-from small_models import Dynamic, Sorting, floats, replan, sorting
+from small_models import Dynamic, Pair, Sorting, floats, replan, sorting
 
 import tvm_rammer
 from tvm_rammer.errors import DeviceError, InputError
@@ -221,6 +221,14 @@ def test_a_dynamic_model_is_for_the_vm():
     with pytest.raises(InputError) as refused:
         tvm_rammer.build(Dynamic).create()
     assert str(refused.value) == ("'x' has a dynamic shape; run the model through lib.executable")
+
+
+def test_an_input_that_is_no_tensor():
+    with pytest.raises(InputError) as refused:
+        tvm_rammer.build(Pair).create()
+    assert str(refused.value) == (
+        "'pair' is a tuple, not a tensor; run the model through lib.executable"
+    )
 
 
 # Making and timing

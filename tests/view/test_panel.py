@@ -28,6 +28,14 @@ def test_one_program_serves_all_timelines():
     assert all(panel.program is PROGRAM for panel in panels)
 
 
+def test_programs_that_differ_are_named():
+    panels = make_panels([PROGRAM, replace(PROGRAM, name="other")], [TIMELINE, TIMELINE])
+    assert [panel.label for panel in panels] == [
+        "two_branches, wavefront, simulated",
+        "other, wavefront, simulated",
+    ]
+
+
 def test_spans_are_ordered_by_time():
     backwards = replace(TIMELINE, spans=TIMELINE.spans[::-1])
     assert make_panels(PROGRAM, [backwards])[0].veus == make_panels(PROGRAM, [TIMELINE])[0].veus

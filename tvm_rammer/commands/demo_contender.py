@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+if TYPE_CHECKING:
+    from tvm_rammer.transform.options import Form
+
 
 def planned(
-    model: str, inputs: str, threads: int, policy: str, form: str, description: str
+    model: str, inputs: str, threads: int, policy: str, form: Form, description: str
 ) -> tuple[Callable[[], object], Callable[[], list[np.ndarray]]]:
     """Compile a model, write what the library says about itself, and make it ready to run.
 
@@ -32,7 +36,7 @@ def planned(
     """
     from tvm_rammer.runtime.build import build
 
-    library = build(model, policy=policy, form=form, num_veus=threads)  # type: ignore[arg-type]
+    library = build(model, policy=policy, form=form, num_veus=threads)
     Path(description).write_text(json.dumps(library.description.content))
     module = library.create()
     with np.load(inputs) as saved:

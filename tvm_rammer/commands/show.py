@@ -86,7 +86,7 @@ def command(
         require_writable(path)
     library = None if _read_plan(source) is not None else open_library(source, **options)
     description, report = _described(source, library)
-    from tvm_rammer.commands.simulated import simulated
+    from tvm_rammer.runtime.simulated import simulated
 
     plans = simulated(description)
     profiles = _profiles(source, library) if measured else []

@@ -78,18 +78,15 @@ def read_inputs(arguments: Sequence[str], infos: Sequence[TensorInfo]) -> list[I
 
 def random_input(info: TensorInfo, rng: np.random.Generator) -> InputTensor:
     """Standard normal floats, small integers or fair coins, as the input's dtype wants."""
-    if info.shape is None:
-        raise InputError(
-            f"input {info.name!r} has a dynamic shape; run the model through lib.executable"
-        )
+    shape = info.static_shape()
     value: np.ndarray
     match np.dtype(info.dtype).kind:
         case "b":
-            value = rng.integers(0, 2, info.shape)
+            value = rng.integers(0, 2, shape)
         case "i" | "u":
-            value = rng.integers(0, 8, info.shape)
+            value = rng.integers(0, 8, shape)
         case _:
-            value = rng.standard_normal(info.shape)
+            value = rng.standard_normal(shape)
     return InputTensor(info.name, value.astype(info.dtype), "random")
 
 

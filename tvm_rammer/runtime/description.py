@@ -11,13 +11,16 @@ from typing import Any
 
 import tvm
 
-from tvm_rammer.errors import LibraryError
+from tvm_rammer.errors import InputError, LibraryError
 from tvm_rammer.rprogram import RProgram
 from tvm_rammer.rprogram.serialize import from_json
 from tvm_rammer.schedule import Decision, Explanation
 from tvm_rammer.transform.attach_description import DESCRIBE, FORMAT_VERSION
 from tvm_rammer.transform.direct_call import DirectCall
 from tvm_rammer.transform.partition_regions import LeftOut
+
+#: What a model's interface may hold besides tensors: the word that stands for the dtype.
+_NO_TENSORS = {"tuple": "a tuple", "shape": "a shape", "prim": "a number", "any": "an object"}
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,21 @@ class TensorInfo:
     name: str
     shape: tuple[int, ...] | None
     dtype: str
+
+    def static_shape(self) -> tuple[int, ...]:
+        """The shape.
+
+        Raises
+        ------
+        InputError
+            If there is none to make a tensor of.
+        """
+        if self.shape is not None:
+            return self.shape
+        what = "has a dynamic shape"
+        if self.dtype in _NO_TENSORS:
+            what = f"is {_NO_TENSORS[self.dtype]}, not a tensor"
+        raise InputError(f"{self.name!r} {what}; run the model through lib.executable")
 
 
 @dataclass(frozen=True)

@@ -249,11 +249,7 @@ class GraphModule:
         self._arguments = [*inputs, constants, table, *results, arena]
 
     def _empty(self, info: TensorInfo) -> Any:
-        if info.shape is None:
-            raise InputError(
-                f"{info.name!r} has a dynamic shape; run the model through lib.executable"
-            )
-        return tvm.runtime.tensor(np.zeros(info.shape, info.dtype), self._device)
+        return tvm.runtime.tensor(np.zeros(info.static_shape(), info.dtype), self._device)
 
     def _prepare_thread(self) -> int:
         """Give the calling thread its workers; the library's own guard need not do it again."""

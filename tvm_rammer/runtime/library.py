@@ -18,15 +18,18 @@ from tvm_rammer.runtime.description import LibraryDescription, read_description
 from tvm_rammer.runtime.graph_module import GraphModule, check_cpu
 from tvm_rammer.runtime.report import Report, make_report
 from tvm_rammer.runtime.shared_object import defect
+from tvm_rammer.runtime.simulated import simulated
 from tvm_rammer.transform.add_guard import GUARD
 from tvm_rammer.transform.attach_description import ModelNames
 from tvm_rammer.transform.options import Options
 from tvm_rammer.transform.partition_regions import is_region
 from tvm_rammer.transform.pipeline import PartitionedModule, lower_for_vm, plan_module
 from tvm_rammer.transform.stock_memory import stock_plan_bytes
+from tvm_rammer.view.html import timeline_frame
+from tvm_rammer.view.units import counted
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Library:
     """A compiled model.
 
@@ -66,6 +69,23 @@ class Library:
     def report(self) -> Report:
         """What was planned, what was left out and why, and how much memory it takes."""
         return make_report(self.description, self._stock_bytes())
+
+    def __repr__(self) -> str:
+        """What was planned, on one line; ``lib.report`` says more."""
+        programs = self.programs.values()
+        policies = " and ".join(dict.fromkeys(program.policy for program in programs))
+        operators = counted(sum(len(program.operators) for program in programs), "operator")
+        veus = counted(self.description.num_veus, "vEU")
+        planned = f"{policies}, {operators} on {veus}" if programs else "nothing planned"
+        return f"<{type(self).__module__}.{type(self).__name__}: {planned}>"
+
+    def _repr_html_(self) -> str | None:
+        """The simulated timelines, where a notebook shows them; None if nothing was planned."""
+        plans = simulated(self.description)
+        if not plans:
+            return None
+        programs, timelines = [program for program, _ in plans], [times for _, times in plans]
+        return timeline_frame(programs, timelines, repr(self)[1:-1])
 
     def _stock_bytes(self) -> dict[str, int]:
         if self.source is None:

@@ -159,9 +159,10 @@ def _tensors(name: str, ty: Any) -> list[dict[str, Any]]:
 
 
 def _tensor(name: str, ty: Any) -> dict[str, Any]:
-    """Name, shape and dtype of a tensor; an unknown shape is None."""
+    """Name, shape and dtype; an unknown shape is None, what is no tensor has its kind as dtype."""
     shape = type_shape(ty)
-    dtype = str(ty.dtype) if isinstance(ty, relax.TensorType) else str(ty)
+    kind = type(ty).__name__.removesuffix("Type").lower()
+    dtype = str(ty.dtype) if isinstance(ty, relax.TensorType) else kind
     return {"name": name, "shape": list(shape) if shape is not None else None, "dtype": dtype}
 
 

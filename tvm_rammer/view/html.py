@@ -34,7 +34,7 @@ def timeline_html(
     program : RProgram or sequence of RProgram
         The program of all timelines, or one for each.
     timelines : sequence of Timeline
-        The first is what the others are compared with.
+        Those of one region, by the program's name, are compared with the first of them.
     title : str
 
     Returns
@@ -78,7 +78,8 @@ def _embedded(data: dict[str, Any]) -> str:
 
 
 def _summary(panels: Sequence[Panel]) -> list[str]:
-    return [_card(panel, panels[0]) for panel in panels]
+    first: dict[str, Panel] = {}
+    return [_card(panel, first.setdefault(panel.program.name, panel)) for panel in panels]
 
 
 def _card(panel: Panel, first: Panel) -> str:

@@ -15,15 +15,25 @@ from tvm_rammer.view.families import Family, family_of
 
 @dataclass(frozen=True)
 class Panel:
-    """What every view draws: when and where the rTasks of a program ran."""
+    """What every view draws: when and where the rTasks of a program ran.
+
+    Attributes
+    ----------
+    program : RProgram
+    timeline : Timeline
+    named : bool
+        Whether its label names the program, as others are drawn beside it.
+    """
 
     program: RProgram
     timeline: Timeline
+    named: bool = False
 
     @property
     def label(self) -> str:
         """The policy and where the times come from."""
-        return f"{self.program.policy}, {self.timeline.source}"
+        name = f"{self.program.name}, " if self.named else ""
+        return f"{name}{self.program.policy}, {self.timeline.source}"
 
     @cached_property
     def veus(self) -> tuple[tuple[Span, ...], ...]:
@@ -68,7 +78,10 @@ def make_panels(
             f"{len(programs)} programs for {len(timelines)} timelines; "
             "pass one program for all, or one for each"
         )
-    panels = tuple(map(Panel, programs, timelines))
+    named = len({each.name for each in programs}) > 1
+    panels = tuple(
+        Panel(each, timeline, named) for each, timeline in zip(programs, timelines, strict=True)
+    )
     for panel in panels:
         _check(panel)
     return panels

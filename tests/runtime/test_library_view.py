@@ -1,0 +1,42 @@
+"""What a library says of itself on one line, and what a notebook shows of it."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+
+import pytest
+from small_models import Sorting
+
+import tvm_rammer
+from tvm_rammer.runtime.library import Library
+
+
+@pytest.fixture(scope="module")
+def library() -> Library:
+    return tvm_rammer.build(Sorting, policy="sequential", num_veus=2)
+
+
+def page_of(library: Library) -> str:
+    (page,) = re.findall(r'<iframe [^>]*srcdoc="([^"]*)">', library._repr_html_() or "")
+    return unescape(page)
+
+
+def test_one_line_says_what_was_planned(library):
+    assert repr(library) == (
+        "<tvm_rammer.runtime.library.Library: sequential, 5 operators on 2 vEUs>"
+    )
+
+
+def test_a_notebook_shows_the_simulated_timeline_of_every_region(library):
+    page = page_of(library)
+    assert len(library.programs) == 2
+    for name in library.programs:
+        assert f"<h2>{name}, sequential, simulated</h2>" in page
+    assert "than the first" not in page
+
+
+def test_without_a_plan_there_is_nothing_to_draw():
+    library = tvm_rammer.build(Sorting, form="per-op")
+    assert repr(library) == "<tvm_rammer.runtime.library.Library: nothing planned>"
+    assert library._repr_html_() is None
