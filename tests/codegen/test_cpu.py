@@ -9,14 +9,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tvm_ffi
-from compiled_regions import (
-    Source,
-    aligned_copy,
-    in_new_thread,
-    same_bits,
-    source_of,
-    tiny_model,
-)
 from tvm.script import ir as I
 from tvm.script import relax as R
 from tvm.script import tirx as T
@@ -25,6 +17,14 @@ from tvm_rammer.codegen.llvm_text import support_functions
 from tvm_rammer.codegen.shards import dispatcher, lower_shard, shards_of
 from tvm_rammer.errors import DeviceError
 from tvm_rammer.rprogram import ALIGNMENT
+from tvm_rammer.testing.compiled_regions import (
+    Source,
+    aligned_copy,
+    in_new_thread,
+    same_bits,
+    source_of,
+    tiny_model,
+)
 from tvm_rammer.testing.reference import relative_error
 from tvm_rammer.transform.co_schedule import signature_of
 from tvm_rammer.vdevice import host_cpu, resolve_target

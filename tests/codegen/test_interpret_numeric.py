@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compiled_regions import in_new_thread, same_bits, source_of
 from tvm import tirx
 from tvm.ir import PointerType, PrimType
 
 from tvm_rammer.codegen.bodies import compile_bodies
 from tvm_rammer.errors import InputError
 from tvm_rammer.rprogram import interpret_numeric, legal_interleavings
+from tvm_rammer.testing.compiled_regions import in_new_thread, same_bits, source_of
 from tvm_rammer.vdevice import resolve_target
 
 TARGET = resolve_target(None)

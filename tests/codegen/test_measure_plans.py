@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from compiled_regions import Source
 
 from tvm_rammer.codegen.measure_plans import measure_plans
 from tvm_rammer.frontend import load_model
+from tvm_rammer.testing.compiled_regions import Source
 from tvm_rammer.testing.models.registry import get_model
 from tvm_rammer.transform.co_schedule import signature_of
 

@@ -10,9 +10,9 @@ import sys
 import time
 
 import pytest
-from compiled_regions import in_new_thread, same_bits, source_of
 
 from tvm_rammer.codegen.table import WAIT_LIMIT, Header
+from tvm_rammer.testing.compiled_regions import in_new_thread, same_bits, source_of
 from tvm_rammer.vdevice import host_cpu
 
 WORKERS = tuple(w for w in (1, 2, 3) if w <= 4 * host_cpu().threads)
@@ -68,7 +68,7 @@ def test_the_limit_in_the_table():
 STOPPED = """
 import sys
 sys.path.insert(0, {tests!r})
-from compiled_regions import source_of
+from tvm_rammer.testing.compiled_regions import source_of
 from test_wait_limit import never_over
 source = source_of("lstm_8x8x256")
 compiled = source.compile(source.plan("wavefront", 2))

@@ -17,7 +17,7 @@ Shape = Literal["chain", "tree", "diamond", "wide", "ladder", "mixed"]
 SHAPES: tuple[Shape, ...] = get_args(Shape)
 
 #: For each operator the operators whose results it reads.
-_Edges = list[list[int]]
+Edges = list[list[int]]
 
 
 def random_graph(
@@ -43,15 +43,20 @@ def random_graph(
         buffers have no bytes, some operators write two buffers, some results are read by nobody.
     """
     rng = np.random.default_rng(seed)
-    return _GraphBuilder(rng).build(f"{shape}{operators}", _EDGES[shape](operators, rng))
+    return _GraphBuilder(rng).build(f"{shape}{operators}", random_edges(rng, shape, operators))
 
 
-def _chain(operators: int, rng: np.random.Generator) -> _Edges:
+def random_edges(rng: np.random.Generator, shape: Shape, operators: int) -> Edges:
+    """For each operator the operators whose results it reads; see :func:`random_graph`."""
+    return _EDGES[shape](operators, rng)
+
+
+def _chain(operators: int, rng: np.random.Generator) -> Edges:
     return [[i - 1] if i else [] for i in range(operators)]
 
 
-def _tree(operators: int, rng: np.random.Generator) -> _Edges:
-    edges: _Edges = [[] for _ in range((operators + 1) // 2)]
+def _tree(operators: int, rng: np.random.Generator) -> Edges:
+    edges: Edges = [[] for _ in range((operators + 1) // 2)]
     roots = list(range(len(edges)))
     while len(edges) < operators:
         pair = [roots.pop(0) for _ in range(min(2, len(roots)))]
@@ -60,8 +65,8 @@ def _tree(operators: int, rng: np.random.Generator) -> _Edges:
     return edges
 
 
-def _diamond(operators: int, rng: np.random.Generator) -> _Edges:
-    edges: _Edges = [[]]
+def _diamond(operators: int, rng: np.random.Generator) -> Edges:
+    edges: Edges = [[]]
     while len(edges) < operators:
         fork = len(edges) - 1
         ends = []
@@ -75,15 +80,15 @@ def _diamond(operators: int, rng: np.random.Generator) -> _Edges:
     return edges[:operators]
 
 
-def _wide(operators: int, rng: np.random.Generator) -> _Edges:
-    edges: _Edges = []
+def _wide(operators: int, rng: np.random.Generator) -> Edges:
+    edges: Edges = []
     for i in range(operators - 1):
         edges.append([i - 1] if i and rng.random() < 0.3 else [])
     inner = {p for before in edges for p in before}
     return [*edges, [i for i in range(operators - 1) if i not in inner]]
 
 
-def _ladder(operators: int, rng: np.random.Generator) -> _Edges:
+def _ladder(operators: int, rng: np.random.Generator) -> Edges:
     width = int(rng.integers(2, max(3, int(operators**0.5) + 1)))
     return [
         [p for p, exists in ((i - width, i >= width), (i - 1, i % width)) if exists]
@@ -91,15 +96,15 @@ def _ladder(operators: int, rng: np.random.Generator) -> _Edges:
     ]
 
 
-def _mixed(operators: int, rng: np.random.Generator) -> _Edges:
-    edges: _Edges = []
+def _mixed(operators: int, rng: np.random.Generator) -> Edges:
+    edges: Edges = []
     for i in range(operators):
         near = np.arange(max(0, i - 12), i)
         edges.append(rng.permutation(near)[: rng.integers(0, 4)].tolist())
     return edges
 
 
-_EDGES: dict[Shape, Callable[[int, np.random.Generator], _Edges]] = {
+_EDGES: dict[Shape, Callable[[int, np.random.Generator], Edges]] = {
     "chain": _chain,
     "tree": _tree,
     "diamond": _diamond,
@@ -123,7 +128,7 @@ class _GraphBuilder:
         types = int(rng.integers(1, 6))
         self.shapes = [self._shape() for _ in range(types)]
 
-    def build(self, name: str, edges: _Edges) -> OperatorGraph:
+    def build(self, name: str, edges: Edges) -> OperatorGraph:
         for index in range(self.rng.integers(1, 4)):
             self.inputs.append(self._buffer(f"input{index}", "input", index))
         read = {p for before in edges for p in before}

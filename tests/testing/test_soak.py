@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tvm_rammer.errors import RammerError
+from tvm_rammer.testing import soak as soaking
+from tvm_rammer.testing.soak import busy
+
+SCRIPT = Path(__file__).parents[2] / "python" / "soak.py"
+
+
+def test_a_hundred_thousand_synchronisations(tmp_path):
+    """On cores that another process keeps busy, with up to twice as many workers as two cores."""
+    path = tmp_path / "soak.json"
+    numbers = ("--synchronisations", "100000", "--plans", "5", "--json", str(path))
+    printed = subprocess.run(
+        [sys.executable, SCRIPT, *numbers], check=True, capture_output=True, text=True
+    ).stdout
+    assert "no hang, no wrong result" in " ".join(printed.split())
+    content = json.loads(path.read_text())
+    plans = content["plans"]
+    assert content["synchronisations"] == sum(plan["synchronisations"] for plan in plans) >= 100_000
+    assert {plan["veus"] for plan in plans} == {1, 2, 3, 4}
+    assert all(plan["workers"] == plan["veus"] for plan in plans)
+    assert all(plan["synchronisations"] == plan["runs"] * plan["waits"] for plan in plans)
+
+
+@pytest.fixture(scope="module")
+def case():
+    return next(soaking._cases(0))
+
+
+def test_a_wrong_result_is_found(case):
+    output = case.wanted[1][0]
+    output.view("int32")[0, 0] ^= 1
+    with pytest.raises(RammerError) as caught:
+        soaking._watched(case, 0, lambda done: None)
+    output.view("int32")[0, 0] ^= 1
+    assert re.fullmatch(
+        f"{case.label}: run [0-9]+ gave another result than alone", str(caught.value)
+    )
+
+
+def test_a_hang_is_found(case, monkeypatch):
+    monkeypatch.setattr(soaking, "_PATIENCE", 0.2)
+    monkeypatch.setattr(case.compiled, "bind", lambda *arrays: lambda: time.sleep(2))
+    with pytest.raises(RammerError) as caught:
+        soaking._watched(case, 0, lambda done: None)
+    assert str(caught.value) == (
+        f"{case.label}: run 0 has not ended in 0 s; look where its threads are"
+    )
+
+
+def test_the_same_seed_gives_the_same_plans(case):
+    again = next(soaking._cases(0))
+    assert again.compiled.program == case.compiled.program
+    assert next(soaking._cases(1)).label != case.label
+
+
+def test_other_processes_end():
+    with busy(2) as processes:
+        assert all(process.poll() is None for process in processes)
+    assert all(process.poll() is not None for process in processes)
