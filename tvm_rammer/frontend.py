@@ -21,6 +21,7 @@ from tvm.relax.frontend.onnx import from_onnx
 
 from tvm_rammer.errors import ModelError
 from tvm_rammer.input_shapes import Dims, Shapes, static_shapes, symbol_values
+from tvm_rammer.recurrent import unroll_recurrent
 
 #: What protobuf can hold in one message.
 _PROTOBUF_LIMIT = 2**31
@@ -166,7 +167,8 @@ def _from_onnx(model: onnx.ModelProto, shapes: Shapes, where: str) -> LoadedMode
         raise ModelError(f"{where}: {_unsupported(foreign)}")
     weights = {tensor.name for tensor in graph.initializer}
     inputs = {v.name: _onnx_dims(v, where) for v in graph.input if v.name not in weights}
-    module = _import(model, static_shapes(inputs, shapes, where), where)
+    static = static_shapes(inputs, shapes, where)
+    module = _import(unroll_recurrent(model, static, where), static, where)
     return LoadedModel(module, tuple(inputs), tuple(value.name for value in graph.output))
 
 

@@ -26,6 +26,8 @@ MOVING: dict[str, Operator] = {
     "permute_dims without axes": op.permute_dims,
     "broadcast_to": lambda x: op.broadcast_to(x, (5, 2, 3, 4)),
     "concat": lambda x: op.concat([x, x], axis=1),
+    "split": lambda x: relax.TupleGetItem(op.split(x, 2, axis=2), 1),
+    "split at places": lambda x: relax.TupleGetItem(op.split(x, [1, 3], axis=-1), 1),
     "concat on the last axis": lambda x: op.concat([x, x], axis=-1),
 }
 FLOATING: dict[str, Operator] = {

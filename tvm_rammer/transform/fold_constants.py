@@ -106,6 +106,20 @@ class _Folder(relax.PyExprMutator):
         value = np.ascontiguousarray(value, dtype=operands[0].dtype).reshape(shape)
         return relax.const(value, dtype)
 
+    def visit_tuple_getitem_(self, item: Any) -> Any:
+        item = super().visit_tuple_getitem_(item)
+        call = self._bound(item.tuple_value)
+        if operator_name(call) != "relax.split":
+            return item
+        value = _value(self._bound(call.args[0]))
+        if value is None:
+            return item
+        shapes = [tuple(map(int, field.shape)) for field in call.ty.fields]
+        axis = int(call.attrs.axis)
+        start = sum(shape[axis] for shape in shapes[: item.index])
+        part = value.take(range(start, start + shapes[item.index][axis]), axis)
+        return relax.const(part, str(value.dtype))
+
     def _operands(self, call: Any) -> list[np.ndarray] | None:
         """The values of all tensor operands, or ``None`` if one is not a constant."""
         values: list[np.ndarray] = []

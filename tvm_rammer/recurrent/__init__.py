@@ -1,0 +1,15 @@
+"""ONNX's operators LSTM, GRU and RNN, unrolled into operators that TVM imports and we co-schedule.
+
+==============  =============================================================
+``node``        what such a node says
+``nodes``       appends operators to a graph
+``activations`` the activations that ONNX defines, as operators
+``cells``       one step of an LSTM, a GRU, a plain RNN
+``steps``       tensors that are known step by step
+``unroll``      replaces the nodes of a model
+==============  =============================================================
+"""
+
+from tvm_rammer.recurrent.unroll import unroll_recurrent
+
+__all__ = ["unroll_recurrent"]

@@ -1,0 +1,110 @@
+"""What an ONNX node LSTM, GRU or RNN says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from tvm_rammer.errors import ModelError
+
+#: The operators, and how many gates their cells have.
+GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+_DIRECTIONS = {
+    "forward": ("forward",),
+    "reverse": ("reverse",),
+    "bidirectional": ("forward", "reverse"),
+}
+
+#: Shape and element type of tensors, by their names.
+Types = Mapping[str, tuple[tuple[int | None, ...], int]]
+
+
+@dataclass(frozen=True)
+class RecurrentNode:
+    """A node with static sizes.
+
+    Attributes
+    ----------
+    kind : {"LSTM", "GRU", "RNN"}
+    name : str
+        Of the node, or of its first result.
+    where : str
+        The node and its model, for messages.
+    dtype : numpy.dtype
+    steps, batch, features, hidden : int
+        Sizes: the input is [steps, batch, features], a state [batch, hidden].
+    directions : tuple of {"forward", "reverse"}
+    batch_first : bool
+        Batch comes before time, in states before the direction (``layout=1``).
+    attributes : mapping of str to object
+        As the node has them.
+    """
+
+    kind: str
+    name: str
+    where: str
+    dtype: np.dtype
+    steps: int
+    batch: int
+    features: int
+    hidden: int
+    directions: tuple[str, ...]
+    batch_first: bool
+    attributes: Mapping[str, Any]
+
+    @property
+    def gates(self) -> int:
+        """How many gates a cell has."""
+        return GATES[self.kind]
+
+
+def is_recurrent(node: onnx.NodeProto) -> bool:
+    """Whether a node is one of the operators."""
+    return node.op_type in GATES and node.domain in ("", "ai.onnx")
+
+
+def parse(node: onnx.NodeProto, types: Types, where: str) -> RecurrentNode:
+    """Read a node.
+
+    Raises
+    ------
+    ModelError
+        Its sizes are not known, or its direction is none.
+    """
+    name = node.name or next(filter(None, node.output), "")
+    where = f"{where}: {node.op_type} (node {name!r})"
+    attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    direction = attributes.get("direction", b"forward").decode()
+    if direction not in _DIRECTIONS:
+        raise ModelError(
+            f"{where} has the direction {direction!r}; ONNX defines {', '.join(_DIRECTIONS)}"
+        )
+    batch_first = bool(attributes.get("layout", 0))
+    sizes, dtype = types.get(node.input[0], ((), 0))
+    weights, _ = types.get(node.input[2], ((), 0))
+    known = len(sizes) == 3 and len(weights) == 3
+    if not known or None in (*sizes, weights[-1]):
+        raise ModelError(
+            f"{where} cannot be unrolled: how many steps, sequences and features it has is not "
+            "known; give the shapes of the model's inputs"
+        )
+    first, second, features = (int(size or 0) for size in sizes)
+    steps, batch = (second, first) if batch_first else (first, second)
+    return RecurrentNode(
+        node.op_type,
+        name,
+        where,
+        helper.tensor_dtype_to_np_dtype(dtype),
+        steps,
+        batch,
+        features,
+        int(weights[-1] or 0),
+        _DIRECTIONS[direction],
+        batch_first,
+        attributes,
+    )

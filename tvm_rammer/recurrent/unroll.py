@@ -1,0 +1,211 @@
+"""Replace the recurrent operators of a model by operators for each step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import onnx
+from onnx import shape_inference
+
+from tvm_rammer.recurrent.activations import activations
+from tvm_rammer.recurrent.cells import Cell, State, Weights, cell
+from tvm_rammer.recurrent.node import RecurrentNode, Types, is_recurrent, parse
+from tvm_rammer.recurrent.nodes import Nodes
+from tvm_rammer.recurrent.steps import Steps, passed_on
+
+
+def unroll_recurrent(
+    model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]], where: str
+) -> onnx.ModelProto:
+    """Replace LSTM, GRU and RNN, which TVM's importer does not know.
+
+    Parameters
+    ----------
+    model : onnx.ModelProto
+        Stays as it is.
+    shapes : mapping of str to sequence of int
+        Static shapes of its inputs.
+    where : str
+        The model, for messages.
+
+    Returns
+    -------
+    onnx.ModelProto
+        ``model`` itself if it has no such operator.
+
+    Raises
+    ------
+    ModelError
+        The sizes of such an operator are not known, or ONNX does not define what it asks for.
+    """
+    if not any(map(is_recurrent, model.graph.node)):
+        return model
+    types = _types(model, shapes)
+    unrolled = onnx.ModelProto()
+    unrolled.CopyFrom(model)
+    nodes = Nodes(unrolled.graph, _version(model))
+    del unrolled.graph.node[:]
+    known: dict[str, Steps] = {}
+    for node in model.graph.node:
+        if is_recurrent(node):
+            known |= _unroll(nodes, node, parse(node, types, where), known)
+            continue
+        unrolled.graph.node.append(node)
+        steps = known.get(node.input[0]) if node.input else None
+        found = passed_on(steps, node, nodes, types) if steps is not None else None
+        if found is not None:
+            known[node.output[0]] = found
+    return unrolled
+
+
+def _unroll(
+    nodes: Nodes, proto: onnx.NodeProto, node: RecurrentNode, known: Mapping[str, Steps]
+) -> dict[str, Steps]:
+    """Append the steps of a node; returns those of its first result."""
+    x, w, r, b, lengths, hidden, memory, peepholes = (*proto.input, *[""] * 8)[:8]
+    inputs = _inputs(nodes, node, x, known)
+    masks = _masks(nodes, node, lengths)
+    starts = [_starts(nodes, node, state) for state in (hidden, memory)]
+    if node.kind != "LSTM":
+        starts.pop()
+    applied = activations(nodes, node)
+    results, finals = [], []
+    for number, direction in enumerate(node.directions):
+        biases = _rows(nodes, node, b, number, 2 * node.gates)
+        weights = Weights(
+            _matrices(nodes, node, w, number),
+            _matrices(nodes, node, r, number),
+            biases[: node.gates],
+            biases[node.gates :],
+            _rows(nodes, node, peepholes, number, 3),
+        )
+        order = range(node.steps) if direction == "forward" else range(node.steps)[::-1]
+        start = tuple(state[number] for state in starts)
+        step = cell(nodes, node, weights, applied[number])
+        found, final = _run(nodes, node, step, start, inputs, masks, order)
+        results.append(found)
+        finals.append(final)
+    outputs = (*proto.output, *[""] * 3)[:3]
+    for name, state in zip(outputs[1:], zip(*finals, strict=True), strict=False):
+        if name:
+            _write_state(nodes, node, state, name)
+    parts = tuple(zip(*results, strict=True))
+    return _write_all(nodes, node, parts, outputs[0]) if outputs[0] else {}
+
+
+def _run(
+    nodes: Nodes,
+    node: RecurrentNode,
+    step: Cell,
+    state: State,
+    inputs: Sequence[str],
+    masks: Sequence[str],
+    order: Iterable[int],
+) -> tuple[list[str], State]:
+    """The result of every step, and the state after the last one."""
+    results = [""] * node.steps
+    for time in order:
+        after = step(inputs[time], state)
+        if masks:
+            # A sequence that is over keeps its state, and its results are 0.
+            zero = nodes.constant(0, node.dtype)
+            results[time] = nodes.op("Where", masks[time], after[0], zero)
+            pairs = zip(after, state, strict=True)
+            state = tuple(nodes.op("Where", masks[time], *pair) for pair in pairs)
+        else:
+            results[time], state = after[0], after
+    return results, state
+
+
+def _inputs(
+    nodes: Nodes, node: RecurrentNode, x: str, known: Mapping[str, Steps]
+) -> tuple[str, ...]:
+    """For each step [batch, features]."""
+    steps = known.get(x)
+    if steps is not None and steps.axes == ("btf" if node.batch_first else "tbf"):
+        return tuple(part for (part,) in steps.parts)
+    parts = nodes.split(x, int(node.batch_first), node.steps)
+    return tuple(nodes.reshape(part, node.batch, node.features) for part in parts)
+
+
+def _masks(nodes: Nodes, node: RecurrentNode, lengths: str) -> tuple[str, ...]:
+    """For each step which sequences still go on, [batch, 1]; nothing if all have all steps."""
+    if not lengths:
+        return ()
+    column = nodes.reshape(lengths, node.batch, 1)
+    times = (nodes.constant(time, np.int32) for time in range(node.steps))
+    return tuple(nodes.op("Less", time, column) for time in times)
+
+
+def _starts(nodes: Nodes, node: RecurrentNode, state: str) -> tuple[str, ...]:
+    """For each direction the state before the first step, [batch, hidden]."""
+    shape = (node.batch, node.hidden)
+    if not state:
+        return (nodes.constant(np.zeros(shape), node.dtype),) * len(node.directions)
+    parts = nodes.split(state, int(node.batch_first), len(node.directions))
+    return tuple(nodes.reshape(part, *shape) for part in parts)
+
+
+def _matrices(nodes: Nodes, node: RecurrentNode, weights: str, direction: int) -> tuple[str, ...]:
+    """For each gate [inputs, hidden], from [directions, gates * hidden, inputs]."""
+    one = nodes.split(weights, 0, len(node.directions))[direction]
+    parts = nodes.split(one, 1, node.gates)
+    flat = (nodes.reshape(part, node.hidden, -1) for part in parts)
+    return tuple(nodes.op("Transpose", part, perm=(1, 0)) for part in flat)
+
+
+def _rows(
+    nodes: Nodes, node: RecurrentNode, rows: str, direction: int, count: int
+) -> tuple[str, ...]:
+    """``count`` times [1, hidden], from [directions, count * hidden]; nothing from nothing."""
+    if not rows:
+        return ()
+    one = nodes.split(rows, 0, len(node.directions))[direction]
+    return nodes.split(one, 1, count)
+
+
+def _write_all(
+    nodes: Nodes, node: RecurrentNode, parts: tuple[tuple[str, ...], ...], name: str
+) -> dict[str, Steps]:
+    """[steps, directions, batch, hidden], or [batch, steps, directions, hidden]."""
+    steps = Steps(parts, node.batch, node.hidden, "btdf" if node.batch_first else "tdbf")
+    one = (node.batch, 1, node.hidden) if node.batch_first else (1, node.batch, node.hidden)
+    rows = [nodes.reshape(part, *one) for step in parts for part in step]
+    whole = nodes.op("Concat", *rows, axis=int(node.batch_first))
+    nodes.reshape(whole, *steps.shape(), output=name)
+    return {name: steps}
+
+
+def _write_state(nodes: Nodes, node: RecurrentNode, state: State, name: str) -> None:
+    """[directions, batch, hidden], or [batch, directions, hidden]."""
+    one = (node.batch, 1, node.hidden) if node.batch_first else (1, node.batch, node.hidden)
+    parts = [nodes.reshape(part, *one) for part in state]
+    nodes.op("Concat", *parts, axis=int(node.batch_first), output=name)
+
+
+def _types(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> Types:
+    """Shapes and element types of all tensors, as far as ONNX can tell."""
+    sized = onnx.ModelProto()
+    sized.CopyFrom(model)
+    for value in sized.graph.input:
+        if value.name in shapes:
+            dims = value.type.tensor_type.shape.dim
+            del dims[:]
+            for size in shapes[value.name]:
+                dims.add().dim_value = size
+    graph = shape_inference.infer_shapes(sized, data_prop=True).graph
+    found = {
+        value.name: (_dims(value), value.type.tensor_type.elem_type)
+        for value in (*graph.input, *graph.value_info, *graph.output)
+    }
+    return found | {t.name: (tuple(t.dims), t.data_type) for t in graph.initializer}
+
+
+def _dims(value: onnx.ValueInfoProto) -> tuple[int | None, ...]:
+    dims = value.type.tensor_type.shape.dim
+    return tuple(dim.dim_value if dim.HasField("dim_value") else None for dim in dims)
+
+
+def _version(model: onnx.ModelProto) -> int:
+    return next(each.version for each in model.opset_import if each.domain in ("", "ai.onnx"))
