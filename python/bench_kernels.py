@@ -30,9 +30,9 @@ from rich.text import Text
 from tvm_rammer.kernel.winograd_accuracy import DEFAULT_TOLERANCE
 from tvm_rammer.testing.kernel_bench import CaseResult, measure_case
 from tvm_rammer.testing.kernel_cases import KernelCase, kernel_cases
+from tvm_rammer.units import duration
 from tvm_rammer.vdevice import resolve_target, vdevice_for
 from tvm_rammer.vdevice.ceilings import Ceilings, ceilings
-from tvm_rammer.view.units import duration
 
 #: Seconds for which a case is timed.
 SECONDS, QUICK_SECONDS = 0.1, 0.01

@@ -73,7 +73,8 @@ def test_version():
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["nope"], "No such command 'nope'; see 'tvm-rammer --help'"),
+        (["nope"], "there is no command 'nope'; see 'tvm-rammer --help'"),
+        (["comple"], "there is no command 'comple' (near: 'compile'); see 'tvm-rammer --help'"),
         (["run"], "Missing argument 'MODEL|LIBRARY'; see 'tvm-rammer run --help'"),
         (
             ["compile", "m.onnx"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tvm_rammer.errors import InputError, ModelError
+from tvm_rammer.units import listed
 
 #: What a user gives: shapes by the name of the input.
 Shapes = Mapping[str, Sequence[int]]
@@ -40,8 +41,8 @@ def symbol_values(inputs: Mapping[str, Dims], shapes: Shapes, where: str) -> dic
     values: dict[str, int] = {}
     for name, shape in shapes.items():
         if name not in inputs:
-            known = ", ".join(f"{other!r} {show(dims)}" for other, dims in inputs.items())
-            raise InputError(f"{where}: there is no input {name!r}; its inputs: {known or 'none'}")
+            known = listed(f"{other!r} {show(dims)}" for other, dims in inputs.items())
+            raise InputError(f"{where}: there is no input {name!r}; its inputs: {known}")
         if not all(isinstance(size, int) and size > 0 for size in shape):
             raise InputError(
                 f"{where}: the shape {show(shape)} of input {name!r} must have positive integers"

@@ -62,6 +62,19 @@ def test_a_missing_file(refused):
     assert line == "error: no.onnx: no such file; give the path of a model"
 
 
+def test_the_name_of_a_network(refused):
+    assert refused("compile", "randwire", "-o", "a.so") == (
+        "error: randwire: no such file; `tvm-rammer models randwire -o randwire.onnx` writes that "
+        "network"
+    )
+
+
+def test_a_library(refused, library):
+    assert refused("compile", library, "-o", "a.so") == (
+        f"error: {library}: a library is compiled already; give the model instead"
+    )
+
+
 def test_a_corrupt_file(refused, tmp_path):
     (tmp_path / "bad.onnx").write_bytes(b"hello world")
     line = refused("compile", "bad.onnx", "-o", "a.so")

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from tvm_rammer.units import counted
 from tvm_rammer.vdevice import host_cpu
-from tvm_rammer.view.units import counted
 
 
 def test_json_has_the_decision_and_its_reasons(call, model):

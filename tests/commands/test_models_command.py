@@ -23,11 +23,12 @@ def test_all_models_are_listed(call):
 
 def test_a_model_is_listed_with_its_counts(call):
     result = call("models", "recommender")
-    header, row = result.stdout.splitlines()
+    header, row, _, about = result.stdout.splitlines()
     assert header.split() == [
         *("model", "operators", "width", "depth", "parallelism", "GFLOP", "M", "weights")
     ]
     assert row.split() == ["recommender", "295", "32", "16", "6.3", "0.00396", "1.98"]
+    assert about.strip() == f"recommender  {get_model('recommender').description}"
 
 
 def test_counts_are_kept(monkeypatch):

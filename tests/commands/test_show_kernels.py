@@ -17,8 +17,8 @@ def test_every_kernel_is_one_line_with_its_measures(call, model):
     assert result.exit_code == 0, result.stderr
     heading, _, *lines = result.stdout.splitlines()
     assert heading.split() == [
-        *("n", "time", "±", "share", "GFLOP/s", "GB/s", "peak", "roof", "limit"),
-        *("kernel", "rTasks", "tile,", "operator"),
+        *("uses", "time", "±", "share", "GFLOP/s", "GB/s", "peak", "roof", "limit"),
+        *("kernel", "rTasks", "operator,", "tile"),
     ]
     assert sum("matmul" in line for line in lines) == 1
     totals = [line.split()[0] for line in lines[lines.index("") + 1 :]]

@@ -53,15 +53,15 @@ def test_half_a_pool_is_a_warning(monkeypatch):
     monkeypatch.setattr(doctor, "default_pool_size", lambda: 1)
     assert finding("thread pool") == Finding(
         "thread pool",
-        "1 workers by default for 2 cores",
+        "1 worker by default for 2 cores",
         "warn",
-        "TVM takes half of the hardware threads or OMP_NUM_THREADS: GraphModule makes it 2, "
-        "other users of TVM need TVM_NUM_THREADS=2",
+        "TVM's default is half of the hardware threads, or OMP_NUM_THREADS: GraphModule makes it "
+        "2, other programs need TVM_NUM_THREADS=2",
     )
     monkeypatch.setenv("TVM_NUM_THREADS", "1")
     assert finding("thread pool") == Finding(
         "thread pool",
-        "1 workers (TVM_NUM_THREADS)",
+        "1 worker (TVM_NUM_THREADS)",
         "warn",
         "unset TVM_NUM_THREADS to use all 2 cores",
     )

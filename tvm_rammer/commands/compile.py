@@ -40,7 +40,7 @@ def command(model: Path, output: Path, **options: Any) -> Result:
 
     from tvm_rammer.commands.native_work import native_work
     from tvm_rammer.commands.render import description_facts, facts, left_out, report_facts
-    from tvm_rammer.view.units import duration, size
+    from tvm_rammer.units import duration, size
 
     _check(output)
     started = time.perf_counter()

@@ -169,7 +169,7 @@ def _table(found: Race) -> Table:
 def _cells(found: Race, outcome: Outcome) -> list[str | Text]:
     from rich.text import Text
 
-    from tvm_rammer.view.units import duration
+    from tvm_rammer.units import duration
 
     error = "reference" if outcome.name == found.reference else f"{outcome.error:.1g}"
     if outcome.status != "ok":

@@ -67,7 +67,7 @@ def _table(findings: Sequence[Finding]) -> Table:
 def _summary(findings: Sequence[Finding]) -> Text:
     from rich.text import Text
 
-    from tvm_rammer.view.units import counted
+    from tvm_rammer.units import counted
 
     levels: list[Any] = [finding.level for finding in findings]
     bad, warn = levels.count("bad"), levels.count("warn")

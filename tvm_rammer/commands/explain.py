@@ -69,11 +69,11 @@ def _region(region: RegionReport) -> list[Any]:
     from rich.text import Text
 
     from tvm_rammer.commands.render import facts
-    from tvm_rammer.view.units import counted
+    from tvm_rammer.units import counted
 
     decision = region.decision
     skipped = [] if decision is None else [f"{name}: {why}" for name, why in decision.left_out]
-    better = f"it takes {region.explanation.needs}"
+    better = f"a faster plan would take {region.explanation.needs}"
     reasons = facts(
         [*region.reasons(), ("better", better), *(("skipped", text) for text in skipped)]
     )
@@ -86,7 +86,7 @@ def _region(region: RegionReport) -> list[Any]:
 
 def _contenders(decision: Decision) -> Table:
     from tvm_rammer.commands.render import columns
-    from tvm_rammer.view.units import duration
+    from tvm_rammer.units import duration
 
     table = columns("plan", "predicted", "measured", "of sequential", "95 %", right=(1, 2, 3, 4))
     for contender in decision.contenders:

@@ -11,14 +11,22 @@ from rich.text import Text
 
 from tvm_rammer.commands.command import Result
 from tvm_rammer.commands.render import facts
+from tvm_rammer.commands.sources import require_model
 from tvm_rammer.errors import InputError
-from tvm_rammer.view.units import counted, duration
+from tvm_rammer.units import counted, duration
 
 if TYPE_CHECKING:
     from tvm_rammer.runtime.kernel_report import KernelFacts, KernelReport
 
 #: Without --all, kernels beyond this many are one line.
 _MOST_KERNELS = 40
+_LIMITS = {"l1": "L1", "l2": "L2", "l3": "L3", "dram": "memory"}
+_LEGEND = (
+    "uses: operators with this kernel, the first is named; time of one use on one core, ± its "
+    "spread; share of all uses; GB/s of what it must read and write; peak: of the core's GFLOP/s; "
+    "roof: of the speed that its operations and bytes allow, and which of them limits it"
+)
+
 #: A kernel that takes this much longer than its roofline is far from it, or near.
 _FAR, _NEAR = 2.0, 1.15
 
@@ -38,12 +46,17 @@ def show_kernels(model: Path, show_all: bool, options: dict[str, Any]) -> Result
     for name in ("policy", "form"):
         if options.pop(name) is not None:
             raise InputError(f"--{name} does not change the kernels; leave it out with --kernels")
+    require_model(model)
     report = _measured(model, options)
     if not report.kernels:
         raise InputError(f"{model}: nothing was planned, there are no kernels to show")
     return Result(
         {"model": str(model), **report.to_dict()},
-        (_table(report, None if show_all else _MOST_KERNELS), "", facts(_totals(report))),
+        (
+            _table(report, None if show_all else _MOST_KERNELS),
+            "",
+            facts([*_totals(report), ("columns", _LEGEND)]),
+        ),
     )
 
 
@@ -73,13 +86,13 @@ def _measured(model: Path, options: dict[str, Any]) -> KernelReport:
 def _table(report: KernelReport, limit: int | None) -> Table:
     """One line for a kernel: numbers of fixed width first, names as far as there is room."""
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", padding=(0, 1, 0, 0), show_edge=False)
-    for heading in ("n", "time", "±", "share", "GFLOP/s", "GB/s", "peak", "roof"):
+    for heading in ("uses", "time", "±", "share", "GFLOP/s", "GB/s", "peak", "roof"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("limit", style="dim", no_wrap=True)
     table.add_column("kernel", no_wrap=True)
     table.add_column("rTasks", justify="right", no_wrap=True)
     # The only one that may become narrower; its cells keep to one line.
-    table.add_column("tile, operator", min_width=14)
+    table.add_column("operator, tile", min_width=14)
     for kernel in report.kernels[:limit]:
         table.add_row(*_cells(kernel, report))
     if limit is not None and len(report.kernels) > limit:
@@ -98,7 +111,7 @@ def _cells(kernel: KernelFacts, report: KernelReport) -> list[str | Text]:
     tile = Text(no_wrap=True, overflow="ellipsis")
     if kernel.missed:
         tile.append(f"{kernel.missed} ", "bold red")
-    tile.append(f"{kernel.kernel.tiling} ").append(kernel.operator, "dim")
+    tile.append(f"{kernel.operator}  ").append(kernel.kernel.tiling, "dim")
     return [
         str(kernel.count),
         duration(kernel.seconds),
@@ -108,7 +121,7 @@ def _cells(kernel: KernelFacts, report: KernelReport) -> list[str | Text]:
         f"{kernel.work.nbytes / kernel.seconds / 1e9:.1f}",
         peak if kernel.work.flops else "",
         _of_roofline(kernel),
-        kernel.roof.limit if kernel.roof else "",
+        _LIMITS.get(kernel.roof.limit, kernel.roof.limit) if kernel.roof else "",
         Text(kernel.kernel.origin, style="yellow" if kernel.fallback else ""),
         f"{kernel.kernel.num_tiles}",
         tile,

@@ -54,20 +54,28 @@ def command(names: tuple[str, ...], output: Path | None, tiny: bool) -> Result:
         name: {"description": info.description, **asdict(counted[name])}
         for name, info in ((info.name, info) for info in chosen)
     }
-    return Result({"models": document}, (_table(chosen, counted),))
+    table = _table(chosen, counted)
+    if not names:
+        return Result({"models": document}, (table, "", "tvm-rammer models NAME says what it is"))
+    from tvm_rammer.commands.render import facts
+
+    about = facts([(info.name, info.description) for info in chosen])
+    return Result({"models": document}, (table, "", about))
 
 
 def _written(info: ModelInfo, output: Path, tiny: bool) -> Result:
     from tvm_rammer.commands.files import require_writable, write_file
     from tvm_rammer.commands.native_work import native_work
-    from tvm_rammer.view.units import size
+    from tvm_rammer.units import size
 
     require_writable(output)
     with native_work(f"building {info.name}"):
         content = (info.tiny() if tiny else info.build()).SerializeToString()
         write_file(output, content)
     document = {"model": info.name, "path": str(output), "bytes": len(content)}
-    return Result(document, (f"wrote {output} ({size(len(content))}): {info.description}",))
+    reduced = ", at its reduced size" if tiny else ""
+    text = f"wrote {output} ({size(len(content))}): {info.description}{reduced}"
+    return Result(document, (text,))
 
 
 def _statistics(chosen: list[ModelInfo], tiny: bool) -> Mapping[str, ModelStatistics]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from shutil import get_terminal_size
@@ -13,8 +12,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from tvm_rammer.units import counted, listed, size
+from tvm_rammer.vdevice.target import target_text
 from tvm_rammer.view import timeline_text
-from tvm_rammer.view.units import counted, size
 
 if TYPE_CHECKING:
     from tvm_rammer.rprogram import RProgram
@@ -67,7 +67,7 @@ def description_facts(description: LibraryDescription) -> list[tuple[str, Any]]:
     return [
         ("inputs", _tensors(description.inputs)),
         ("outputs", _tensors(description.outputs)),
-        ("target", _target(description.target)),
+        ("target", target_text(description.target)),
         ("plan", f"{description.policy}, {_form(description)}"),
     ]
 
@@ -122,20 +122,8 @@ def _region(region: RegionReport) -> list[tuple[str, Any]]:
     ]
 
 
-def _tensors(infos: Sequence[TensorInfo], most: int = 4) -> str:
-    shown = ", ".join(map(tensor, infos[:most]))
-    return f"{shown}, ... ({len(infos)} in all)" if len(infos) > most else shown or "none"
-
-
-def _target(text: str) -> str:
-    """A target's JSON without what says nothing."""
-    try:
-        options = {key: value for key, value in json.loads(text).items() if value}
-    except (ValueError, AttributeError):
-        return text
-    options.pop("keys", None)
-    kind = options.pop("kind", "")
-    return ", ".join([kind, *(f"{key} {value}" for key, value in options.items())])
+def _tensors(infos: Sequence[TensorInfo]) -> str:
+    return listed(map(tensor, infos), most=4)
 
 
 def _form(description: LibraryDescription) -> str:

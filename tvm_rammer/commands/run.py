@@ -64,7 +64,7 @@ def command(
 
     from tvm_rammer.commands.native_work import native_work
     from tvm_rammer.commands.tensors import random_input, read_inputs, save_outputs, statistics
-    from tvm_rammer.view.units import counted
+    from tvm_rammer.units import counted
 
     if repeat < 1:
         raise InputError(f"--repeat is {repeat}; it must be at least 1")
@@ -164,7 +164,7 @@ def _output_table(
 def _timing(module: GraphModule, times: BenchmarkResult) -> Any:
     from rich.text import Text
 
-    from tvm_rammer.view.units import counted, duration
+    from tvm_rammer.units import counted, duration
 
     text = Text.assemble("  ", (duration(times.median), "bold green"), " a run")
     text.append(f"  (median of {len(times.results)}, {duration(times.min)} to ", style="dim")

@@ -222,7 +222,7 @@ def _document(
 
 
 def _cost_of_measuring(profile: Profile) -> str:
-    from tvm_rammer.view.units import duration
+    from tvm_rammer.units import duration
 
     return (
         f"{duration(profile.plain_seconds)} a run; writing down every rTask took "

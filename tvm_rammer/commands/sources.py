@@ -92,8 +92,23 @@ def build_options(function: F) -> F:
     return function
 
 
+def require_model(model: Path) -> None:
+    """Raise an InputError for what is no model file, where it can be told what it is."""
+    if model.suffix == ".so":
+        raise InputError(f"{model}: a library is compiled already; give the model instead")
+    if model.exists():
+        return
+    from tvm_rammer.testing.models import MODELS
+
+    if (name := model.stem) in MODELS:
+        raise InputError(
+            f"{model}: no such file; `tvm-rammer models {name} -o {name}.onnx` writes that network"
+        )
+
+
 def build_library(model: Path, **options: Any) -> Library:
     """Compile a model under the options that were given."""
+    require_model(model)
     from tvm_rammer.commands.native_work import native_work
 
     with native_work(f"compiling {model.name}"):

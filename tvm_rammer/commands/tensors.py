@@ -13,6 +13,7 @@ import numpy as np
 
 from tvm_rammer.commands.files import write_file
 from tvm_rammer.errors import InputError
+from tvm_rammer.units import listed
 
 if TYPE_CHECKING:
     from tvm_rammer.runtime.description import TensorInfo
@@ -148,4 +149,4 @@ def _read(path: Path) -> list[tuple[str | None, np.ndarray]]:
 
 
 def _listed(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names)) or "none"
+    return listed(map(repr, names))

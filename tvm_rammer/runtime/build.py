@@ -16,6 +16,7 @@ from tvm_rammer.runtime.library import Library, assemble
 from tvm_rammer.transform.attach_description import ModelNames
 from tvm_rammer.transform.options import Form, Options
 from tvm_rammer.transform.pipeline import partition_module
+from tvm_rammer.units import listed
 from tvm_rammer.vdevice import resolve_target
 
 
@@ -100,7 +101,7 @@ def _bind(loaded: LoadedModel, params: Mapping[str, Any]) -> tuple[LoadedModel, 
     """Bind parameters of ``main``; they are no inputs any more."""
     unknown = sorted(set(params) - set(loaded.input_names))
     if unknown:
-        known = ", ".join(map(repr, loaded.input_names))
+        known = listed(map(repr, loaded.input_names))
         raise InputError(f"params: there is no parameter {unknown[0]!r}; main has {known}")
     by_name = dict(zip(loaded.input_names, loaded.module["main"].params, strict=True))
     bound = {by_name[name].name: value for name, value in params.items()}

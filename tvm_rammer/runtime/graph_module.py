@@ -18,6 +18,7 @@ from tvm_rammer.runtime.description import LibraryDescription, TensorInfo
 from tvm_rammer.runtime.profile import Profile, profile_kernel
 from tvm_rammer.transform.add_guard import GUARD
 from tvm_rammer.transform.attach_description import STATE
+from tvm_rammer.units import listed
 from tvm_rammer.vdevice import configure_pool
 
 
@@ -262,7 +263,7 @@ class GraphModule:
     def _number(self, key: int | str) -> int:
         if isinstance(key, str):
             if key not in self._names:
-                known = ", ".join(map(repr, self._names)) or "none"
+                known = listed(map(repr, self._names))
                 raise InputError(f"there is no input {key!r}; the model's inputs are {known}")
             return self._names[key]
         if not isinstance(key, SupportsIndex) or not 0 <= key.__index__() < len(self._inputs):

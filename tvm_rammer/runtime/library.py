@@ -25,8 +25,8 @@ from tvm_rammer.transform.options import Options
 from tvm_rammer.transform.partition_regions import is_region
 from tvm_rammer.transform.pipeline import PartitionedModule, lower_for_vm, plan_module
 from tvm_rammer.transform.stock_memory import stock_plan_bytes
+from tvm_rammer.units import counted
 from tvm_rammer.view.html import timeline_frame
-from tvm_rammer.view.units import counted
 
 
 @dataclass(frozen=True, repr=False)

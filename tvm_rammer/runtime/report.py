@@ -11,6 +11,7 @@ from tvm_rammer.rprogram import RProgram
 from tvm_rammer.runtime.description import LibraryDescription
 from tvm_rammer.schedule import Decision, Explanation, memory_report
 from tvm_rammer.transform.partition_regions import LeftOut
+from tvm_rammer.units import counted, duration, size
 
 
 @dataclass(frozen=True)
@@ -63,33 +64,32 @@ class RegionReport:
         """Why it is this plan, and what limits it: pairs of a heading and a sentence."""
         why = self.explanation
         found = [] if self.decision is None else [("policy", _decided(self.decision))]
-        found.append(
-            (
-                "limit",
-                f"{why.limit}: {_microseconds(why.predicted)} predicted; no plan of these kernels "
-                f"takes less than {_microseconds(why.critical_path)} (critical path), "
-                f"{_microseconds(why.work)} (work) or {_microseconds(why.traffic)} (bandwidth)",
-            )
+        bandwidth = f", bandwidth {duration(why.traffic)}" if why.traffic else ""
+        limit = (
+            f"{why.limit}: {duration(why.predicted)} predicted; lower bounds: critical path "
+            f"{duration(why.critical_path)}, work {duration(why.work)}{bandwidth}"
         )
-        found.append(
-            (
-                "overlap",
-                f"{why.co_scheduled} of {why.operators} operators run beside another, for "
-                f"{why.overlap:.0%} of the time; {why.inseparable} depend on all others",
-            )
+        overlap = (
+            f"{why.co_scheduled} of {counted(why.operators, 'operator')} "
+            f"{'runs' if why.co_scheduled == 1 else 'run'} beside another"
         )
-        return found
+        if why.co_scheduled:
+            overlap = f"{overlap}, for {why.overlap:.0%} of the time"
+        if why.inseparable:
+            overlap = f"{overlap}; {why.inseparable} cannot: all others come before or after"
+        return [*found, ("limit", limit), ("overlap", overlap)]
 
     def __str__(self) -> str:
         kernels = ", ".join(f"{count} {name}" for name, count in self.kernels.items())
-        stock = "" if self.stock_bytes is None else f", TVM's plan {_size(self.stock_bytes)}"
+        stock = "" if self.stock_bytes is None else f", TVM's plan {size(self.stock_bytes)}"
         return (
-            f"{self.name}: {self.operators} operators as {self.tasks} rTasks in {self.waves} waves "
-            f"on {self.num_veus} vEUs ({self.policy}, {self.waits} waits, at most {self.width} "
-            f"operators at once)\n"
-            f"  arena {_size(self.arena_bytes)} of {_size(self.intermediate_bytes)} intermediate "
-            f"results (live at once {_size(self.peak_bytes)}{stock}), constants "
-            f"{_size(self.constant_bytes)}\n"
+            f"{self.name}: {counted(self.operators, 'operator')} as "
+            f"{counted(self.tasks, 'rTask')} in "
+            f"{counted(self.waves, 'wave')} on {counted(self.num_veus, 'vEU')} ({self.policy}, "
+            f"{counted(self.waits, 'wait')}, at most {counted(self.width, 'operator')} at once)\n"
+            f"  arena {size(self.arena_bytes)} of {size(self.intermediate_bytes)} intermediate "
+            f"results (live at once {size(self.peak_bytes)}{stock}), constants "
+            f"{size(self.constant_bytes)}\n"
             f"  kernels: {kernels}\n"
             + "\n".join(f"  {heading}: {text}" for heading, text in self.reasons())
         )
@@ -106,7 +106,7 @@ class Report:
     left_out: tuple[LeftOut, ...]
 
     def __str__(self) -> str:
-        lines = [f"compiled for {self.vdevice}, planned for {self.num_veus} vEUs"]
+        lines = [f"compiled for {self.vdevice}, planned for {counted(self.num_veus, 'vEU')}"]
         lines += [str(region) for region in self.regions] or ["no region: nothing was planned"]
         lines += [f"left out: {item.operator}: {item.reason}" for item in self.left_out]
         return "\n".join(lines)
@@ -185,16 +185,6 @@ def _decided(decision: Decision) -> str:
         "simulated": "simulated",
     }[decision.how]
     note = f"; {decision.note}" if decision.note else ""
-    return f"{decision.chosen}: {decision.reason} ({how}{note})"
-
-
-def _microseconds(seconds: float) -> str:
-    return f"{seconds * 1e6:,.1f} us"
-
-
-def _size(nbytes: float) -> str:
-    for unit in ("B", "KiB", "MiB"):
-        if nbytes < 1024:
-            return f"{nbytes:.4g} {unit}"
-        nbytes /= 1024
-    return f"{nbytes:.4g} GiB"
+    named = decision.reason.startswith(decision.chosen)
+    reason = decision.reason if named else f"{decision.chosen}: {decision.reason}"
+    return f"{reason} ({how}{note})"

@@ -12,6 +12,7 @@ from tvm_rammer.schedule.costs import CostModel
 from tvm_rammer.schedule.simulate import Bounds, bounds, simulate
 from tvm_rammer.schedule.timeline import Timeline
 from tvm_rammer.schedule.traffic import Traffic
+from tvm_rammer.units import counted, duration, size
 
 Limit = Literal["critical path", "work", "bandwidth", "launch", "waiting"]
 
@@ -150,19 +151,19 @@ def _needs(program: RProgram, costs: CostModel, limit: Limit, timeline: Timeline
     if limit == "work":
         everything = range(len(program.operators))
         return (
-            "faster kernels or more vEUs, as the vEUs compute all the time, above all for "
-            f"{_slowest(program, times, everything)}"
+            f"faster kernels, above all for {_slowest(program, times, everything)}, or more vEUs: "
+            "they compute all the time"
         )
     if limit == "bandwidth":
         nbytes = program.constant_bytes
-        return f"fewer bytes: all vEUs wait for {nbytes / 1e6:.0f} MB of weights from memory"
+        return f"fewer bytes: all vEUs wait for {size(nbytes)} of weights from memory"
     if limit == "launch":
-        return f"more work per run: the launch alone takes {costs.launch * 1e6:.1f} us"
+        return f"more work per run: the launch alone takes {duration(costs.launch)}"
     waits = sum(len(task.waits) for _, _, task in program.tasks())
     idle = 1 - timeline.utilisation
     return (
         f"more independent work, or larger rTasks: vEUs wait for {idle:.0%} of the time, at "
-        f"{waits} waits"
+        f"{counted(waits, 'wait')}"
     )
 
 
@@ -189,6 +190,6 @@ def _slowest(program: RProgram, times: Sequence[float], operators: Sequence[int]
         first[kernel] = min(number, first.get(kernel, number))
     slowest = sorted(totals, key=lambda kernel: -totals[kernel])[:_NAMED]
     return ", ".join(
-        f"{program.operators[first[kernel]].name} ({totals[kernel] * 1e6:.0f} us)"
+        f"{program.operators[first[kernel]].name} ({duration(totals[kernel])})"
         for kernel in slowest
     )

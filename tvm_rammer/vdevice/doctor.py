@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Literal
 
 from tvm_rammer._environment import tvm_ffi_problem
+from tvm_rammer.units import counted, duration, size
 from tvm_rammer.vdevice.cache import cache_directory
 from tvm_rammer.vdevice.calibrate import calibrated
 from tvm_rammer.vdevice.cpu import host_cpu
 from tvm_rammer.vdevice.pool import default_pool_size, requested_workers
-from tvm_rammer.vdevice.target import host_target, vdevice_for
+from tvm_rammer.vdevice.target import host_target, target_text, vdevice_for
 
 Level = Literal["ok", "warn", "bad"]
 
@@ -129,17 +130,17 @@ def _thread_pool() -> Iterator[Finding]:
     if wish is not None:
         limited = wish < host.cores
         advice = f"unset TVM_NUM_THREADS to use all {host.cores} cores" if limited else ""
-        value = f"{wish} workers (TVM_NUM_THREADS)"
+        value = f"{counted(wish, 'worker')} (TVM_NUM_THREADS)"
         yield Finding("thread pool", value, "warn" if limited else "ok", advice)
         return
     short = default < host.cores
     advice = (
-        f"TVM takes half of the hardware threads or OMP_NUM_THREADS: GraphModule makes it "
-        f"{host.cores}, other users of TVM need TVM_NUM_THREADS={host.cores}"
+        f"TVM's default is half of the hardware threads, or OMP_NUM_THREADS: GraphModule makes it "
+        f"{host.cores}, other programs need TVM_NUM_THREADS={host.cores}"
     )
     yield Finding(
         "thread pool",
-        f"{default} workers by default for {host.cores} cores",
+        f"{counted(default, 'worker')} by default for {counted(host.cores, 'core')}",
         "warn" if short else "ok",
         advice if short else "",
     )
@@ -148,7 +149,7 @@ def _thread_pool() -> Iterator[Finding]:
 def _caches() -> Iterator[Finding]:
     host, vdevice = host_cpu(), vdevice_for()
     sizes = (vdevice.l1_bytes, vdevice.l2_bytes, vdevice.l3_bytes)
-    value = ", ".join(f"L{level} {size >> 10} KiB" for level, size in enumerate(sizes, 1))
+    value = ", ".join(f"L{level} {size(nbytes)}" for level, nbytes in enumerate(sizes, 1))
     if host.l1_bytes and host.l2_bytes:
         yield Finding("caches", value)
     else:
@@ -158,15 +159,15 @@ def _caches() -> Iterator[Finding]:
 def _vectors() -> Iterator[Finding]:
     vdevice = vdevice_for()
     width = f"{vdevice.vector_bytes} bytes x {vdevice.vector_registers} registers"
-    yield Finding("target", str(host_target()))
+    yield Finding("target", target_text(host_target()))
     yield Finding("vectors", f"{width}; {', '.join(vdevice.features)}")
 
 
 def _costs() -> Iterator[Finding]:
     vdevice = calibrated(vdevice_for())
     microseconds = (
-        f"launch {vdevice.launch_seconds * 1e6:.2f} us, barrier {vdevice.barrier_seconds * 1e6:.2f}"
-        f" us, point-to-point {vdevice.point_to_point_seconds * 1e6:.2f} us"
+        f"launch {duration(vdevice.launch_seconds)}, barrier {duration(vdevice.barrier_seconds)}, "
+        f"point-to-point {duration(vdevice.point_to_point_seconds)}"
     )
     if vdevice.calibrated or vdevice.cores == 1:
         yield Finding("synchronisation", microseconds)

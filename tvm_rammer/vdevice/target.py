@@ -113,6 +113,17 @@ def vdevice_for(
     return with_known_costs(vdevice)
 
 
+def target_text(target: Any) -> str:
+    """A target, or its JSON, on one line for people: without the options that say nothing."""
+    try:
+        options = {key: value for key, value in json.loads(str(target)).items() if value}
+    except (ValueError, AttributeError):
+        return str(target)
+    options.pop("keys", None)
+    kind = options.pop("kind", "")
+    return ", ".join([kind, *(f"{key} {value}" for key, value in options.items())])
+
+
 def _describe(target: Any) -> VDevice:
     mcpu = str(target.attrs.get("mcpu", "generic"))
     features = target_features(target)

@@ -12,10 +12,10 @@ from typing import Any
 from tvm_rammer.rprogram.program import RProgram
 from tvm_rammer.schedule.simulate import bounds
 from tvm_rammer.schedule.timeline import Timeline
+from tvm_rammer.units import MICRO, counted, duration, size
 from tvm_rammer.view.critical_path import critical_chain
 from tvm_rammer.view.families import FAMILIES
 from tvm_rammer.view.panel import Panel, make_panels
-from tvm_rammer.view.units import MICRO, counted, duration, size
 
 #: The parts of the page's script, in the order in which they need each other.
 _SCRIPTS = ("model.js", "paint.js", "overview.js", "tooltip.js", "interact.js")

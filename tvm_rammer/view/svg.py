@@ -7,9 +7,9 @@ from html import escape
 
 from tvm_rammer.rprogram.program import RProgram
 from tvm_rammer.schedule.timeline import Timeline
+from tvm_rammer.units import MICRO, duration, ticks
 from tvm_rammer.view.families import FAMILIES, Family
 from tvm_rammer.view.panel import Panel, make_panels
-from tvm_rammer.view.units import MICRO, duration, ticks
 
 _MARGIN = 12.0
 _LABELS = 46.0

@@ -8,9 +8,9 @@ from rich.text import Text
 
 from tvm_rammer.rprogram.program import RProgram
 from tvm_rammer.schedule.timeline import Timeline
+from tvm_rammer.units import duration, ticks
 from tvm_rammer.view.families import FAMILIES, Family
 from tvm_rammer.view.panel import Panel, make_panels
-from tvm_rammer.view.units import duration, ticks
 
 _IDLE = "."
 #: Below this many columns a row tells nothing.

@@ -1,7 +1,8 @@
-"""Numbers for people: durations, bytes, counts, and the ticks of a time axis."""
+"""Numbers for people: durations, bytes, counts, lists, and the ticks of a time axis."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import floor, log10
 
 #: The prefix as a page spells it; a terminal gets a plain ``u``.
@@ -31,6 +32,14 @@ def size(nbytes: int) -> str:
 def counted(number: int, noun: str) -> str:
     """A number with its noun, e.g. ``"1,920 rTasks"``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def listed(items: Iterable[str], most: int = 8) -> str:
+    """The items with commas between; of more than ``most`` the first ones and their count."""
+    found = list(items)
+    if len(found) > most:
+        return f"{', '.join(found[:most])}, ... ({len(found)} in all)"
+    return ", ".join(found) or "none"
 
 
 def ticks(stop: float, most: int) -> list[float]:
