@@ -261,7 +261,7 @@ def test_distinct_bodies_are_generated_once(lstm):
         tasks = {f"rtask{number}_{k}" for k in range(len(names))}
         own = dispatcher(number)
         assert symbols == {*tasks, own, f"tvm_rammer_{own}"}
-    assert len(bodies) < len(lstm.graph.graph.operators) / 4
+    assert len(bodies) <= len(lstm.graph.graph.operators) / 4
 
 
 X86 = resolve_target(None).attrs["mtriple"].startswith("x86_64")
