@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from tvm.script import ir as I
 from tvm.script import relax as R
@@ -153,3 +154,34 @@ def _outputs(library):
     x = np.linspace(-1, 1, 256, dtype=np.float32).reshape(1, 256)
     w = np.linspace(-1, 1, 1024, dtype=np.float32).reshape(256, 4)
     return [tensor.numpy() for tensor in library.create()(x, w)]
+
+
+@I.ir_module
+class Divisions:
+    """Whole numbers divided by an input, and by what was computed from one."""
+
+    @R.function
+    def main(x: R.Tensor((4, 8), "int32"), y: R.Tensor((4, 8), "int32")):
+        with R.dataflow():
+            a = R.divide(x, y)
+            b = R.floor_mod(x, R.add(y, y))
+            c = R.floor_divide(R.max(x), R.max(y))
+            result = (a, b, c)
+            R.output(result)
+        return result
+
+
+@pytest.mark.parametrize("form", ["program", "wavefront", "per-op"])
+def test_nothing_is_divided_by_made_up_zeros(form):
+    """A processor ends the process for that."""
+    library = tvm_rammer.build(Divisions, form=form)
+    if form != "per-op":
+        assert decision(library).note == (
+            "not measured: an operator divides whole numbers by data, of which a measurement "
+            "has none"
+        )
+    x, y = (np.arange(1, 33, dtype="int32").reshape(4, 8) * factor for factor in (7, 3))
+    quotient, rest, of_largest = (output.numpy() for output in library.create()(x, y))
+    np.testing.assert_array_equal(quotient, x // y)
+    np.testing.assert_array_equal(rest, x % (2 * y))
+    assert of_largest == x.max() // y.max()

@@ -12,6 +12,7 @@ from tvm import relax
 from tvm.ir import GlobalVar
 
 from tvm_rammer.codegen.cpu import RegionSignature, TensorSpec, build_module, kernel_ids
+from tvm_rammer.codegen.made_up_data import divides_by_data
 from tvm_rammer.codegen.measure import measure_kernels, operands_of
 from tvm_rammer.codegen.table import WAIT_LIMIT, arena_tensor_bytes, instruction_table
 from tvm_rammer.kernel.costs import cost_key, load_costs, store_costs
@@ -81,11 +82,15 @@ class RegionCompiler:
             for kernel in {kernel for op in graph.operators for kernel in op.candidates}
         }
 
+    def divides_by_data(self, graph: OperatorGraph) -> bool:
+        """Whether a kernel of a graph divides whole numbers by what it reads."""
+        return any(divides_by_data(self.kernels.bodies[name]) for name in operands_of(graph))
+
     def measure(self, symbols: list[GlobalVar]) -> None:
         """Replace the modelled costs of the regions' kernels by measured ones.
 
-        Only where the target is this machine; a kernel that was measured here before, in whatever
-        process, is not measured again.
+        Only where the target is this machine and made-up data do no harm; a kernel that was
+        measured here before, in whatever process, is not measured again.
         """
         vdevice = self.kernels.vdevice
         if not vdevice.host:
@@ -101,7 +106,11 @@ class RegionCompiler:
             for name, key in self.keys(self._graphs[symbol].graph).items()
         }
         seconds = load_costs(keys)
-        missing = [use for name, use in uses.items() if name not in seconds]
+        missing = [
+            use
+            for name, use in uses.items()
+            if name not in seconds and not divides_by_data(self.kernels.bodies[name])
+        ]
         if missing:
             signatures = tuple(signature_of(self._graphs[symbol].graph) for symbol in symbols)
             module = self.module(signatures)
@@ -185,6 +194,7 @@ class CoSchedule:
             lambda: compiler.module(signatures),
             ids,
             compiler.keys(region.graph),
+            compiler.divides_by_data(region.graph),
             self.by_wave,
             self.max_arena_bytes,
         )

@@ -28,6 +28,7 @@ def decide_plan(
     module: Callable[[], tvm.runtime.Module],
     ids: Mapping[str, int],
     kernel_keys: Mapping[str, str],
+    divides_by_data: bool = False,
     by_wave: bool = False,
     max_arena_bytes: int | None = None,
 ) -> tuple[Plan, Decision]:
@@ -45,6 +46,8 @@ def decide_plan(
         The dispatcher's number of every body.
     kernel_keys : mapping of str to str
         What identifies the code and the device of each kernel.
+    divides_by_data : bool
+        A kernel divides whole numbers by data, which are zeros in a measurement.
     by_wave : bool
         Every wave will be a launch of its own.
     max_arena_bytes : int, optional
@@ -64,7 +67,7 @@ def decide_plan(
         finished = [(finish(plan.program), plan.by_wave) for plan in plans]
         return measure_plans(module(), signature, ids, finished, region.constants)
 
-    if why_not := _cannot_measure(vdevice):
+    if why_not := _cannot_measure(vdevice, divides_by_data):
         chosen, decision = auto(graph, vdevice, costs, policies, by_wave=by_wave)
         decision = replace(decision, note=f"not measured: {why_not}")
     else:
@@ -77,13 +80,15 @@ def decide_plan(
     return replace(chosen, program=finish(chosen.program)), decision
 
 
-def _cannot_measure(vdevice: VDevice) -> str:
+def _cannot_measure(vdevice: VDevice, divides_by_data: bool) -> str:
     """Why plans for a device cannot be measured in this process; empty if they can."""
     if not vdevice.host:
         return "the target is not this machine"
     workers = min(vdevice.threads, requested_workers() or vdevice.threads)
     if vdevice.num_veus > workers:
         return f"{vdevice.num_veus} vEUs are planned for, and this process has {workers}"
+    if divides_by_data:
+        return "an operator divides whole numbers by data, of which a measurement has none"
     return ""
 
 
