@@ -1,25 +1,24 @@
 #!/usr/bin/env python3
 """Time models under this project's plans and under its peers.
 
-    python python/bench_peers.py --models squeezenet,lstm_8x8x256 --json results.json
+    python python/bench_peers.py --json docs/results/peers.json
+    python python/bench_peers.py --models squeezenet,lstm_8x8x256 --contenders all
+    python python/bench_peers.py --quick
 
-Every contender has a process of its own and they take turns in blocks of runs (see
-tvm_rammer/testing/fair_timing.py). With --json an interrupted benchmark goes on where it was: what
-is in the file is not measured again. Unless a contender is good, it is tried again.
+Every contender has a process of its own and they take turns in blocks of runs while the others
+sleep (see tvm_rammer/testing/fair_timing.py). With --json an interrupted benchmark goes on where it
+was: what is in the file is not measured again, unless it failed. Measurements of kernels and plans
+are made anew for every model, so that set-up times are those of a model never seen before.
 """
 
 from __future__ import annotations
 
-import json
-import platform
-import shlex
-import sys
+import shutil
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime, timezone
-from importlib import metadata
-from os import getloadavg
 from pathlib import Path
 from typing import Any
 
@@ -27,132 +26,180 @@ import click
 import numpy as np
 import onnx
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.table import Table
 
 from tvm_rammer.errors import InputError, RammerError
-from tvm_rammer.testing.contenders import CANDIDATES, available_threads, contender, get_candidate
+from tvm_rammer.testing.bench import machine, markdown, peers
+from tvm_rammer.testing.bench.records import Record, ResultFile, Setting, resume
+from tvm_rammer.testing.contenders import (
+    CANDIDATES,
+    CORE,
+    available_threads,
+    contender,
+    get_candidate,
+)
 from tvm_rammer.testing.fair_timing import Settings, time_contenders
 from tvm_rammer.testing.models import MODELS, before_softmax, get_model
 from tvm_rammer.testing.reference import random_inputs
-from tvm_rammer.testing.timing_results import Outcome, Ratio, paired_ratio
+from tvm_rammer.vdevice.cache import cache_directory
 
-_PACKAGES = ("apache-tvm", "apache-tvm-ffi", "onnxruntime", "openvino", "numpy")
-_FORMAT = 1
+SCRIPT = "python/bench_peers.py"
+#: Seconds for a model, set-up included.
+SECONDS, QUICK_SECONDS = 80.0, 15.0
+#: What a build measures of a model's kernels and plans, not of the machine.
+MODEL_CACHES = ("kernel_costs.json", "decisions.json", "model_statistics.json")
 
 
 @dataclass(frozen=True)
-class Record:
-    """One contender on one model; the ratio is to the baseline in the same session."""
+class Session:
+    """How the contenders on a model are timed."""
 
-    outcome: Outcome
-    ratio: Ratio | None
-
-    def to_json(self) -> dict[str, Any]:
-        """As plain data."""
-        ratio = asdict(self.ratio) if self.ratio else None
-        return {"outcome": self.outcome.to_json(), "ratio": ratio}
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Record:
-        """The record that :meth:`to_json` wrote."""
-        ratio = Ratio(**data["ratio"]) if data["ratio"] else None
-        return Record(Outcome.from_json(data["outcome"]), ratio)
-
-
-Results = dict[str, dict[str, Record]]
+    names: tuple[str, ...]
+    baseline: str
+    setting: Setting
+    timing: Settings
+    python: dict[str, str]
 
 
 @click.command()
 @click.option("--models", default="", help="Names, separated by commas; all unless given.")
-@click.option("--contenders", default="", help="Names, separated by commas; all unless given.")
-@click.option("--baseline", default="onnxruntime", show_default=True, help="Ratios are to it.")
+@click.option(
+    "--contenders",
+    default=",".join(CORE),
+    show_default=True,
+    help="Names, separated by commas, or all.",
+)
 @click.option("--blocks", default=10, show_default=True, help="Turns that each contender takes.")
 @click.option("--runs", default=20, show_default=True, help="Timed runs in a turn.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0.0),
+    help=f"For a model, set-up included, but at least 3 turns.  [default: {SECONDS:g}; "
+    f"{QUICK_SECONDS:g} with --quick]",
+)
 @click.option("--threads", type=click.IntRange(1), help="All CPUs of this process unless given.")
 @click.option("--quick", is_flag=True, help="Models at the reduced sizes of the tests.")
+@click.option("--winograd", type=click.Choice(["on", "off"]), default="on", show_default=True)
+@click.option("--torch-python", help="Interpreter that has torch and onnx2torch.")
 @click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--markdown", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--markdown", "markdown_path", type=click.Path(dir_okay=False, path_type=Path))
 def main(
     models: str,
     contenders: str,
-    baseline: str,
     blocks: int,
     runs: int,
+    seconds: float | None,
     threads: int | None,
     quick: bool,
+    winograd: str,
+    torch_python: str | None,
     json_path: Path | None,
-    markdown: Path | None,
+    markdown_path: Path | None,
 ) -> None:
     """Time models under this project's plans and under its peers, fairly.
 
-    The table has medians in milliseconds; --json keeps every run, the ratios with their confidence
-    intervals, set-up times and peak memory, and is where an interrupted benchmark goes on.
+    The table has medians in milliseconds; --json keeps every run, set-up times, peak memory and
+    what limits the plans, and is where an interrupted benchmark goes on. python/make_results.py
+    makes pages and plots of it.
     """
     console = Console()
+    budget = seconds if seconds is not None else QUICK_SECONDS if quick else SECONDS
     try:
-        settings = Settings(blocks=blocks, runs=runs)
         chosen = [get_model(name).name for name in _names(models, MODELS)]
-        names = _names(contenders, CANDIDATES)
+        names = _names("" if contenders == "all" else contenders, CANDIDATES)
         for name in names:
             get_candidate(name)
-        for path in (json_path, markdown):
-            if path and not path.parent.is_dir():
-                raise InputError(f"{path}: there is no folder {path.parent}; make it first")
-        if baseline not in names:
-            raise InputError(f"the baseline {baseline!r} is not among the contenders; add it")
-        count = threads or available_threads()
-        setting = {"quick": quick, "threads": count, "baseline": baseline}
-        results = _load(json_path, setting)
+        _check_folders(json_path, markdown_path)
+        setting = Setting(quick, threads or available_threads(), winograd == "on")
+        session = Session(
+            tuple(names),
+            next((name for name in names if CANDIDATES[name].peer), names[0]),
+            setting,
+            Settings(blocks=blocks, runs=runs, session_s=budget),
+            {"python": torch_python} if torch_python else {},
+        )
+        results = resume(json_path, setting)
+        left = [model for model in chosen if open_contenders(session, results, model)]
+        console.print(estimate(len(left), len(chosen), len(names), budget))
         with _progress() as progress:
-            task = progress.add_task("models", total=len(chosen))
-            for model in chosen:
+            task = progress.add_task("models", total=len(left))
+            for model in left:
                 progress.update(task, description=f"[bold]{model}")
-                done = results.setdefault(model, {})
-                _measure(model, names, done, setting, settings, progress)
+                measure(model, session, results, progress)
                 progress.advance(task)
                 if json_path:
-                    _save(json_path, results, setting)
+                    results.save(json_path)
     except RammerError as error:
         raise click.ClickException(str(error)) from error
-    shown = {model: results[model] for model in chosen}
+    shown = {model: results.models[model] for model in chosen}
     console.print(_table(shown, names))
-    for note in _notes(shown, names):
+    for note in peers.notes(shown, names):
         console.print(note, style="dim", markup=False, highlight=False)
-    if markdown:
-        markdown.write_text(_markdown(shown, names, setting))
+    if markdown_path:
+        markdown_path.write_text(page(shown, names, results))
 
 
-def _measure(
-    model: str,
-    names: Sequence[str],
-    done: dict[str, Record],
-    setting: Mapping[str, Any],
-    settings: Settings,
-    progress: Progress,
+def estimate(left: int, chosen: int, contenders: int, budget: float) -> str:
+    """How long it will take, in a sentence."""
+    done = f" ({chosen - left} are done)" if left < chosen else ""
+    minutes = left * budget / 60
+    return (
+        f"{left} models{done}, {contenders} contenders: about {minutes:.0f} minutes, "
+        f"at {budget:g} s for a model"
+    )
+
+
+def open_contenders(session: Session, results: ResultFile, model: str) -> list[str]:
+    """The contenders that have no good record of a model yet."""
+    done = results.models.get(model, {})
+    return [name for name in session.names if name not in done or not done[name].good]
+
+
+def measure(
+    model: str, session: Session, results: ResultFile, progress: Progress | None = None
 ) -> None:
-    """Time the contenders that have no good record, beside the baseline."""
-    open_ = [name for name in names if name not in done or done[name].outcome.status != "ok"]
-    if not open_:
-        return
-    baseline = setting["baseline"]
-    session = [baseline, *(name for name in open_ if name != baseline)]
-    with tempfile.TemporaryDirectory() as folder:
+    """Time the open contenders on a model, beside the baseline."""
+    wanted = open_contenders(session, results, model)
+    names = list(dict.fromkeys([session.baseline, *wanted]))
+    begin = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    with tempfile.TemporaryDirectory() as folder, _fresh_cache() as cache:
         model_file, inputs_file = Path(folder) / "model.onnx", Path(folder) / "inputs.npz"
-        _write(model, setting["quick"], model_file, inputs_file)
+        write_model(model, session.setting.quick, model_file, inputs_file)
         outcomes = time_contenders(
-            [contender(name, model_file, inputs_file, setting["threads"]) for name in session],
-            settings,
+            [
+                contender(
+                    name,
+                    model_file,
+                    inputs_file,
+                    session.setting.threads,
+                    cache=cache,
+                    **session.python,
+                    **({} if session.setting.winograd else {"winograd_tolerance": 0}),
+                )
+                for name in names
+            ],
+            session.timing,
             progress,
         )
-    for outcome in outcomes:
-        if outcome.name in open_:
-            timed = outcome.blocks_ns and outcomes[0].blocks_ns
-            ratio = paired_ratio(outcome, outcomes[0]) if timed else None
-            done[outcome.name] = Record(outcome, ratio)
+    # The baseline that ran again meets the others in their session: its new record is the useful
+    # one, unless it failed now.
+    made = {o.name: Record(o, begin) for o in outcomes}
+    done = results.models.setdefault(model, {})
+    done |= {name: record for name, record in made.items() if name in wanted or record.good}
+    results.models[model] = {name: done[name] for name in CANDIDATES if name in done}
+    results.machine = machine.machine(SCRIPT)
 
 
-def _write(model: str, quick: bool, model_file: Path, inputs_file: Path) -> None:
+def write_model(model: str, quick: bool, model_file: Path, inputs_file: Path) -> None:
+    """Write a model and its inputs, the same for all contenders."""
     info = get_model(model)
     # A saturated softmax hides errors: everybody also gives what it reads.
     proto = before_softmax(info.tiny() if quick else info.build())
@@ -161,135 +208,58 @@ def _write(model: str, quick: bool, model_file: Path, inputs_file: Path) -> None
     np.savez(inputs_file, **inputs)
 
 
+@contextmanager
+def _fresh_cache() -> Iterator[Path]:
+    """A folder with what is known of this machine, and nothing of models."""
+    with tempfile.TemporaryDirectory() as folder:
+        for file in cache_directory().glob("*.json"):
+            if file.name not in MODEL_CACHES:
+                shutil.copy(file, folder)
+        yield Path(folder)
+
+
 def _names(text: str, known: Iterable[str]) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()] or list(known)
 
 
-def _load(path: Path | None, setting: Mapping[str, Any]) -> Results:
-    """What an earlier session measured under the same setting."""
-    if path is None or not path.exists():
-        return {}
-    try:
-        data = json.loads(path.read_text())
-        same = data["format"] == _FORMAT
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path} is not a result of this program; give another file") from error
-    if not same or data["setting"] != dict(setting):
-        raise InputError(f"{path} was measured with {data['setting']}; give another file")
-    return {
-        model: {name: Record.from_json(record) for name, record in records.items()}
-        for model, records in data["models"].items()
-    }
+def _check_folders(*paths: Path | None) -> None:
+    for path in paths:
+        if path and not path.parent.is_dir():
+            raise InputError(f"{path}: there is no folder {path.parent}; make it first")
 
 
-def _save(path: Path, results: Results, setting: Mapping[str, Any]) -> None:
-    models = {
-        model: {name: record.to_json() for name, record in records.items()}
-        for model, records in results.items()
-    }
-    data = {"format": _FORMAT, "setting": dict(setting), "machine": _machine(), "models": models}
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(data, indent=1))
-    partial.replace(path)  # an interrupt leaves the old file whole
-
-
-def _machine() -> dict[str, Any]:
-    """Where, when, with which versions and how this was measured."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    cpu = next((line.split(":", 1)[1].strip() for line in lines if "model name" in line), "?")
-    return {
-        "cpu": cpu,
-        "cpus": available_threads(),
-        "load_average": getloadavg()[0],
-        "system": f"{platform.system()} {platform.release()}",
-        "python": platform.python_version(),
-        "versions": {name: _version(name) for name in _PACKAGES},
-        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "command": shlex.join(["python", "python/bench_peers.py", *sys.argv[1:]]),
-    }
-
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "not installed"
-
-
-def _rows(results: Results, names: Sequence[str]) -> list[list[str]]:
-    rows = []
-    for model, records in results.items():
-        cells = [_cell(records.get(name)) for name in names]
-        rows.append([model, *cells, _against_best_peer(records, names)])
-    return rows
-
-
-def _cell(record: Record | None) -> str:
-    if record is None or record.outcome.status == "missing":
-        return "-"
-    if record.outcome.status != "ok":
-        return record.outcome.status
-    return f"{record.outcome.quartiles_ms()[1]:.3g}"
-
-
-def _against_best_peer(records: Mapping[str, Record], names: Sequence[str]) -> str:
-    """Our best median over the peers' best."""
-    best: dict[bool, float] = {}
-    for name in names:
-        record = records.get(name)
-        if record and record.outcome.status == "ok":
-            side, median = CANDIDATES[name].peer, record.outcome.quartiles_ms()[1]
-            best[side] = min(best.get(side, median), median)
-    return f"{best[False] / best[True]:.2f}x" if len(best) == 2 else "-"
-
-
-def _columns(names: Sequence[str]) -> list[str]:
-    return ["model", *names, "best / best peer"]
-
-
-def _table(results: Results, names: Sequence[str]) -> Table:
+def _table(models: peers.Models, names: Sequence[str]) -> Table:
     table = Table(title="median, ms", caption="- : not installed", show_lines=False)
-    for number, column in enumerate(_columns(names)):
+    for number, column in enumerate(peers.columns(names)):
         table.add_column(column, justify="right" if number else "left", overflow="fold")
-    for row in _rows(results, names):
+    for row in peers.rows(models, names):
         table.add_row(*row)
     return table
 
 
-def _notes(results: Results, names: Sequence[str]) -> list[str]:
-    """Why there is no time: one line per contender and reason."""
-    reasons: dict[tuple[str, str], list[str]] = {}
-    for model, records in results.items():
-        for name in names:
-            record = records.get(name)
-            if record and record.outcome.status != "ok":
-                outcome = record.outcome
-                reason = f"{outcome.status}: {outcome.note}"
-                reasons.setdefault((name, reason), []).append(model)
-    return [f"{name} {reason} ({', '.join(models)})" for (name, reason), models in reasons.items()]
-
-
-def _markdown(results: Results, names: Sequence[str], setting: Mapping[str, Any]) -> str:
-    columns = _columns(names)
-    machine = _machine()
-    versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
-    sizes = "reduced sizes" if setting["quick"] else "full sizes"
-    lines = [
-        f"Median times in ms, {sizes}, batch as named, float32, {setting['threads']} threads on"
-        f" {machine['cpu']}, {machine['date'][:10]}. {versions}.",
-        "",
-        "| " + " | ".join(columns) + " |",
-        "|---" + "|--:" * (len(columns) - 1) + "|",
-        *("| " + " | ".join(row) + " |" for row in _rows(results, names)),
-    ]
-    notes = _notes(results, names)
-    return "\n".join([*lines, *([""] if notes else []), *(f"- {note}" for note in notes)]) + "\n"
+def page(models: peers.Models, names: Sequence[str], results: ResultFile) -> str:
+    """The table and its notes as Markdown."""
+    setting = results.setting
+    sizes = "reduced sizes" if setting.quick else "full sizes"
+    winograd = "" if setting.winograd else ", Winograd off"
+    heading = (
+        f"Median times in ms, {sizes}, float32, {setting.threads} threads{winograd}. "
+        f"{machine.sentence(results.machine)}"
+    )
+    lines = [heading, markdown.table(peers.columns(names), peers.rows(models, names))]
+    notes = [f"- {note}" for note in peers.notes(models, names)]
+    return "\n\n".join([*lines, *(["\n".join(notes)] if notes else [])]) + "\n"
 
 
 def _progress() -> Progress:
-    text = TextColumn("{task.description}")
-    console = Console(stderr=True)
-    return Progress(SpinnerColumn(), text, BarColumn(), TimeElapsedColumn(), console=console)
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+    )
 
 
 if __name__ == "__main__":

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from click.testing import CliRunner, Result
+
+from tvm_rammer.testing.bench.records import Record, ResultFile, Setting, load_results
+from tvm_rammer.testing.timing_results import Outcome
 
 SCRIPT = Path(__file__).parents[2] / "python" / "bench_peers.py"
 
@@ -26,29 +28,53 @@ def run(bench: ModuleType, *arguments: object) -> Result:
     return CliRunner().invoke(bench.main, [str(argument) for argument in arguments])
 
 
+def saved(path: Path, setting: Setting, *outcomes: Outcome) -> None:
+    records = {outcome.name: Record(outcome, "a session") for outcome in outcomes}
+    ResultFile(setting, {}, {"mlp": records} if records else {}).save(path)
+
+
 def test_results_are_written_and_not_measured_again(bench: ModuleType, tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
-    path, markdown = tmp_path / "r.json", tmp_path / "r.md"
+    path, page = tmp_path / "r.json", tmp_path / "r.md"
     fixed = ("--models", "mlp", "--blocks", 2, "--runs", 3, "--json", path, "--quick")
-    first = run(bench, *fixed, "--contenders", "onnxruntime")
+    first = run(bench, *fixed, "--contenders", "onnxruntime-1")
     assert first.exit_code == 0, first.output
-    before = json.loads(path.read_text())["models"]["mlp"]["onnxruntime"]
+    assert "1 models, 1 contenders: about 0 minutes, at 15 s for a model" in first.output
+    before = load_results(path).models["mlp"]["onnxruntime-1"]
 
     both = ("--contenders", "onnxruntime,onnxruntime-1")
-    second = run(bench, *fixed, *both, "--markdown", markdown)
+    second = run(bench, *fixed, *both, "--markdown", page)
     assert second.exit_code == 0, second.output
-    records = json.loads(path.read_text())["models"]["mlp"]
-    assert records["onnxruntime"] == before
-    assert len(records["onnxruntime-1"]["outcome"]["blocks_ns"]) == 2
-    assert records["onnxruntime-1"]["ratio"]["value"] > 0
-    assert "| model | onnxruntime | onnxruntime-1 | best / best peer |" in markdown.read_text()
+    found = load_results(path)
+    assert found.models["mlp"]["onnxruntime-1"] == before
+    assert len(found.models["mlp"]["onnxruntime"].outcome.blocks_ns) == 2
+    assert found.machine["cpus"] >= 1
+    columns = "| model | onnxruntime | onnxruntime-1 | to the best peer | goal |"
+    assert columns in page.read_text()
+
+    third = run(bench, *fixed, *both)
+    assert "0 models (1 are done), 2 contenders: about 0 minutes" in third.output
+    assert load_results(path) == found
+
+
+def test_who_failed_before_is_tried_again(bench: ModuleType, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    path = tmp_path / "r.json"
+    setting = Setting(quick=True, threads=1)
+    saved(path, setting, Outcome("onnxruntime", "failed", "set-up: out of memory"))
+    arguments = ("--models", "mlp", "--contenders", "onnxruntime", "--threads", 1, "--quick")
+    result = run(bench, *arguments, "--json", path, "--blocks", 1)
+    assert result.exit_code == 0, result.output
+    assert load_results(path).models["mlp"]["onnxruntime"].good
 
 
 def test_results_under_another_setting_are_not_mixed(bench: ModuleType, tmp_path: Path) -> None:
     path = tmp_path / "r.json"
-    setting = {"quick": True, "threads": 1, "baseline": "onnxruntime"}
-    path.write_text(json.dumps({"format": 1, "setting": setting, "models": {}}))
-    result = run(bench, "--models", "mlp", "--threads", 1, "--json", path)
+    setting = Setting(quick=True, threads=1)
+    saved(path, setting)
+    result = run(
+        bench, "--models", "mlp", "--quick", "--threads", 1, "--winograd", "off", "--json", path
+    )
     assert result.exit_code == 1
     assert result.output == (f"Error: {path} was measured with {setting}; give another file\n")
 
@@ -57,7 +83,15 @@ def test_a_file_that_is_no_result_is_refused(bench: ModuleType, tmp_path: Path) 
     path = tmp_path / "r.json"
     path.write_text("[]")
     result = run(bench, "--models", "mlp", "--json", path)
-    assert result.output == (f"Error: {path} is not a result of this program; give another file\n")
+    assert result.output == (
+        f"Error: {path} is not a result of bench_peers.py; give another file\n"
+    )
+
+
+def test_a_folder_that_is_not_there_is_named(bench: ModuleType, tmp_path: Path) -> None:
+    path = tmp_path / "nowhere" / "r.json"
+    result = run(bench, "--models", "mlp", "--json", path)
+    assert result.output == f"Error: {path}: there is no folder {path.parent}; make it first\n"
 
 
 def test_unknown_names_suggest_the_nearest(bench: ModuleType) -> None:
@@ -69,21 +103,7 @@ def test_unknown_names_suggest_the_nearest(bench: ModuleType) -> None:
     )
 
 
-def test_the_baseline_must_take_part(bench: ModuleType) -> None:
-    assert run(bench, "--contenders", "openvino").output == (
-        "Error: the baseline 'onnxruntime' is not among the contenders; add it\n"
+def test_the_estimate_counts_what_is_left(bench: ModuleType) -> None:
+    assert bench.estimate(20, 31, 5, 90.0) == (
+        "20 models (11 are done), 5 contenders: about 30 minutes, at 90 s for a model"
     )
-
-
-def test_who_failed_or_is_missing_is_shown_with_a_note(bench: ModuleType) -> None:
-    missing = bench.Outcome("openvino", "missing", "No module named 'openvino'")
-    failed = bench.Outcome("tvm", "failed", "set-up: out of memory")
-    good = bench.Outcome("onnxruntime", "ok", "", ((2_000_000,),))
-    ours = bench.Outcome("wavefront", "ok", "", ((1_000_000,),))
-    results = {"mlp": {o.name: bench.Record(o, None) for o in (missing, failed, good, ours)}}
-    names = ["onnxruntime", "openvino", "tvm", "wavefront"]
-    assert bench._rows(results, names) == [["mlp", "2", "-", "failed", "1", "0.50x"]]
-    assert bench._notes(results, names) == [
-        "openvino missing: No module named 'openvino' (mlp)",
-        "tvm failed: set-up: out of memory (mlp)",
-    ]

@@ -14,7 +14,7 @@ from tvm_rammer.testing.fair_timing import Contender, Settings, time_contenders
 from tvm_rammer.testing.timing_process import ContenderProcess
 from tvm_rammer.testing.timing_results import Outcome, paired_ratio, reference_of
 
-QUICK = Settings(blocks=3, runs=4, warm_up_s=0.01, timeout_s=30.0)
+QUICK = Settings(blocks=3, runs=4, warm_up_s=0.01, min_block_s=0.0, timeout_s=30.0)
 
 
 def fake(function: str, name: str | None = None, **arguments: object) -> Contender:
@@ -28,7 +28,9 @@ def test_the_slower_contender_has_the_ratio_of_its_time() -> None:
     assert [len(block) for block in fast.blocks_ns] == [4, 4, 4]
     assert (fast.status, slow.status) == ("ok", "ok")
     assert fast.affinity == tuple(sorted(os.sched_getaffinity(0)))
+    assert fast.set_up_peak_mb > 1
     assert fast.peak_mb > 1
+    assert fast.disturbance >= 0
     ratio = paired_ratio(slow, fast)
     assert ratio.low <= ratio.value <= ratio.high
     assert 1.5 < ratio.value < 2.5
@@ -84,6 +86,23 @@ def test_a_slow_contender_gets_fewer_runs_and_stops_at_its_budget() -> None:
     assert [len(block) for block in outcome.blocks_ns] == [1]
 
 
+def test_a_fast_contender_gets_more_runs() -> None:
+    settings = replace(QUICK, min_block_s=10.0)
+    (outcome,) = time_contenders([fake("sleeps", seconds=0.001)], settings)
+    assert [len(block) for block in outcome.blocks_ns] == [40, 40, 40]
+
+
+def test_no_round_begins_after_the_end_of_the_session_but_three_there_are() -> None:
+    settings = replace(QUICK, blocks=8, session_s=0.0)
+    (outcome,) = time_contenders([fake("sleeps", seconds=0.001)], settings)
+    assert len(outcome.blocks_ns) == 3
+
+
+def test_what_a_contender_says_about_itself_is_kept() -> None:
+    (outcome,) = time_contenders([fake("tells_facts", colour="red")], QUICK)
+    assert (outcome.status, outcome.facts) == ("ok", {"colour": "red"})
+
+
 def test_environment_variables_are_set_before_the_process_begins() -> None:
     contender = fake("tells_environment", variable="FAKE_VALUE")
     outcomes = time_contenders(
@@ -129,7 +148,7 @@ def test_the_outputs_that_most_agree_with_are_the_reference() -> None:
 
 
 def test_an_outcome_survives_json() -> None:
-    outcome = Outcome("a", "ok", "", ((1, 2), (3,)), 1.5, 20.0, 1e-7, (0, 1))
+    outcome = Outcome("a", "ok", "", ((1, 2), (3,)), 1.5, 20.0, 9.0, 1e-7, (0, 1), 0.5, {"b": [1]})
     assert Outcome.from_json(outcome.to_json()) == outcome
     assert outcome.quartiles_ms() == (1.5e-6, 2e-6, 2.5e-6)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -153,19 +153,21 @@ def race(model: DemoModel, folder: Path, display: Progress) -> Race:
 
 def _contenders(files: Mapping[str, str], folder: Path) -> list[Contender]:
     """The reference first: ONNX Runtime where it is installed, else stock TVM."""
-    from tvm_rammer.testing import contenders
+    from tvm_rammer.testing.contenders import contender
     from tvm_rammer.testing.fair_timing import Contender
     from tvm_rammer.vdevice import host_cpu
 
-    common = {**files, "threads": host_cpu().cores}
-    environment = {"TVM_NUM_THREADS": str(host_cpu().cores)}
-    peers = [("stock TVM", contenders.stock_tvm)]
+    threads = host_cpu().cores
+    common = {**files, "threads": threads}
+    environment = {"TVM_NUM_THREADS": str(threads)}
+    peers = {"stock TVM": "tvm"}
     if find_spec("onnxruntime"):
-        peers.insert(0, ("ONNX Runtime", contenders.onnxruntime))
+        peers = {"ONNX Runtime": "onnxruntime", **peers}
+    model, inputs = Path(files["model"]), Path(files["inputs"])
     return [
         *(
-            Contender(name, f"{contenders.__name__}:{function.__name__}", common, environment)
-            for name, function in peers
+            replace(contender(name, model, inputs, threads), name=title)
+            for title, name in peers.items()
         ),
         *(
             Contender(

@@ -1,38 +1,59 @@
 """Who can be timed on a model: this project's plans, and the peers at their best.
 
 Each function runs in a process of its own, reads the model and the inputs from files, and returns
-two callables: one that runs once, and one that gives the outputs of the last run.
+two callables: one that runs once, and one that gives the outputs of the last run. Those of this
+project return a third one that tells about the plan. The peers' functions are in ``outside``.
 """
 
 from __future__ import annotations
 
+import inspect
 import os
+import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tvm_rammer.errors import InputError
+from tvm_rammer.schedule import POLICIES
 from tvm_rammer.testing.fair_timing import Contender
+from tvm_rammer.testing.outside.onnxruntime_contender import onnxruntime
+from tvm_rammer.testing.outside.openvino_contender import openvino
+from tvm_rammer.testing.outside.pytorch_contender import pytorch
 
 if TYPE_CHECKING:
+    from tvm_rammer.runtime.report import Report
     from tvm_rammer.transform.options import Form
 
 Prepared = tuple[Callable[[], object], Callable[[], list[np.ndarray]]]
+Planned = tuple[Callable[[], object], Callable[[], list[np.ndarray]], Callable[[], dict[str, Any]]]
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A contender before it knows its model; ``peer`` tells others' work from this project's."""
+    """A contender before it knows its model.
 
-    function: Callable[..., Prepared]
+    Attributes
+    ----------
+    function : callable
+    description : str
+    peer : bool
+        Others' work, not this project's.
+    outside : bool
+        Its function is in the folder ``outside``.
+    options : mapping of str to anything
+        More arguments of the function.
+    """
+
+    function: Callable[..., Prepared | Planned]
     description: str
     peer: bool = True
+    outside: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -44,56 +65,49 @@ def get_candidate(name: str) -> Candidate:
     raise InputError(f"there is no contender {name!r}; did you mean {nearest!r}?")
 
 
-def contender(name: str, model: Path, inputs: Path, threads: int) -> Contender:
-    """The contender of that name on a model file and an ``.npz`` file of inputs."""
+def contender(
+    name: str,
+    model: Path,
+    inputs: Path,
+    threads: int,
+    *,
+    cache: Path | None = None,
+    python: str = sys.executable,
+    **ours: Any,
+) -> Contender:
+    """A contender on a model.
+
+    Parameters
+    ----------
+    name : str
+        In :data:`CANDIDATES`.
+    model, inputs : path
+        An ONNX file, and an ``.npz`` file of its inputs.
+    threads : int
+        For those that have no number of their own.
+    cache : path, optional
+        The folder of measurements that this project's contenders use; the user's if not given.
+    python : str
+        The interpreter that has PyTorch.
+    **ours
+        Options of :func:`tvm_rammer.build` for those that are this project's.
+    """
     candidate = get_candidate(name)
-    files = {"model": str(model), "inputs": str(inputs)}
-    return Contender(
-        name=name,
-        function=f"{__name__}:{candidate.function.__name__}",
-        arguments={**files, "threads": threads, **candidate.options},
-        # TVM's pool takes half of the hardware threads unless told before it is first used.
-        environment={"TVM_NUM_THREADS": str(threads)},
-    )
-
-
-def onnxruntime(model: str, inputs: str, threads: int, parallel: bool = False) -> Prepared:
-    """ONNX Runtime, tensors bound; ``parallel`` takes its inter-operator executor."""
-    runtime = import_module("onnxruntime")
-    options = runtime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.log_severity_level = 3
-    if parallel:  # threads for the operators' insides as well only get in each other's way
-        options.execution_mode = runtime.ExecutionMode.ORT_PARALLEL
-        options.inter_op_num_threads = threads
-        options.intra_op_num_threads = 1
-    session = runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    binding = session.io_binding()
-    for name, value in _arrays(inputs).items():
-        binding.bind_cpu_input(name, value)
-    for output in session.get_outputs():
-        binding.bind_output(output.name, "cpu")
-    return partial(session.run_with_iobinding, binding), binding.copy_outputs_to_cpu
-
-
-def openvino(model: str, inputs: str, threads: int) -> Prepared:
-    """OpenVINO for latency, in float32, on all threads."""
-    runtime = import_module("openvino")
-    settings = {
-        "PERFORMANCE_HINT": "LATENCY",
-        "INFERENCE_NUM_THREADS": threads,
-        "INFERENCE_PRECISION_HINT": "f32",
-    }
-    compiled = runtime.Core().compile_model(model, "CPU", settings)
-    request = compiled.create_infer_request()
-    for name, value in _arrays(inputs).items():
-        request.set_tensor(name, runtime.Tensor(value))
-
-    def run() -> None:
-        request.start_async()
-        request.wait()
-
-    return run, lambda: [request.get_tensor(port).data.copy() for port in compiled.outputs]
+    function = candidate.function
+    arguments = {"model": str(model), "inputs": str(inputs), "threads": threads}
+    arguments |= candidate.options if candidate.peer else {**candidate.options, **ours}
+    if candidate.outside:
+        file = Path(inspect.getfile(function))
+        interpreter = python if function is pytorch else sys.executable
+        path = [str(file.parent), *(sys.path if interpreter == sys.executable else ())]
+        environment = {"PYTHONPATH": os.pathsep.join(path)}
+        called = f"{file.stem}:{function.__name__}"
+        return Contender(name, called, arguments, environment, interpreter)
+    # TVM's pool takes half of the hardware threads unless told before it is first used.
+    environment = {"TVM_NUM_THREADS": str(threads)}
+    if cache:
+        environment["TVM_RAMMER_CACHE_DIR"] = str(cache)
+    return Contender(name, f"{__name__}:{function.__name__}", arguments, environment)
 
 
 def stock_tvm(model: str, inputs: str, threads: int) -> Prepared:
@@ -113,15 +127,38 @@ def stock_tvm(model: str, inputs: str, threads: int) -> Prepared:
     return partial(machine.invoke_stateful, "main"), lambda: _flat(machine.get_outputs("main"))
 
 
-def rammer(model: str, inputs: str, threads: int, policy: str, form: Form = "program") -> Prepared:
+def rammer(
+    model: str, inputs: str, threads: int, policy: str, form: Form = "program", **options: Any
+) -> Planned:
     """This project's library under a policy; ``form="per-op"`` launches operator by operator."""
     from tvm_rammer import build
 
-    module = build(model, policy=policy, form=form, num_veus=threads).create()
+    library = build(model, policy=policy, form=form, num_veus=threads, **options)
+    module = library.create()
     for name, value in _arrays(inputs).items():
         module.set_input(name, value)
     count = range(module.get_num_outputs())
-    return module.run, lambda: [module.get_output(i).numpy() for i in count]
+    return (
+        module.run,
+        lambda: [module.get_output(i).numpy() for i in count],
+        lambda: plan_facts(library.report, module.num_workers),
+    )
+
+
+def plan_facts(report: Report, workers: int) -> dict[str, Any]:
+    """What decides how fast a library is, as plain data."""
+    regions = [
+        {
+            "policy": region.policy,
+            "operators": region.operators,
+            "tasks": region.tasks,
+            "waits": region.waits,
+            "explanation": asdict(region.explanation),
+            "decision": asdict(region.decision) if region.decision else None,
+        }
+        for region in report.regions
+    ]
+    return {"workers": workers, "left_out": len(report.left_out), "regions": regions}
 
 
 def _arrays(path: str) -> dict[str, np.ndarray]:
@@ -139,17 +176,28 @@ def available_threads() -> int:
 
 
 _rammer = partial(Candidate, rammer, peer=False)
+_outside = partial(Candidate, outside=True)
 
 #: Every contender by its name; the most trusted first, the slow stock TVM last.
 CANDIDATES: dict[str, Candidate] = {
-    "onnxruntime": Candidate(onnxruntime, "ONNX Runtime, all threads"),
-    "onnxruntime-1": Candidate(onnxruntime, "ONNX Runtime, 1 thread", options={"threads": 1}),
-    "onnxruntime-parallel": Candidate(
+    "onnxruntime": _outside(onnxruntime, "ONNX Runtime, all threads"),
+    "onnxruntime-1": _outside(onnxruntime, "ONNX Runtime, 1 thread", options={"threads": 1}),
+    "onnxruntime-parallel": _outside(
         onnxruntime, "ONNX Runtime, parallel executor", options={"parallel": True}
     ),
-    "openvino": Candidate(openvino, "OpenVINO, latency hint, float32, all threads"),
+    "openvino": _outside(openvino, "OpenVINO, latency hint, float32, all threads"),
+    "pytorch": _outside(pytorch, "PyTorch through onnx2torch, eager"),
+    "pytorch-compiled": _outside(
+        pytorch, "PyTorch through onnx2torch, torch.compile", options={"compiled": True}
+    ),
+    "auto": _rammer("tvm-rammer's default", options={"policy": "auto"}),
     "per-op": _rammer("operator by operator", options={"policy": "sequential", "form": "per-op"}),
-    "sequential": _rammer("one program, no co-scheduling", options={"policy": "sequential"}),
-    "wavefront": _rammer("one program, wavefront policy", options={"policy": "wavefront"}),
+    **{
+        policy: _rammer(f"one program, policy {policy}", options={"policy": policy})
+        for policy in POLICIES
+    },
     "tvm": Candidate(stock_tvm, "stock TVM, default pipeline"),
 }
+
+#: Those that say most in the least time.
+CORE = ("onnxruntime", "openvino", "auto", "per-op", "sequential")

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,14 @@ import numpy as np
 from rich.progress import Progress
 
 from tvm_rammer.errors import InputError
+from tvm_rammer.testing.other_load import OtherLoad
 from tvm_rammer.testing.timing_process import ContenderError, ContenderProcess, MissingError
 from tvm_rammer.testing.timing_results import Outcome, distance, reference_of
+
+#: Rounds that there are however long they take: fewer say nothing about noise.
+_FEWEST_BLOCKS = 3
+#: A block of short runs has up to so many times the runs that were asked for.
+_MOST_TIMES = 10
 
 
 @dataclass(frozen=True)
@@ -35,8 +42,8 @@ class Contender:
     name : str
     function : str
         ``"module:function"``. It is called in the contender's process with ``arguments`` and
-        returns two callables: one that runs once, and one that gives the outputs of the last run
-        as a list of arrays.
+        returns two callables, or three: one that runs once, one that gives the outputs of the last
+        run as a list of arrays, and one that gives facts about the contender as plain data.
     arguments : mapping
         Anything that JSON can carry.
     environment : mapping
@@ -62,9 +69,12 @@ class Settings:
         Rounds, and timed runs in a block.
     warm_up_s : float
         How long each contender runs before the first round.
-    max_block_s, budget_s : float
-        A slow contender gets fewer runs per block, and takes no more turns when all its blocks
-        together have taken the budget.
+    min_block_s, max_block_s, budget_s : float
+        A fast contender gets more runs per block, up to ten times as many; a slow one gets fewer,
+        and takes no more turns when all its blocks together have taken the budget.
+    session_s : float
+        No further round begins when all contenders together have taken so long, their set-up
+        included; but three rounds there are.
     tolerance : float
         Relative error up to which outputs agree.
     timeout_s : float
@@ -74,8 +84,10 @@ class Settings:
     blocks: int = 10
     runs: int = 20
     warm_up_s: float = 0.5
+    min_block_s: float = 0.05
     max_block_s: float = 2.0
     budget_s: float = 60.0
+    session_s: float = inf
     tolerance: float = 1e-3
     timeout_s: float = 600.0
 
@@ -106,6 +118,7 @@ def time_contenders(
         One per contender, in their order.
     """
     settings = settings or Settings()
+    end = time.monotonic() + settings.session_s
     steps = len(contenders) * (2 + settings.blocks)
     with tempfile.TemporaryDirectory() as folder, _step_display(progress, steps) as step:
         entrants = [
@@ -121,6 +134,8 @@ def time_contenders(
                 step(f"{entrant.name}: warm-up")
                 entrant.warm_up()
             for number in range(settings.blocks):
+                if number >= _FEWEST_BLOCKS and time.monotonic() > end:
+                    break
                 # Each round begins with another contender: nobody always follows the same one.
                 first = number % len(entrants)
                 for entrant in entrants[first:] + entrants[:first]:
@@ -145,6 +160,7 @@ class _Entrant:
         self._process: ContenderProcess | None = None
         self._runs = settings.runs
         self._used_s = 0.0
+        self._others_s = 0.0
 
     def set_up(self) -> None:
         """Start the process, make the contender, fetch its outputs."""
@@ -195,20 +211,28 @@ class _Entrant:
         _check_affinity(reply["affinity"])
         with np.load(self._outputs) as saved:
             self.results = [saved[name] for name in saved.files]
-        self._note(set_up_s=reply["set_up_s"])
+        self._note(**{key: reply[key] for key in ("set_up_s", "set_up_peak_mb", "facts")})
 
     def _warm_up(self) -> None:
         reply = self._ask("warm_up", seconds=self._settings.warm_up_s)
         _check_affinity(reply["affinity"])
-        affordable = int(self._settings.max_block_s * 1e9 / max(reply["run_ns"], 1))
-        self._runs = max(1, min(self._settings.runs, affordable))
+        run_s = max(reply["run_ns"], 1) / 1e9
+        settings = self._settings
+        more = min(_MOST_TIMES * settings.runs, int(settings.min_block_s / run_s))
+        affordable = int(settings.max_block_s / run_s)
+        self._runs = max(1, min(max(settings.runs, more), affordable))
         self._note(affinity=tuple(reply["affinity"]))
 
     def _block(self) -> None:
+        assert self._process
+        load = OtherLoad(self._process.pid, self.outcome.affinity)
         start = time.perf_counter()
         times = tuple(self._ask("block", runs=self._runs)["ns"])
         self._used_s += time.perf_counter() - start
-        self._note(blocks_ns=(*self.outcome.blocks_ns, times))
+        self._others_s += load.seconds()
+        self._note(
+            blocks_ns=(*self.outcome.blocks_ns, times), disturbance=self._others_s / self._used_s
+        )
 
     def _ask(self, request: str, **arguments: Any) -> dict[str, Any]:
         assert self._process

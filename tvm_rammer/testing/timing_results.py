@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -28,11 +28,18 @@ class Outcome:
         Why the status is not ``ok``.
     blocks_ns : tuple of tuple of int
         Nanoseconds of every run, by blocks, in the order of the rounds.
-    set_up_s, peak_mb, error : float
-        Seconds to load or compile, peak memory of the process, and the relative distance of its
-        outputs from the reference's.
+    set_up_s, set_up_peak_mb : float
+        Seconds to load or compile, and the peak of the process's memory until then.
+    peak_mb : float
+        Peak of memory afterwards, while it runs.
+    error : float
+        Relative distance of its outputs from the reference's.
     affinity : tuple of int
         The CPUs that its threads may use.
+    disturbance : float
+        How many of those CPUs other processes kept busy, on average, during its blocks.
+    facts : mapping of str to anything
+        What the contender says about itself, as plain data.
     """
 
     name: str
@@ -40,9 +47,12 @@ class Outcome:
     note: str = ""
     blocks_ns: tuple[tuple[int, ...], ...] = ()
     set_up_s: float = 0.0
+    set_up_peak_mb: float = 0.0
     peak_mb: float = 0.0
     error: float = 0.0
-    affinity: tuple[int, ...] = field(default=())
+    affinity: tuple[int, ...] = ()
+    disturbance: float = 0.0
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
     def quartiles_ms(self) -> tuple[float, float, float]:
         """Lower quartile, median and upper quartile of all runs in milliseconds."""

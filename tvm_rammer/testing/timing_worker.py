@@ -24,6 +24,8 @@ import numpy as np
 
 Json = dict[str, Any]
 _PR_SET_PDEATHSIG = 1
+#: One in so many runs of a block is run once more before the block.
+_UNTIMED = 8
 
 
 class Worker:
@@ -39,30 +41,37 @@ class Worker:
         """Make the contender, run it once, save what it computes."""
         module, _, name = function.partition(":")
         start = time.perf_counter()
-        self.run, results = getattr(import_module(module), name)(**arguments)
+        self.run, results, *facts = getattr(import_module(module), name)(**arguments)
         seconds = time.perf_counter() - start
         self.run()
         np.savez(outputs, *results())
-        return {"set_up_s": seconds, "affinity": self.affinity_at_start}
+        reply = {
+            "set_up_s": seconds,
+            "set_up_peak_mb": _peak_mb(),
+            "affinity": self.affinity_at_start,
+            "facts": facts[0]() if facts else {},
+        }
+        _forget_peak()
+        return reply
 
     def warm_up(self, seconds: float) -> Json:
-        """Run for that long, at least three times; the median says how long a block will take."""
+        """Run for that long, and three times unless that takes three times as long."""
         times: list[int] = []
-        end = time.perf_counter() + seconds
-        while len(times) < 3 or time.perf_counter() < end:
+        start = time.perf_counter()
+        while (took := time.perf_counter() - start) < seconds or (
+            len(times) < 3 and took < 3 * seconds
+        ):
             times += _timed(self.run, 1)
         return {"run_ns": statistics.median(times), "affinity": self._affinity()}
 
     def block(self, runs: int) -> Json:
-        """Time every run of a block; the one that wakes the threads up does not count."""
-        self.run()
+        """Time every run of a block; those that wake threads and fill caches do not count."""
+        _timed(self.run, 1 + runs // _UNTIMED)
         return {"ns": _timed(self.run, runs)}
 
     def report(self) -> Json:
-        """What the process used; ``ru_maxrss`` would be the parent's peak if that is larger."""
-        lines = Path("/proc/self/status").read_text().splitlines()
-        peak = next(line for line in lines if line.startswith("VmHWM:"))
-        return {"peak_mb": int(peak.split()[1]) / 1024}
+        """Peak of memory since the set-up."""
+        return {"peak_mb": _peak_mb()}
 
     def _affinity(self) -> list[int]:
         """The CPUs that the contender's threads, taken together, may use."""
@@ -103,6 +112,19 @@ def _timed(run: Callable[[], object], runs: int) -> list[int]:
         run()
         times.append(clock() - start)
     return times
+
+
+def _peak_mb() -> float:
+    """Peak of resident memory; ``ru_maxrss`` would be the parent's peak if that is larger."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    peak = next(line for line in lines if line.startswith("VmHWM:"))
+    return int(peak.split()[1]) / 1024
+
+
+def _forget_peak() -> None:
+    """Let the peak be that from now on, so that compiling is not counted as running."""
+    with suppress(OSError):  # without the right to, the peak stays that of all the time
+        Path("/proc/self/clear_refs").write_text("5")
 
 
 def _threads() -> set[int]:

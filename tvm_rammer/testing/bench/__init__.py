@@ -1,0 +1,1 @@
+"""Benchmarks as data: what was measured, where, tables, plots and goals."""

@@ -1,0 +1,52 @@
+"""Where, when, with which versions and by which command something was measured."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+_PACKAGES = ("apache-tvm", "apache-tvm-ffi", "onnx", "onnxruntime", "openvino", "torch", "numpy")
+
+
+def machine(script: str) -> dict[str, Any]:
+    """Facts about this machine, as plain data; ``script`` is how people call what runs."""
+    return {
+        "cpu": _cpu(),
+        "cpus": len(os.sched_getaffinity(0)),
+        "load_average": os.getloadavg()[0],
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "versions": {name: _version(name) for name in _PACKAGES},
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "command": shlex.join(["python", script, *sys.argv[1:]]),
+    }
+
+
+def sentence(facts: Mapping[str, Any]) -> str:
+    """The facts of :func:`machine` in a sentence."""
+    installed = {n: v for n, v in facts["versions"].items() if v != "not installed"}
+    versions = ", ".join(f"{name} {version}" for name, version in installed.items())
+    return (
+        f"{facts['cpu']}, {facts['cpus']} CPUs, {facts['system']}, {facts['date'][:10]}; "
+        f"Python {facts['python']}, {versions}."
+    )
+
+
+def _cpu() -> str:
+    lines: Sequence[str] = Path("/proc/cpuinfo").read_text().splitlines()
+    named = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.machine())
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
