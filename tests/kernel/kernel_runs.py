@@ -1,7 +1,8 @@
 """Runs PrimFuncs as their rKernels: tile by tile, in a random order, in guarded memory.
 
-What a kernel must not depend on is made hostile: tiles run in random ranges and a random order,
-results and scratch start as NaN, and the bytes around every buffer must stay what they were.
+What a kernel must not depend on is made hostile: any candidate may run a stage, tiles run in random
+ranges and a random order, results and scratch start as NaN, and the bytes around every buffer must
+stay what they were.
 """
 
 from __future__ import annotations
@@ -73,8 +74,9 @@ def run_prim_func(
     choice = random.Random(seed)
     for stage in kernel.stages:
         arrays = [memory[number].array for number in stage.arguments]
-        for start, stop in _ranges(stage.kernel.num_tiles, choice):
-            bodies[stage.kernel.name](start, stop, arrays)
+        candidate = choice.choice(stage.candidates)
+        for start, stop in _ranges(candidate.num_tiles, choice):
+            bodies[candidate.name](start, stop, arrays)
     for number, (place, array) in enumerate(zip(memory, given, strict=False)):
         np.testing.assert_array_equal(
             place.array, array, err_msg=f"a kernel wrote to input {number}"

@@ -81,10 +81,12 @@ def run_tiling(
     register=st.tuples(st.integers(1, 5), st.integers(1, 3)),
     blocks=st.integers(1, 3),
     fused=st.booleans(),
+    cut=st.booleans(),
 )
-@example((1, 13, 9), (1, 1, 1, 1), 1, 2, 16, FOUR, (5, 2), 1, True)
-@example((2, 5, 5), (1, 1, 1, 1), 2, 2, 8, FOUR, (3, 1), 1, False)
-def test_every_tiling(size, padding, inner, outer, lanes, transform, register, blocks, fused):
+@example((1, 13, 9), (1, 1, 1, 1), 1, 2, 16, FOUR, (5, 2), 1, True, False)
+@example((2, 5, 5), (1, 1, 1, 1), 2, 2, 8, FOUR, (3, 1), 1, False, False)
+@example((1, 13, 13), (1, 1, 1, 1), 1, 4, 8, FOUR, (4, 2), 2, False, True)
+def test_every_tiling(size, padding, inner, outer, lanes, transform, register, blocks, fused, cut):
     """Ragged images, blocks and register tiles; padding beyond the tile; one block or many."""
     batch, height, width = size
     top, left, bottom, right = padding
@@ -92,13 +94,18 @@ def test_every_tiling(size, padding, inner, outer, lanes, transform, register, b
     assume(rows > 0 and columns > 0 and outer % register[1] == 0)
     tiles = batch * -(-rows // transform.outputs) * -(-columns // transform.outputs)
     block = min(tiles, blocks * register[0])
-    tiling = WinogradTiling(transform, lanes, RegisterTile(*register, lanes), block, fused)
+    # One task per tile of the image and vector of channels, where a block is one task else.
+    parts = (block, register[1]) if cut and not fused else (1, 1)
+    tiling = WinogradTiling(transform, lanes, RegisterTile(*register, lanes), block, fused, parts)
     x = numbers((*size, inner * lanes))
     w = numbers((outer * lanes, 3, 3, inner * lanes), seed=1)
     func = legalized_func(lambda x: conv2d(x, constant(w), padding), x)
     run = run_tiling(func, [x, w], tiling)
     assert_close(run.outputs[0], convolve(x, w, padding), 2e-5)
     assert len(run.kernel.stages) == (1 if fused else 2)
+    if not fused:
+        groups = outer // register[1]
+        assert run.tiles[1] == -(-tiles // block) * parts[0] * groups * parts[1]
 
 
 @pytest.mark.parametrize("padding", [(0, 0, 0, 0), ONE_AROUND, (2, 0, 1, 2)])

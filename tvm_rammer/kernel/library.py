@@ -10,7 +10,7 @@ from tvm import tirx
 
 from tvm_rammer.kernel.scheduled import Packing, Scheduled
 from tvm_rammer.kernel.select import schedule
-from tvm_rammer.kernel.split import Scratch, split_into_stages
+from tvm_rammer.kernel.split import Scratch, Stage, split_into_stages
 from tvm_rammer.kernel.winograd_accuracy import DEFAULT_TOLERANCE
 from tvm_rammer.rprogram import RKernel
 from tvm_rammer.vdevice import VDevice
@@ -21,10 +21,18 @@ _structure: Any = tvm_ffi.StructuralKey
 
 @dataclass(frozen=True)
 class StagedKernel:
-    """A stage of a PrimFunc as an rKernel; ``arguments`` as in :class:`~.split.Stage`."""
+    """A stage of a PrimFunc as rKernels; ``arguments`` as in :class:`~.split.Stage`.
 
-    kernel: RKernel
+    The first of the ``candidates`` is the most efficient one, each of the others has smaller tiles.
+    """
+
+    candidates: tuple[RKernel, ...]
     arguments: tuple[int, ...]
+
+    @property
+    def kernel(self) -> RKernel:
+        """The most efficient rKernel."""
+        return self.candidates[0]
 
 
 @dataclass(frozen=True)
@@ -69,19 +77,18 @@ class KernelLibrary:
     def _make(self, func: tirx.PrimFunc, constants: frozenset[int]) -> OperatorKernel:
         scheduled = schedule(func, constants, self.vdevice, self.winograd_tolerance)
         split = split_into_stages(scheduled.func)
-        stages = []
-        for stage in split.stages:
-            name = self._name(stage.body)
-            kernel = RKernel(
-                name,
-                stage.num_tiles,
-                stage.modes,
-                stage.tile_seconds,
-                scheduled.origin,
-                scheduled.tiling,
-            )
-            stages.append(StagedKernel(kernel, stage.arguments))
-        return OperatorKernel(tuple(stages), split.scratch, scheduled.packings, scheduled)
+        found: list[dict[str, RKernel]] = [{} for _ in split.stages]
+        for variant in scheduled.variants():
+            stages = (split if variant is scheduled else split_into_stages(variant.func)).stages
+            for kernels, stage in zip(found, stages, strict=True):
+                name = self._name(stage.body)
+                # A stage that is cut alike in both is the same kernel.
+                kernels.setdefault(name, _kernel(name, stage, variant))
+        staged = (
+            StagedKernel(tuple(kernels.values()), stage.arguments)
+            for kernels, stage in zip(found, split.stages, strict=True)
+        )
+        return OperatorKernel(tuple(staged), split.scratch, scheduled.packings, scheduled)
 
     def _name(self, body: tirx.PrimFunc) -> str:
         """The symbol of a body; structurally equal bodies share one."""
@@ -90,3 +97,14 @@ class KernelLibrary:
             self._body_names[key] = f"rtask{len(self.bodies)}"
             self.bodies[self._body_names[key]] = body
         return self._body_names[key]
+
+
+def _kernel(name: str, stage: Stage, scheduled: Scheduled) -> RKernel:
+    return RKernel(
+        name,
+        stage.num_tiles,
+        stage.modes,
+        stage.tile_seconds,
+        scheduled.origin,
+        scheduled.tiling,
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -33,12 +34,23 @@ class Scheduled:
         The tile in words.
     packings : tuple of (int, Packing)
         Constant parameters that must be packed before they are passed.
+    finer : Scheduled, optional
+        The same in more and smaller tiles, which take longer together: for devices that this tiling
+        leaves idle. It has the same parameters and packings, the same stages and the same buffers
+        between them.
     """
 
     func: tirx.PrimFunc
     origin: str
     tiling: str
     packings: tuple[tuple[int, Packing], ...] = ()
+    finer: Scheduled | None = None
+
+    def variants(self) -> Iterator[Scheduled]:
+        """This one and all finer ones."""
+        yield self
+        if self.finer is not None:
+            yield from self.finer.variants()
 
 
 class Rule(Protocol):

@@ -16,7 +16,7 @@ from tvm import tirx
 from tvm_rammer.kernel.blocks import schedule_of
 from tvm_rammer.kernel.scheduled import Scheduled
 from tvm_rammer.kernel.winograd_accuracy import DEFAULT_TOLERANCE
-from tvm_rammer.kernel.winograd_choice import ConvolutionSize, choose_tiling
+from tvm_rammer.kernel.winograd_choice import ConvolutionSize, choose_tiling, finer
 from tvm_rammer.kernel.winograd_kernel import winograd_function
 from tvm_rammer.kernel.winograd_match import match_convolution
 from tvm_rammer.vdevice import VDevice
@@ -48,4 +48,8 @@ class Winograd:
         if tiling is None:
             return None
         packings = ((conv.weight_position, tiling.packing),)
-        return Scheduled(winograd_function(conv, tiling), self.name, str(tiling), packings)
+        scheduled = None
+        for each in reversed([tiling, *finer(size, tiling, vdevice)]):
+            made = winograd_function(conv, each)
+            scheduled = Scheduled(made, self.name, str(each), packings, scheduled)
+        return scheduled

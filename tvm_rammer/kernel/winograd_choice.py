@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from math import sqrt
+from math import prod, sqrt
 
+from tvm_rammer.kernel.finer import Option, finer_tilings
 from tvm_rammer.kernel.register_tile import RegisterTile, lanes_for
 from tvm_rammer.kernel.winograd_accuracy import winograd_error
 from tvm_rammer.kernel.winograd_matrices import FOUR, TWO, Transform
@@ -97,6 +98,37 @@ def winograd_cycles(size: ConvolutionSize, tiling: WinogradTiling, vdevice: VDev
         loads += 2 * _between_stages(_scratch_bytes(size, tiling), vdevice)
     stages = 1 if tiling.fused else 2
     return _together(compute, loads) + stages * _STAGE_CYCLES
+
+
+def in_parts(
+    size: ConvolutionSize, tiling: WinogradTiling, vdevice: VDevice
+) -> Option[WinogradTiling]:
+    """A staged tiling as its tasks of products: how many, and the modelled cycles of each."""
+    transform, tile = tiling.transform, tiling.task_tile
+    blocks = -(-_grid(size, transform).num_tiles // tiling.block)
+    tasks = blocks * size.out_channels // tiling.columns * prod(tiling.parts)
+    steps = size.in_channels * _step(tile, tiling.rows, vdevice)
+    results = tiling.rows * tile.vectors * (2.0 + _OUTPUT_OPERATIONS) * _per_operation(vdevice)
+    weights = 4 * transform.products * size.in_channels * tile.vectors * tile.lanes
+    cycles = _together(transform.products * (steps + results), weights / _CACHE_BYTES)
+    return Option(tiling, tasks, cycles)
+
+
+def finer(size: ConvolutionSize, tiling: WinogradTiling, vdevice: VDevice) -> list[WinogradTiling]:
+    """Tilings that divide the tasks of one whose packing and transformed inputs they share."""
+    if tiling.fused:
+        return []
+    options = [
+        in_parts(size, replace(tiling, parts=(down, across)), vdevice)
+        for down in _divisors(tiling.block)
+        for across in _divisors(tiling.register_tile.vectors)
+        if down * across > 1
+    ]
+    return finer_tilings(in_parts(size, tiling, vdevice), options, vdevice.num_veus)
+
+
+def _divisors(number: int) -> list[int]:
+    return [n for n in range(1, number + 1) if number % n == 0]
 
 
 def _tilings(

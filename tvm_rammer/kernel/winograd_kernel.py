@@ -5,7 +5,7 @@ channels, ``(m + 2)^2`` matrix products of transformed inputs and packed weights
 tiles, fill a buffer that stays in the second-level cache; the output transform and the epilogue
 then take the results from there. The transformed inputs either are a buffer between two stages
 (*staged*), or local to the task of a block, which then does all groups of output channels
-(*fused*).
+(*fused*). Where that makes few tasks, they are divided further.
 """
 
 from __future__ import annotations
@@ -38,6 +38,19 @@ def winograd_function(conv: Convolution3x3, tiling: WinogradTiling) -> tirx.Prim
     return tirx.PrimFunc(params, body).with_attrs(attributes)
 
 
+#: An element of a matrix.
+Read = Callable[[Any, Any], Any]
+
+
+@dataclass(frozen=True)
+class _Share:
+    """A group of output channels, and which of its and the block's parts a task does."""
+
+    group: Any
+    down: Any
+    across: Any
+
+
 @dataclass(frozen=True)
 class _Kernel:
     conv: Convolution3x3
@@ -57,15 +70,18 @@ class _Kernel:
         def transform(tile: Any) -> Any:
             return self._input_tile(moved, tile // block, tile % block, tile)
 
+        down, across = self.tiling.parts
+
         def compute(task: Any) -> Any:
-            which = task % self.num_blocks
-            return self._group(moved, which, which, task // self.num_blocks)
+            which, columns = task // down % self.num_blocks, task // down // self.num_blocks
+            share = _Share(columns // across, task % down, columns % across)
+            return self._group(moved, which, which, share)
 
         return tirx.SeqStmt(
             [
                 tirx.AllocBuffer(moved),
                 parallel("tile", min(self._transformed(), self.num_blocks * block), transform),
-                parallel("task", self.groups * self.num_blocks, compute),
+                parallel("task", self.groups * self.num_blocks * down * across, compute),
             ]
         )
 
@@ -82,7 +98,7 @@ class _Kernel:
                 return self._if_any(first + tile, made, self._transformed())
 
             def compute(group: Any) -> Any:
-                return self._group(moved, only, block, group)
+                return self._group(moved, only, block, _Share(group, only, only))
 
             return tirx.SeqStmt(
                 [
@@ -123,32 +139,41 @@ class _Kernel:
         made = input_transform(self.conv, self.tiling, tile, patch, write)
         return sequence([tirx.AllocBuffer(patch), made])
 
-    def _group(self, moved: Any, where: Any, block: Any, group: Any) -> Any:
-        """All of a block for one group of output channels."""
-        tiling = self.tiling
-        transform, height = tiling.transform, tiling.register_tile.rows
-        products = buffer("products", (tiling.block, transform.products, tiling.columns))
-        patch = buffer("patch", (transform.outputs, transform.inputs, tiling.register_tile.lanes))
-        first = block * tiling.block
-        full, ragged = divmod(tiling.block, height)
+    def _group(self, moved: Any, where: Any, block: Any, share: _Share) -> Any:
+        """A share of a block and a group of output channels."""
+        tiling, tile = self.tiling, self.tiling.task_tile
+        transform, columns = tiling.transform, tile.vectors * tile.lanes
+        products = buffer("products", (tiling.rows, transform.products, columns))
+        patch = buffer("patch", (transform.outputs, transform.inputs, tile.lanes))
+        above = share.down * tiling.rows
+        first = block * tiling.block + above
+        channel = share.across * columns
+        full, ragged = divmod(tiling.rows, tile.rows)
 
         def product(which: Any) -> Any:
+            def data(row: Any, inner: Any) -> Any:
+                return moved[where, which, (above + row) * self.conv.in_channels + inner]
+
+            def weight(inner: Any, column: Any) -> Any:
+                return self.weight[share.group, which, inner, channel + column]
+
             def rows(start: Any, count: int) -> Any:
-                made = self._rows(moved, where, products, group, which, start, count)
+                made = self._rows(data, weight, products, which, start, count)
                 return self._if_any(first + start, made, self.num_tiles)
 
             parts = []
             if full:
-                parts.append(loop("rows", full, lambda row: rows(row * height, height)))
+                parts.append(loop("rows", full, lambda row: rows(row * tile.rows, tile.rows)))
             if ragged:
-                parts.append(rows(number(full * height), ragged))
+                parts.append(rows(number(full * tile.rows), ragged))
             return sequence(parts)
 
         def inverse(tile: Any) -> Any:
             def read(y: Any, x: Any, channel: Any) -> Any:
                 return products[tile, y * transform.inputs + x, channel]
 
-            made = output_transform(self.conv, tiling, first + tile, group, patch, read)
+            start = share.group * tiling.columns + channel
+            made = output_transform(self.conv, tiling, first + tile, start, patch, read)
             return self._if_any(first + tile, made, self.num_tiles)
 
         return tirx.SeqStmt(
@@ -156,15 +181,15 @@ class _Kernel:
                 tirx.AllocBuffer(products),
                 tirx.AllocBuffer(patch),
                 loop("product", transform.products, product),
-                loop("tile", tiling.block, inverse),
+                loop("tile", tiling.rows, inverse),
             ]
         )
 
     def _rows(
-        self, moved: Any, where: Any, products: Any, group: Any, which: Any, first: Any, count: int
+        self, data: Read, weight: Read, products: Any, which: Any, first: Any, count: int
     ) -> Any:
         """A register tile of one of the products: every sum is a vector of its own."""
-        tile = self.tiling.register_tile
+        tile = self.tiling.task_tile
         sums = {
             (row, part): buffer("sum", (tile.lanes,))
             for row in range(count)
@@ -186,9 +211,8 @@ class _Kernel:
 
         def accumulate(channel: Any) -> Any:
             def add(total: Any, row: int, column: Any, lane: Any) -> Any:
-                data = moved[where, which, (first + row) * self.conv.in_channels + channel]
-                weight = self.weight[group, which, channel, column]
-                return tirx.BufferStore(total, total[lane] + data * weight, [lane])
+                product = data(first + row, channel) * weight(channel, column)
+                return tirx.BufferStore(total, total[lane] + product, [lane])
 
             return sequence(each(add))
 

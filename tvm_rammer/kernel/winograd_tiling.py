@@ -74,6 +74,9 @@ class WinogradTiling:
         Tiles of the image in a block.
     fused : bool
         Whether the input of a block is transformed in the block's own task.
+    parts : (int, int)
+        Where it is not, a block and a group of output channels are so many tasks: along the tiles
+        of the block, and along the vectors of the group.
     """
 
     transform: Transform
@@ -81,16 +84,28 @@ class WinogradTiling:
     register_tile: RegisterTile
     block: int
     fused: bool
+    parts: tuple[int, int] = (1, 1)
 
     def __str__(self) -> str:
         side = self.transform.outputs
         stages = "fused" if self.fused else "staged"
-        return f"F({side}x{side},3x3) {stages}, blocks of {self.block}, {self.register_tile}"
+        return f"F({side}x{side},3x3) {stages}, blocks of {self.rows}, {self.task_tile}"
 
     @property
     def columns(self) -> int:
         """Output channels of a group."""
         return self.register_tile.vectors * self.register_tile.lanes
+
+    @property
+    def rows(self) -> int:
+        """Tiles of the image that a task handles."""
+        return self.block // self.parts[0]
+
+    @property
+    def task_tile(self) -> RegisterTile:
+        """The register tile of a task, which may be too small for that of a whole block."""
+        whole = self.register_tile
+        return RegisterTile(min(whole.rows, self.rows), whole.vectors // self.parts[1], whole.lanes)
 
     @property
     def packing(self) -> WinogradPacking:

@@ -48,18 +48,17 @@ def input_transform(
 
 
 def output_transform(
-    conv: Convolution3x3, tiling: WinogradTiling, tile: Any, group: Any, patch: Any, read: Read
+    conv: Convolution3x3, tiling: WinogradTiling, tile: Any, first: Any, patch: Any, read: Read
 ) -> Any:
-    """Transform a group of output channels of a tile, do the epilogue and store the results."""
+    """Transform a task's channels, from ``first`` on, of a tile; do the epilogue and store them."""
     grid = grid_of(conv, tiling)
     names = zip(("image", "y", "x"), grid.place(tile), strict=True)
     place, places = zip(*(bind(name, value) for name, value in names), strict=True)
-    lanes = tiling.register_tile.lanes
     vectors = loop(
         "vector",
-        tiling.register_tile.vectors,
+        tiling.task_tile.vectors,
         lambda number: _output_vector(
-            conv, tiling, place, patch, number * lanes, group * tiling.columns, read
+            conv, tiling, place, patch, number * tiling.register_tile.lanes, first, read
         ),
     )
     return sequence([*places, vectors])
@@ -121,8 +120,8 @@ def _output_vector(
     tiling: WinogradTiling,
     place: Sequence[Any],
     patch: Any,
+    vector_start: Any,
     first: Any,
-    group: Any,
     read: Read,
 ) -> Any:
     image, top, left = place
@@ -130,7 +129,7 @@ def _output_vector(
     _, height, width, _ = conv.output_shape
 
     def column(x: Any, lane: Any) -> Any:
-        values = [read(number(y), x, first + lane) for y in range(transform.inputs)]
+        values = [read(number(y), x, vector_start + lane) for y in range(transform.inputs)]
         return _applied(
             transform.inverse,
             values,
@@ -141,7 +140,8 @@ def _output_vector(
         def store(x: int, value: Any) -> Any:
             edges = [top + y < height] * bool(height % transform.outputs)
             edges += [left + x < width] * (0 < width % transform.outputs <= x)
-            written = conv.write((image, top + y, left + x, group + first + lane), value)
+            channel = first + vector_start + lane
+            written = conv.write((image, top + y, left + x, channel), value)
             return when(edges, written)
 
         values = [patch[y, number(x), lane] for x in range(transform.inputs)]

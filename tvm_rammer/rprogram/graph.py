@@ -13,8 +13,9 @@ class Operator:
     """An operator with every rKernel that may implement it.
 
     ``arguments`` are buffer indices in the order of the kernels' pointers; all candidates have the
-    same pointers with the same modes. The first candidate ends soonest when it owns the device (the
-    *fast* one); the others use less of it.
+    same pointers with the same modes. They range from efficient ones, whose tiles take few
+    vEU-seconds together, to fast ones of more and smaller tiles, which end sooner when they own the
+    device. The first stands for the operator where nothing is known of what runs beside it.
     """
 
     name: str

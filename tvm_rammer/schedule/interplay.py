@@ -69,7 +69,7 @@ def interplay(
     Parameters
     ----------
     wave : sequence of tuple of RKernel
-        The candidates of each operator, the fast one first.
+        The candidates of each operator.
     num_veus : int
         vEUs of the device.
     costs : CostModel

@@ -191,7 +191,7 @@ class _Builder:
             self.operators.append(
                 Operator(
                     label + suffix,
-                    (stage.kernel,),
+                    stage.candidates,
                     tuple(everything[position] for position in stage.arguments),
                 )
             )

@@ -1,0 +1,63 @@
+"""Which finer tilings are worth compiling beside the most efficient one.
+
+Large tiles are efficient, but few: where there are fewer than vEUs, or a few more, vEUs wait. Small
+tiles take longer together and share out evenly. Which is better depends on what runs beside, and so
+policies choose. They get finer tilings where these may pay on the device that the kernels are made
+for, or on a larger one that they may be planned for later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Generic, TypeVar
+
+#: A device of so many vEUs is provided for, whatever the kernels are made for.
+_LARGE_DEVICE = 16
+#: A tiling must cut costs to this part of them, in the geometric mean of both devices.
+_WORTHWHILE = 0.9
+#: Every tiling is code to compile.
+_MOST = 2
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Option(Generic[T]):
+    """A tiling with the number of its tiles and what one of them takes, in any unit."""
+
+    tiling: T
+    num_tiles: int
+    tile_time: float
+
+    def cost(self, num_veus: int) -> float:
+        """What all tiles take on a device: the mean of running alone and of sharing it evenly."""
+        alone = -(-self.num_tiles // num_veus)
+        return self.tile_time * (alone + self.num_tiles / num_veus) / 2
+
+
+def finer_tilings(efficient: Option[T], options: Sequence[Option[T]], num_veus: int) -> list[T]:
+    """The tilings to compile besides the most efficient one, those with fewer tiles first.
+
+    Parameters
+    ----------
+    efficient : Option
+    options : sequence of Option
+        Tilings with more tiles, times in the same unit.
+    num_veus : int
+        Of the device that the kernels are made for.
+    """
+    sizes = {num_veus, max(num_veus, _LARGE_DEVICE)}
+
+    def cost(chosen: list[Option[T]]) -> float:
+        least = prod(min(option.cost(size) for option in chosen) for size in sizes)
+        return float(least ** (1 / len(sizes)))
+
+    chosen = [efficient]
+    while options and len(chosen) <= _MOST:
+        best = min(options, key=lambda option: cost([*chosen, option]))
+        if cost([*chosen, best]) > _WORTHWHILE * cost(chosen):
+            break
+        chosen.append(best)
+    return [option.tiling for option in sorted(chosen[1:], key=lambda option: option.num_tiles)]
