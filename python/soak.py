@@ -50,6 +50,8 @@ def main(synchronisations: int, plans: int, seed: int, load: int, json_path: Pat
                 lambda done, label: progress.update(bar, completed=done, description=label),
             ):
                 found.append(soaked)
+                if json_path:
+                    json_path.write_text(_json(found, time.monotonic() - started, load))
         except RammerError as error:
             raise click.ClickException(str(error)) from error
     seconds = time.monotonic() - started
@@ -59,10 +61,14 @@ def main(synchronisations: int, plans: int, seed: int, load: int, json_path: Pat
         f"{total:,} synchronisations of {len(found)} plans on {host_cpu().cores} cores "
         f"in {seconds:.0f} s, {load} other busy processes: no hang, no wrong result"
     )
-    if json_path:
-        plain = [asdict(soaked) for soaked in found]
-        content = {"synchronisations": total, "seconds": seconds, "load": load, "plans": plain}
-        json_path.write_text(json.dumps(content, indent=1))
+
+
+def _json(found: list[Soaked], seconds: float, load: int) -> str:
+    """All that was done so far, so that nothing is lost with an interrupted soak."""
+    total = sum(soaked.synchronisations for soaked in found)
+    plans = [asdict(soaked) for soaked in found]
+    content = {"synchronisations": total, "seconds": seconds, "load": load, "plans": plans}
+    return json.dumps(content, indent=1)
 
 
 def _table(found: list[Soaked]) -> Table:

@@ -16,18 +16,30 @@ import numpy as np
 import tvm
 import tvm_ffi
 
-from tvm_rammer.codegen.cpu import RegionSignature, kernel_ids
+from tvm_rammer.codegen.cpu import RegionSignature, TensorSpec, kernel_ids
 from tvm_rammer.codegen.table import arena_tensor_bytes, instruction_table
 from tvm_rammer.frontend import load_model
 from tvm_rammer.rprogram import ALIGNMENT, OperatorGraph, RProgram, verify
-from tvm_rammer.schedule import Placed, Placement, plan, plan_memory, synchronise
+from tvm_rammer.schedule import (
+    AUTO,
+    POLICIES,
+    CostModel,
+    Placed,
+    Placement,
+    auto,
+    plan,
+    plan_memory,
+    synchronise,
+)
+from tvm_rammer.schedule.auto import Policy
+from tvm_rammer.schedule.policies import finish
 from tvm_rammer.testing.models.registry import get_model
 from tvm_rammer.transform.co_schedule import RegionCompiler, signature_of
 from tvm_rammer.transform.operator_graph import RegionGraph
 from tvm_rammer.transform.options import Options
 from tvm_rammer.transform.partition_regions import is_region
 from tvm_rammer.transform.pipeline import partition_module
-from tvm_rammer.vdevice import configure_pool, resolve_target
+from tvm_rammer.vdevice import VDevice, configure_pool, resolve_target
 
 #: Longer than any of these runs takes on a busy machine.
 TIMEOUT = 60.0
@@ -42,10 +54,16 @@ class Source:
 
     @classmethod
     def of_module(cls, mod: tvm.IRModule, target: Any = None) -> Source:
+        (source,) = cls.all_of_module(mod, target)
+        return source
+
+    @classmethod
+    def all_of_module(cls, mod: tvm.IRModule, target: Any = None) -> list[Source]:
+        """One for each region of a model."""
         partitioned = partition_module(mod, resolve_target(target), Options())
-        (symbol,) = [s for s, f in partitioned.module.functions_items() if is_region(f)]
-        graph = partitioned.compiler.graph(symbol, partitioned.module)
-        return cls(graph, partitioned.compiler)
+        module, compiler = partitioned.module, partitioned.compiler
+        symbols = [symbol for symbol, func in module.functions_items() if is_region(func)]
+        return [cls(compiler.graph(symbol, module), compiler) for symbol in symbols]
 
     @property
     def ids(self) -> dict[str, int]:
@@ -59,14 +77,27 @@ class Source:
         graph = self.graph.graph
         if policy.startswith("random"):
             return random_plan(graph, num_veus, int(policy.removeprefix("random")))
-        device = replace(
+        return plan(graph, self._device(num_veus), policy)
+
+    def plans(self, num_veus: int) -> dict[str, RProgram]:
+        """The plans of all policies; what ``auto`` tries is made once."""
+        graph, device = self.graph.graph, self._device(num_veus)
+        costs = CostModel.of(device)
+        policies: dict[str, Policy] = {name: cache(policy) for name, policy in POLICIES.items()}
+        made = {
+            name: finish(synchronise(graph, policy(graph, device, costs)))
+            for name, policy in policies.items()
+        }
+        return {**made, AUTO: finish(auto(graph, device, costs, policies)[0].program)}
+
+    def _device(self, num_veus: int) -> VDevice:
+        return replace(
             self.compiler.kernels.vdevice,
             num_veus=num_veus,
             launch_seconds=0.0,
             barrier_seconds=0.0,
             point_to_point_seconds=0.0,
         )
-        return plan(graph, device, policy)
 
     def compile(self, program: RProgram, by_wave: bool = False) -> Compiled:
         waves = program.num_waves if by_wave else 0
@@ -77,7 +108,14 @@ class Source:
     def inputs(self, seed: int = 0) -> list[np.ndarray]:
         rng = np.random.default_rng(seed)
         specs = signature_of(self.graph.graph).inputs
-        return [aligned_copy(rng.standard_normal(s.shape).astype(s.dtype)) for s in specs]
+        return [aligned_copy(_random(rng, spec)) for spec in specs]
+
+
+def _random(rng: np.random.Generator, spec: TensorSpec) -> np.ndarray:
+    """Whole numbers may be indices: they are 0."""
+    if np.dtype(spec.dtype).kind == "f":
+        return rng.standard_normal(spec.shape).astype(spec.dtype)
+    return np.zeros(spec.shape, spec.dtype)
 
 
 @cache
