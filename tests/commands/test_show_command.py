@@ -50,7 +50,7 @@ def test_a_run_is_measured(call, library, tmp_path):
     result = call("show", library, "--measured", "--html", "p.html")
     assert result.exit_code == 0, result.stderr
     assert re.search("rammer_region0, [a-z]+, measured:", result.stdout)
-    assert re.search(r"measured +\S+ .s a run; writing down every rTask took", result.stdout)
+    assert re.search(r"measured +median run \S+ .s, with a stamp at both ends", result.stdout)
     page = (tmp_path / "p.html").read_text()
     assert "measured" in page and "simulated" in page
     (measured,) = json.loads(call("show", library, "--measured", "--json").stdout)["measured"]

@@ -34,6 +34,7 @@ def test_a_notebook_shows_the_simulated_timeline_of_every_region(library):
     for name in library.programs:
         assert f"<h2>{name}, sequential, simulated</h2>" in page
     assert "than the first" not in page
+    assert str(library._repr_svg_()).startswith("<svg ")
 
 
 def test_without_a_plan_there_is_nothing_to_draw():

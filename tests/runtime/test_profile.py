@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html import unescape
 
 import numpy as np
@@ -62,11 +63,23 @@ def test_a_profiled_run_is_an_ordinary_run(library):
     assert_outputs_close([before], run_onnxruntime(LSTM, INPUTS))
 
 
+def test_it_says_what_measuring_cost(library):
+    profile = library.create().profile(runs=1)
+    profile = replace(profile, plain_seconds=50e-6, seconds=51e-6)
+    assert profile.cost() == (
+        "median run 50 us, with a stamp at both ends of every rTask 51 us (+2.0%)"
+    )
+    assert repr(profile).startswith(
+        "<tvm_rammer.runtime.profile.Profile: rammer_region0, wavefront; median run 50 us, "
+    )
+
+
 def test_a_notebook_shows_the_timeline(library):
     module = library.create()
     frame = module.profile(runs=1)._repr_html_()
     (page,) = re.findall(r'<iframe sandbox="allow-scripts" style="[^"]*" srcdoc="([^"]*)">', frame)
     assert "measured" in unescape(page)
+    assert module.profile(runs=1)._repr_svg_().startswith("<svg ")
 
 
 def test_what_cannot_be_profiled(library):

@@ -221,15 +221,6 @@ def _document(
     }
 
 
-def _cost_of_measuring(profile: Profile) -> str:
-    from tvm_rammer.units import duration
-
-    return (
-        f"{duration(profile.plain_seconds)} a run; writing down every rTask took "
-        f"{profile.overhead:.1%} more"
-    )
-
-
 def _text(
     description: LibraryDescription,
     report: Report,
@@ -253,7 +244,7 @@ def _text(
         parts += ["", timeline(program, times)]
     for profile in profiles:
         parts += ["", timeline(profile.program, profile.timeline)]
-        parts.append(facts([("measured", _cost_of_measuring(profile))]))
+        parts.append(facts([("measured", profile.cost())]))
     if (remaining := left_out(report)) is not None:
         parts += ["", remaining]
     if files:

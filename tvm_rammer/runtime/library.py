@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from tvm_rammer.transform.pipeline import PartitionedModule, lower_for_vm, plan_
 from tvm_rammer.transform.stock_memory import stock_plan_bytes
 from tvm_rammer.units import counted
 from tvm_rammer.view.html import timeline_frame
+from tvm_rammer.view.svg import timeline_svg
 
 
 @dataclass(frozen=True, repr=False)
@@ -81,11 +83,18 @@ class Library:
 
     def _repr_html_(self) -> str | None:
         """The simulated timelines, where a notebook shows them; None if nothing was planned."""
+        return self._drawn(timeline_frame)
+
+    def _repr_svg_(self) -> str | None:
+        """The same as a picture, where a notebook is shown without scripts."""
+        return self._drawn(timeline_svg)
+
+    def _drawn(self, draw: Callable[..., str]) -> str | None:
         plans = simulated(self.description)
         if not plans:
             return None
         programs, timelines = [program for program, _ in plans], [times for _, times in plans]
-        return timeline_frame(programs, timelines, repr(self)[1:-1])
+        return draw(programs, timelines, repr(self)[1:-1])
 
     def _stock_bytes(self) -> dict[str, int]:
         if self.source is None:

@@ -15,10 +15,12 @@ from tvm_rammer.codegen.stamps import read_stamps, stamped_arena_bytes, stamped_
 from tvm_rammer.codegen.table import Header
 from tvm_rammer.rprogram import RProgram
 from tvm_rammer.schedule.timeline import Timeline
+from tvm_rammer.units import duration
 from tvm_rammer.view.html import timeline_frame
+from tvm_rammer.view.svg import timeline_svg
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Profile:
     """A measured timeline, and what measuring it cost.
 
@@ -41,9 +43,24 @@ class Profile:
         """Share by which the stamps made a run longer; noise can make it negative."""
         return self.seconds / self.plain_seconds - 1
 
+    def cost(self) -> str:
+        """What measuring took, as a sentence."""
+        return (
+            f"median run {duration(self.plain_seconds)}, with a stamp at both ends of every rTask "
+            f"{duration(self.seconds)} ({self.overhead:+.1%})"
+        )
+
+    def __repr__(self) -> str:
+        name = f"{type(self).__module__}.{type(self).__name__}"
+        return f"<{name}: {self.program.name}, {self.program.policy}; {self.cost()}>"
+
     def _repr_html_(self) -> str:
         """The timeline, where a notebook shows it."""
         return timeline_frame([self.program], [self.timeline], self.program.name)
+
+    def _repr_svg_(self) -> str:
+        """The same as a picture, where a notebook is shown without scripts."""
+        return timeline_svg([self.program], [self.timeline], self.program.name)
 
 
 def profile_kernel(
