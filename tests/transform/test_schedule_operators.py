@@ -128,6 +128,20 @@ def test_a_constant_that_a_kernel_wants_packed_is_packed_once():
     assert first.value.same_as(second.value)
 
 
+@pytest.mark.parametrize("dtype", ["float64", "int64"])
+def test_a_packed_constant_keeps_its_dtype(dtype):
+    values = np.arange(-64, 64).reshape(16, 8).astype(dtype)
+    x = relax.Var("x", relax.TensorType((5, 16), dtype))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            product = builder.emit(relax.op.matmul(x, relax.const(values, dtype)))
+            out = builder.emit_output(product)
+        builder.emit_func_output(out)
+    numbers = np.arange(80).reshape(5, 16).astype(dtype)
+    np.testing.assert_array_equal(run(scheduled(builder.finalize()), numbers), numbers @ values)
+
+
 def test_a_symbol_is_not_that_of_another_packed_function():
     @I.ir_module
     class Module:

@@ -31,7 +31,6 @@ from tvm_rammer.schedule import (
     plan_memory,
     synchronise,
 )
-from tvm_rammer.schedule.auto import Policy
 from tvm_rammer.schedule.policies import finish
 from tvm_rammer.testing.models.registry import get_model
 from tvm_rammer.transform.co_schedule import RegionCompiler, signature_of
@@ -83,7 +82,7 @@ class Source:
         """The plans of all policies; what ``auto`` tries is made once."""
         graph, device = self.graph.graph, self._device(num_veus)
         costs = CostModel.of(device)
-        policies: dict[str, Policy] = {name: cache(policy) for name, policy in POLICIES.items()}
+        policies: dict[str, Any] = {name: cache(policy) for name, policy in POLICIES.items()}
         made = {
             name: finish(synchronise(graph, policy(graph, device, costs)))
             for name, policy in policies.items()

@@ -83,7 +83,9 @@ class _Scheduler(relax.PyExprMutator):
     def _pack(self, constant: Any, packing: Any) -> Any:
         key = (constant.value, packing)
         if key not in self.packed:
-            self.packed[key] = relax.const(packing(constant.value.numpy()))
+            packed = packing(constant.value.numpy())
+            # Without a dtype, doubles would become floats.
+            self.packed[key] = relax.const(packed, str(packed.dtype))
         return self.packed[key]
 
     def _name(self, symbol: Any, constants: frozenset[int], func: tirx.PrimFunc) -> str:
