@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from small_studies import plan, small_study
+
+from tvm_rammer.testing.bench.ablation_tables import TABLES
+from tvm_rammer.testing.bench.study import NO_WINOGRAD, Study
+
+BY_TITLE = {table.title: table for table in TABLES}
+
+
+def rows(title: str, *studies: Study) -> list[list[str]]:
+    return BY_TITLE[title].rows({f"model{n}": study for n, study in enumerate(studies)})
+
+
+@pytest.mark.parametrize("title", BY_TITLE)
+def test_every_row_is_as_long_as_the_headings(title: str) -> None:
+    studies = {"a": small_study(choices=3), "b": small_study()}
+    table = BY_TITLE[title]
+    assert table.rows(studies)
+    assert {len(row) for row in table.rows(studies)} == {len(table.columns(studies))}
+
+
+@pytest.mark.parametrize("title", BY_TITLE)
+def test_without_studies_there_are_no_rows(title: str) -> None:
+    assert BY_TITLE[title].rows({}) == []
+
+
+def test_policies_are_relative_to_sequential_and_a_skipped_one_is_a_dash() -> None:
+    study = small_study()
+    del study.plans["ios"]
+    assert rows("Policies", study) == [
+        [
+            "model0",
+            "2",
+            "1.00x (1.00 to 1.00)",
+            "1.00x (1.00 to 1.00)",
+            "-",
+            "1.00x (1.00 to 1.00)",
+            "0.50x (0.50 to 0.50)",
+            "estf",
+        ]
+    ]
+
+
+def test_the_mean_is_geometric() -> None:
+    assert rows("Policies", small_study(1.0), small_study(4.0))[-1][-2:] == ["1.00x", ""]
+
+
+def test_barriers_are_over_waits() -> None:
+    assert rows("Point-to-point waits or barriers", small_study()) == [
+        ["model0", "10", "4", "2", "3", "1.50x"]
+    ]
+
+
+def test_a_model_without_winograd_is_left_out() -> None:
+    study = small_study()
+    assert rows("Winograd", study) == [["model0", "2", "5", "2.50x (2.50 to 2.50)"]]
+    del study.plans[NO_WINOGRAD]
+    assert rows("Winograd", study) == []
+
+
+def test_more_veus_than_one_are_a_speed_up() -> None:
+    assert BY_TITLE["vEUs"].columns({"a": small_study()}) == ["model", "1, ms", "2, ms", "speed-up"]
+    assert rows("vEUs", small_study()) == [["model0", "4", "1", "4.00x"]]
+
+
+def test_what_has_no_profile_has_a_dash() -> None:
+    study = small_study()
+    study.plans["auto"] = plan(1.0, measured=None)
+    assert rows("Utilisation", study) == [["model0", "75%", "50%", "75%", "-"]]
+    without = replace(study, dispatch_ns=None, dispatch_share=None)
+    assert rows("Scheduling overhead", study, without) == [["model0", "12", "25.0%"]]
+
+
+def test_scaling_ends_with_the_bound() -> None:
+    table = BY_TITLE["More vEUs, simulated"]
+    assert table.columns({"a": small_study()}) == ["model", "2", "64", "bound, 64"]
+    assert rows("More vEUs, simulated", small_study()) == [["model0", "1.00x", "2.00x", "4.00x"]]
+
+
+def test_only_models_with_a_choice_of_kernels_are_compared_with_the_fast_ones_alone() -> None:
+    assert rows("Fast and efficient rKernels, simulated", small_study(choices=3)) == [
+        ["model0", "3", "1.25x", "2.50x"]
+    ]
+    assert rows("Fast and efficient rKernels, simulated", small_study()) == []

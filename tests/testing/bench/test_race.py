@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+import time
+from functools import partial
+
+from tvm_rammer.testing.bench.race import race, ratios
+
+
+def test_the_slower_run_has_the_ratio_of_its_time() -> None:
+    times = race({"fast": partial(time.sleep, 0.004), "slow": partial(time.sleep, 0.008)}, 0.1)
+    assert len(times["fast"]) == len(times["slow"]) >= 7
+    middle, low, high = ratios(times, "fast")["slow"]
+    assert low <= middle <= high
+    assert 1.3 < middle < 3.0
+
+
+def test_a_run_that_is_slower_than_the_time_there_is_takes_seven_turns() -> None:
+    assert len(race({"slow": partial(time.sleep, 0.003)}, 0.0)["slow"]) == 7
+
+
+def test_what_is_compared_with_itself_is_equal() -> None:
+    assert ratios({"a": [1.0, 2.0, 3.0]}, "a") == {"a": (1.0, 1.0, 1.0)}

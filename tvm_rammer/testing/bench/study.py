@@ -1,0 +1,226 @@
+"""What single decisions are worth on a model: each is taken back, and everything else stays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import onnx
+
+from tvm_rammer.errors import InputError
+from tvm_rammer.rprogram import OperatorGraph
+from tvm_rammer.runtime.build import build
+from tvm_rammer.runtime.graph_module import GraphModule
+from tvm_rammer.runtime.library import Library
+from tvm_rammer.schedule import AUTO, POLICIES, CostModel, simulate
+from tvm_rammer.testing.bench.race import race, ratios
+from tvm_rammer.testing.bench.scaling import Makespans, count_choices, fast_only, makespans
+from tvm_rammer.testing.reference import random_inputs
+from tvm_rammer.transform.partition_regions import is_region
+from tvm_rammer.vdevice import vdevice_for
+
+#: Everything is compared with it.
+BASE = "sequential"
+#: The plan whose waits become barriers.
+_WITH_BARRIERS = "wavefront"
+BARRIERS = f"{_WITH_BARRIERS}, barriers"
+NO_WINOGRAD = f"{BASE}, Winograd off"
+#: Runs of each kind in a profile.
+_PROFILED = 11
+
+
+@dataclass(frozen=True)
+class PlanResult:
+    """A plan that was timed against the others.
+
+    Attributes
+    ----------
+    milliseconds : float
+        Median of a run.
+    ratio : tuple of three float
+        Its time over that of :data:`BASE` in the same round: the median and its 95 % interval.
+    simulated : float, optional
+        Predicted milliseconds; None for a plan that is not simulated as a whole.
+    tasks, waits : int
+    utilisation_simulated, utilisation_measured : float, optional
+        Share of the vEUs' time that they compute; measured where a profile can be taken.
+    """
+
+    milliseconds: float
+    ratio: tuple[float, float, float]
+    simulated: float | None
+    tasks: int
+    waits: int
+    utilisation_simulated: float | None
+    utilisation_measured: float | None
+
+
+@dataclass(frozen=True)
+class Study:
+    """Everything that was found about a model.
+
+    Attributes
+    ----------
+    num_veus : int
+    policy : str
+        What ``auto`` chose, for each region.
+    plans : mapping of str to PlanResult
+        By policy or variant.
+    dispatch_ns, dispatch_share : float, optional
+        What an rTask costs beside computing, on one vEU, where nothing waits: nanoseconds, and
+        share of the run.
+    choices : int
+        Operators with more than one rKernel.
+    scaling, scaling_fast : mapping of str to Makespans
+        Simulated, by number of vEUs: with all rKernels, and with the fast ones alone (empty if
+        there are no others).
+    """
+
+    num_veus: int
+    policy: tuple[str, ...]
+    plans: dict[str, PlanResult]
+    dispatch_ns: float | None
+    dispatch_share: float | None
+    choices: int
+    scaling: dict[str, Makespans]
+    scaling_fast: dict[str, Makespans]
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Study:
+        """The study that ``dataclasses.asdict`` made plain data of."""
+        plans = {
+            name: PlanResult(**{**item, "ratio": tuple(item["ratio"])})
+            for name, item in data["plans"].items()
+        }
+        return Study(**{**data, "policy": tuple(data["policy"]), "plans": plans})
+
+
+def study(model: onnx.ModelProto, seconds: float, counts: Sequence[int]) -> Study:
+    """Study a model on this machine.
+
+    Parameters
+    ----------
+    model : onnx.ModelProto
+    seconds : float
+        For timing, compiling not included.
+    counts : sequence of int
+        Numbers of vEUs to simulate.
+    """
+    library = build(model)
+    inputs = random_inputs(model)
+    variants = dict(_variants(library, model))
+    modules = {name: _instance(variant, inputs) for name, variant in variants.items()}
+    times = race({name: module.run for name, module in modules.items()}, seconds)
+    relative = ratios(times, BASE)
+    plans = {
+        name: _result(variants[name], modules[name], times[name], relative[name])
+        for name in variants
+    }
+    single = modules.get(veus(1)) or _instance(library.replan(BASE, 1), inputs)
+    dispatch = _dispatch(single)
+    graphs = operator_graphs(library)
+    choices = count_choices(graphs)
+    known = vdevice_for()
+    return Study(
+        library.report.num_veus,
+        tuple(program.policy for program in library.programs.values()),
+        plans,
+        *dispatch,
+        choices,
+        {str(count): makespans(graphs, known, count) for count in counts},
+        {
+            str(count): makespans(fast_only(graphs), known, count)
+            for count in (counts if choices else ())
+        },
+    )
+
+
+def veus(count: int) -> str:
+    """The name of the plan that ``auto`` makes for so many vEUs."""
+    return f"{AUTO}, {count} vEU{'s' if count > 1 else ''}"
+
+
+def operator_graphs(library: Library) -> list[OperatorGraph]:
+    """The operator graphs that a library was planned from, with the costs that were measured."""
+    assert library.source is not None
+    module, compiler = library.source.module, library.source.compiler
+    with compiler.target:
+        return [
+            compiler.graph(symbol, module).graph
+            for symbol, func in module.functions_items()
+            if is_region(func)
+        ]
+
+
+def _variants(library: Library, model: onnx.ModelProto) -> Iterator[tuple[str, Library]]:
+    yield BASE, library.replan(BASE)
+    yield AUTO, library
+    skipped = {
+        name
+        for region in library.report.regions
+        if region.decision
+        for name, _ in region.decision.left_out
+    }
+    for policy in POLICIES:
+        if policy not in skipped and policy != BASE:
+            yield policy, library.replan(policy)
+    yield BARRIERS, library.replan(_WITH_BARRIERS, form="wavefront")
+    count = 1
+    while count < library.report.num_veus:
+        yield veus(count), library.replan(AUTO, count)
+        count *= 2
+    if any("winograd" in kernel for region in library.report.regions for kernel in region.kernels):
+        yield NO_WINOGRAD, build(model, policy=BASE, winograd_tolerance=0)
+
+
+def _instance(library: Library, inputs: dict[str, Any]) -> GraphModule:
+    module = library.create()
+    for name, value in inputs.items():
+        module.set_input(name, value)
+    return module
+
+
+def _result(
+    library: Library,
+    module: GraphModule,
+    times: Sequence[float],
+    ratio: tuple[float, float, float],
+) -> PlanResult:
+    programs = library.programs.values()
+    simulated = utilisation = None
+    if library.options is not None and library.options.form == "program" and programs:
+        costs = CostModel.of(vdevice_for())
+        timelines = [simulate(program, costs) for program in programs]
+        makespan = sum(timeline.makespan for timeline in timelines)
+        busy = sum(timeline.busy for timeline in timelines)
+        simulated = 1e3 * makespan
+        utilisation = busy / (makespan * module.num_veus) if makespan else None
+    return PlanResult(
+        1e3 * median(times),
+        ratio,
+        simulated,
+        sum(program.num_tasks for program in programs),
+        sum(len(task.waits) for program in programs for _, _, task in program.tasks()),
+        utilisation,
+        _measured_utilisation(module),
+    )
+
+
+def _measured_utilisation(module: GraphModule) -> float | None:
+    try:
+        return module.profile(_PROFILED).timeline.utilisation
+    except InputError:  # more than one region, or less
+        return None
+
+
+def _dispatch(module: GraphModule) -> tuple[float | None, float | None]:
+    """What an rTask costs beside computing: nanoseconds, and share of the run."""
+    try:
+        timeline = module.profile(_PROFILED).timeline
+    except InputError:
+        return None, None
+    first = min(span.start for span in timeline.spans)
+    spare = timeline.makespan - first - timeline.busy
+    return 1e9 * spare / len(timeline.spans), spare / timeline.makespan
