@@ -13,6 +13,7 @@ from typing import TextIO
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from tvm_rammer.commands.command import plain_console
+from tvm_rammer.progress import watching
 
 #: What TVM logs at every export and load, about nothing.
 _NOISE = re.compile(rb"\[[\d:]+\] \S*executable\.cc:\d+: Warning: Scope (Saving|Loaded):\s*")
@@ -20,10 +21,11 @@ _NOISE = re.compile(rb"\[[\d:]+\] \S*executable\.cc:\d+: Warning: Scope (Saving|
 
 @contextmanager
 def native_work(description: str) -> Iterator[None]:
-    """Show what is being done, and for how long already."""
+    """Show what is being done, at which step it is, and for how long already."""
     with progress() as display:
-        display.add_task(description, total=None)
-        yield
+        task = display.add_task(description, total=None)
+        with watching(lambda step: display.update(task, description=f"{description}: {step}")):
+            yield
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from tvm_rammer.errors import InputError, ModelError, RammerError
 from tvm_rammer.frontend import LoadedModel, load_model
 from tvm_rammer.input_shapes import Shapes
 from tvm_rammer.kernel.winograd_accuracy import DEFAULT_TOLERANCE
+from tvm_rammer.progress import tell
 from tvm_rammer.runtime.library import Library, assemble
 from tvm_rammer.transform.attach_description import ModelNames
 from tvm_rammer.transform.options import Form, Options
@@ -82,6 +83,7 @@ def build(
     )
     resolved = resolve_target(target)
     options.vdevice(resolved)
+    tell("reading the model")
     loaded = load_model(model, shapes)
     names = ModelNames(loaded.input_names, loaded.output_names)
     if params:

@@ -14,6 +14,7 @@ from tvm import relax
 from tvm.runtime import Executable
 
 from tvm_rammer.errors import DeviceError, InputError, LibraryError
+from tvm_rammer.progress import tell
 from tvm_rammer.rprogram import RProgram
 from tvm_rammer.runtime.description import LibraryDescription, read_description
 from tvm_rammer.runtime.graph_module import GraphModule, check_cpu
@@ -205,6 +206,7 @@ def assemble(
 ) -> Library:
     """Plan a partitioned module and link the library."""
     planned = plan_module(partitioned, options, names)
+    tell("linking")
     target = partitioned.compiler.target
     executable = relax.build(planned.module, target, relax_pipeline=lower_for_vm(target))
     return Library(executable, LibraryDescription(planned.content), partitioned, options)

@@ -17,6 +17,7 @@ from tvm_rammer.codegen.measure import measure_kernels, operands_of
 from tvm_rammer.codegen.table import WAIT_LIMIT, arena_tensor_bytes, instruction_table
 from tvm_rammer.kernel.costs import cost_key, load_costs, store_costs
 from tvm_rammer.kernel.library import KernelLibrary
+from tvm_rammer.progress import tell, tell_each
 from tvm_rammer.rprogram import Buffer, OperatorGraph, RProgram
 from tvm_rammer.schedule import AUTO, plan
 from tvm_rammer.schedule.decisions import Decision
@@ -67,6 +68,7 @@ class RegionCompiler:
     def module(self, signatures: tuple[RegionSignature, ...]) -> tvm.runtime.Module:
         """The compiled kernels of regions with these signatures."""
         if signatures not in self._modules:
+            tell(f"compiling {len(self.kernels.bodies)} kernels")
             self._modules[signatures] = build_module(self.kernels.bodies, signatures, self.target)
         return self._modules[signatures]
 
@@ -115,7 +117,8 @@ class RegionCompiler:
             signatures = tuple(signature_of(self._graphs[symbol].graph) for symbol in symbols)
             module = self.module(signatures)
             ids = kernel_ids(self.kernels.bodies)
-            fresh = measure_kernels(module, signatures[0], ids, missing, vdevice.l2_bytes)
+            watched = tell_each("measuring kernels", missing)
+            fresh = measure_kernels(module, signatures[0], ids, watched, vdevice.l2_bytes)
             store_costs(keys, fresh)
             seconds |= fresh
         for symbol in symbols:

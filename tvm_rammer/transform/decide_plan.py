@@ -10,6 +10,7 @@ import tvm
 
 from tvm_rammer.codegen.cpu import RegionSignature
 from tvm_rammer.codegen.measure_plans import measure_plans
+from tvm_rammer.progress import tell
 from tvm_rammer.rprogram import OperatorGraph
 from tvm_rammer.schedule import POLICIES, CostModel
 from tvm_rammer.schedule.arena_cap import policies_within
@@ -58,6 +59,7 @@ def decide_plan(
     tuple of (Plan, Decision)
         The plan is complete and proved safe.
     """
+    tell("planning")
     graph, costs = region.graph, CostModel.of(vdevice)
     policies: Mapping[str, Policy] = POLICIES
     if max_arena_bytes is not None:
@@ -65,7 +67,9 @@ def decide_plan(
 
     def measure(plans: Sequence[Plan]) -> list[list[float]]:
         finished = [(finish(plan.program), plan.by_wave) for plan in plans]
-        return measure_plans(module(), signature, ids, finished, region.constants)
+        compiled = module()
+        tell(f"measuring {len(plans)} plans")
+        return measure_plans(compiled, signature, ids, finished, region.constants)
 
     if why_not := _cannot_measure(vdevice, divides_by_data):
         chosen, decision = auto(graph, vdevice, costs, policies, by_wave=by_wave)

@@ -15,6 +15,7 @@ from tvm.relax.analysis import has_reshape_pattern
 from tvm_rammer.errors import ModelError
 from tvm_rammer.kernel.library import KernelLibrary
 from tvm_rammer.kernel.scheduled import Packing
+from tvm_rammer.progress import tell_each
 from tvm_rammer.rprogram import Buffer, Operator, OperatorGraph, aligned
 from tvm_rammer.transform.eligibility import result_types
 from tvm_rammer.transform.relax_util import type_shape
@@ -65,7 +66,7 @@ def region_graph(
     for index, param in enumerate(func.params):
         builder.bind(param, builder.add(_buffer(param.name, param.ty, "input", index)))
     returned = _returned(func)
-    for binding in func.body.blocks[0].bindings:
+    for binding in tell_each("choosing kernels", list(func.body.blocks[0].bindings)):
         builder.visit(binding, returned)
     graph = OperatorGraph(
         name, tuple(builder.buffers), tuple(builder.operators), builder.pool.nbytes

@@ -16,6 +16,7 @@ from tvm_rammer.codegen.table import WAIT_LIMIT
 from tvm_rammer.errors import RammerError
 from tvm_rammer.kernel.library import KernelLibrary
 from tvm_rammer.kernel.winograd_accuracy import DEFAULT_TOLERANCE
+from tvm_rammer.progress import tell
 from tvm_rammer.transform.add_guard import AddGuard
 from tvm_rammer.transform.attach_description import AttachDescription, Description, ModelNames
 from tvm_rammer.transform.co_schedule import CoSchedule, RegionCompiler
@@ -53,6 +54,7 @@ def partition_module(
     mod: tvm.IRModule, target: tvm.target.Target, options: Options
 ) -> PartitionedModule:
     """The passes that do not depend on the plan."""
+    tell("preparing the operators")
     kernels = KernelLibrary(options.vdevice(target), options.winograd_tolerance)
     compiler = RegionCompiler(target, kernels)
     # 1. Call_tirs of fused PrimFuncs; 2. what can be planned together becomes a function.
