@@ -9,6 +9,7 @@ from statistics import median
 
 from tvm_rammer.rprogram.graph import OperatorGraph
 from tvm_rammer.rprogram.program import RProgram
+from tvm_rammer.schedule.check_graph import check_graph
 from tvm_rammer.schedule.costs import CostModel, Device
 from tvm_rammer.schedule.decisions import Contender, Decision
 from tvm_rammer.schedule.median_interval import median_interval
@@ -80,6 +81,7 @@ def auto(
     tuple of (Plan, Decision)
         The plan has its waits, but no addresses yet.
     """
+    check_graph(graph)
     if stored is not None and stored.chosen in (*policies, PER_OP):
         name = BASELINE if stored.chosen == PER_OP else stored.chosen
         plan = _plan(name, policies[name], graph, vdevice, costs, by_wave)

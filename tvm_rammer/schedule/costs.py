@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
-from typing import Protocol
+from math import inf, nextafter
+from typing import Literal, Protocol
 
 from tvm_rammer.errors import InputError
 from tvm_rammer.rprogram.program import RKernel
@@ -61,9 +61,9 @@ class CostModel:
 
     def __post_init__(self) -> None:
         for name in ("point_to_point", "barrier", "launch", "far_byte"):
-            _check(name, getattr(self, name), 0 <= getattr(self, name) < inf, "from 0")
+            _check(name, getattr(self, name), "from 0")
         for name in ("bandwidth", "memory_bandwidth", "l2_bytes", "l3_bytes"):
-            _check(name, getattr(self, name), 0 < getattr(self, name) < inf, "above 0")
+            _check(name, getattr(self, name), "above 0")
 
     @classmethod
     def of(cls, vdevice: Device) -> CostModel:
@@ -92,6 +92,7 @@ class CostModel:
         return min((1, width), key=lambda k: self.operator_time(kernel, k))
 
 
-def _check(name: str, value: float, holds: bool, wanted: str) -> None:
-    if not holds:
+def _check(name: str, value: object, wanted: Literal["from 0", "above 0"]) -> None:
+    least = 0.0 if wanted == "from 0" else nextafter(0.0, inf)
+    if not isinstance(value, int | float) or not least <= value < inf:
         raise InputError(f"the cost {name} is {value}; give a finite number {wanted}")

@@ -10,6 +10,7 @@ from tvm_rammer.rprogram.program import RProgram
 from tvm_rammer.rprogram.verify import verify
 from tvm_rammer.schedule.arena_cap import policies_within
 from tvm_rammer.schedule.auto import BASELINE, Policy, auto
+from tvm_rammer.schedule.check_graph import check_graph
 from tvm_rammer.schedule.costs import CostModel, Device
 from tvm_rammer.schedule.estf import estf
 from tvm_rammer.schedule.ios import ios
@@ -62,11 +63,12 @@ def plan(
     Raises
     ------
     InputError
-        If the policy is unknown or the device has no vEU.
+        If the policy is unknown, a cost is no finite number from 0, or the device has no vEU.
     PlanError
         If no plan fits into ``max_arena_bytes``.
     """
     check_policy(policy)
+    check_graph(graph)
     if vdevice.num_veus < 1:
         raise InputError(f"num_veus is {vdevice.num_veus}; a plan needs at least one vEU")
     known = costs or CostModel.of(vdevice)
