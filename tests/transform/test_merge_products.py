@@ -1,0 +1,140 @@
+"""Products that share a weight and are ready together become one with more rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import tvm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx.reference import ReferenceEvaluator
+from tvm import relax
+
+import tvm_rammer
+from tvm_rammer.frontend import load_model
+from tvm_rammer.testing import models
+from tvm_rammer.transform.merge_products import MergeProducts
+from tvm_rammer.transform.relax_util import operator_name, static_shape
+
+OP = relax.op
+RNG = np.random.default_rng(0)
+
+
+def weight(columns=16):
+    return relax.const(RNG.standard_normal((16, columns)).astype("float32") / 4)
+
+
+def module(rows, body):
+    """A function of inputs that have so many rows of 16 numbers each."""
+    params = [
+        relax.Var(f"x{k}", relax.TensorType((count, 16), "float32")) for k, count in enumerate(rows)
+    ]
+    builder = relax.BlockBuilder()
+    with builder.function("main", params):
+        with builder.dataflow():
+            outputs = [builder.emit_output(result) for result in body(builder, params)]
+        builder.emit_func_output(outputs)
+    return builder.get()
+
+
+def products(mod):
+    """How many products there are of each number of rows."""
+    block = mod["main"].body.blocks[0]
+    calls = [b.value for b in block.bindings if operator_name(b.value) == "relax.matmul"]
+    return Counter(static_shape(call)[0] for call in calls)
+
+
+def assert_stays(mod, num_veus=1):
+    tvm.ir.assert_structural_equal(MergeProducts(num_veus)(mod), mod)
+
+
+def test_inputs_times_one_weight_are_rows_of_one_product():
+    shared = weight()
+    before = module([1] * 11, lambda builder, xs: [builder.emit(OP.matmul(x, shared)) for x in xs])
+    assert products(MergeProducts(1)(before)) == {8: 1, 3: 1}
+    # On two vEUs one of them would have nothing to do meanwhile.
+    assert_stays(before, 2)
+
+
+def test_the_next_step_waits_for_nobody():
+    """A chain of products with one weight stays."""
+    shared = weight()
+
+    def body(builder, xs):
+        (x,) = xs
+        for _ in range(40):
+            x = builder.emit(OP.matmul(x, shared))
+        return [x]
+
+    assert_stays(module([1], body))
+
+
+def test_a_recurrent_network_merges_what_its_layers_read_and_not_their_states():
+    mod = load_model(models.lstm(8, 32, 16)).module
+    assert products(MergeProducts(1)(mod)) == {1: 4 * 8 * 32, 8: 4 * 8 * 4}
+
+
+def test_more_veus_merge_fewer_rows():
+    mod = load_model(models.lstm(8, 8, 16)).module
+    widest = [max(products(MergeProducts(n)(mod))) for n in (1, 2, 4, 64)]
+    assert widest == sorted(widest, reverse=True)
+    assert widest == [8, 4, 2, 1]
+
+
+def test_many_rows_stay():
+    """They fill a core's registers already."""
+    mod = load_model(models.lstm(8, 8, 16, batch=5)).module
+    assert_stays(mod)
+
+
+def test_products_with_weights_of_their_own_stay():
+    assert_stays(
+        module([1] * 20, lambda builder, xs: [builder.emit(OP.matmul(x, weight())) for x in xs])
+    )
+
+
+@settings(max_examples=6)
+@given(
+    rows=st.lists(st.integers(1, 4), min_size=2, max_size=9),
+    weights=st.integers(1, 4),
+    seed=st.integers(0, 999),
+)
+def test_merged_products_compute_the_same(rows, weights, seed):
+    """Products of random earlier results; a result may be read by later products."""
+    rng = np.random.default_rng(seed)
+    shared = [weight() for _ in range(weights)]
+
+    def body(builder, xs):
+        found = list(xs)
+        for _ in range(12):
+            x = found[rng.integers(len(found))]
+            y = builder.emit(OP.matmul(x, shared[rng.integers(weights)]))
+            found.append(builder.emit(OP.tanh(y)))
+        return found[len(xs) :]
+
+    before = module(rows, body)
+    after = MergeProducts(1)(before)
+    relax.analysis.well_formed(after)
+    inputs = [RNG.standard_normal((count, 16)).astype("float32") for count in rows]
+    wanted, found = (run(mod, inputs) for mod in (before, after))
+    for one, other in zip(wanted, found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+def run(mod, inputs):
+    executable = tvm.compile(relax.transform.LegalizeOps()(mod), "llvm")
+    machine = relax.VirtualMachine(executable, tvm.cpu())
+    return [r.numpy() for r in machine["main"](*map(tvm.runtime.tensor, inputs))]
+
+
+def test_a_build_merges():
+    """The library has a product of eight rows, and computes what the plain graph does."""
+    model = models.lstm(2, 8, 16)
+    library = tvm_rammer.build(model, policy="sequential", num_veus=1)
+    (program,) = library.programs.values()
+    assert any(buffer.shape == (8, 16) for buffer in program.buffers)
+    inputs = {f"x{k}": RNG.standard_normal((1, 16)).astype("float32") for k in range(8)}
+    (wanted,) = ReferenceEvaluator(model).run(None, inputs)
+    (found,) = library.create()(*inputs.values())
+    np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-4, atol=1e-6)
