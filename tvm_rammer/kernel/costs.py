@@ -12,7 +12,7 @@ from tvm_rammer.vdevice import VDevice
 from tvm_rammer.vdevice.cache import load_json, store_json
 
 #: Raised when measuring or generating code changes, so that older results are not used.
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 _FILE = "kernel_costs.json"
 #: Older entries are dropped beyond this many.
 _MAX_ENTRIES = 20_000
