@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""Write the pages and plots of docs/results, and the README's figures, from what was measured.
+
+    python python/bench_peers.py --json docs/results/peers.json
+    python python/bench_peers.py --winograd off --json docs/results/peers_direct.json
+    python python/ablations.py --json docs/results/ablations.json
+    python python/make_results.py --readme README.md
+
+Only the first file must be there.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tvm_rammer.errors import RammerError
+from tvm_rammer.testing.bench.ablation_file import load_ablations
+from tvm_rammer.testing.bench.pages import (
+    Results,
+    ablations_page,
+    contenders_of,
+    overview,
+    peers_page,
+    readme_part,
+    replace_part,
+)
+from tvm_rammer.testing.bench.records import load_results
+
+
+@click.command()
+@click.option(
+    "--folder",
+    default="docs/results",
+    show_default=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where the measurements are, and where pages and plots go.",
+)
+@click.option(
+    "--readme",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="README to put the figures into, between its markers.",
+)
+def main(folder: Path, readme: Path | None) -> None:
+    """Write pages and plots from measurements."""
+    try:
+        results = read(folder)
+        written = write(results, folder)
+        if readme:
+            text = readme.read_text()
+            readme.write_text(replace_part(text, readme_part(results, folder.as_posix())))
+            written.append(readme)
+    except RammerError as error:
+        raise click.ClickException(str(error)) from error
+    except ModuleNotFoundError as error:
+        raise click.ClickException(f'{error}; pip install "tvm-rammer[bench]"') from error
+    for path in written:
+        click.echo(f"wrote {path}")
+
+
+def read(folder: Path) -> Results:
+    """What lies in a folder."""
+    direct, ablations = folder / "peers_direct.json", folder / "ablations.json"
+    return Results(
+        load_results(folder / "peers.json"),
+        load_results(direct) if direct.exists() else None,
+        load_ablations(ablations) if ablations.exists() else None,
+    )
+
+
+def write(results: Results, folder: Path) -> list[Path]:
+    """Write everything; the names of the files."""
+    # Not needed to measure, and not installed with the package alone.
+    from tvm_rammer.testing.bench.plots import plot_peers, plot_policies, plot_scaling
+
+    pages = {"README.md": overview(results), "peers.md": peers_page(results)}
+    if results.ablations:
+        pages["ablations.md"] = ablations_page(results.ablations)
+    for name, text in pages.items():
+        (folder / name).write_text(text)
+    plot_peers(results.peers.models, contenders_of(results.peers), folder / "peers.svg")
+    plots = ["peers.svg"]
+    if results.ablations and results.ablations.studies:
+        plot_policies(results.ablations.studies, folder / "policies.svg")
+        plot_scaling(results.ablations.studies, folder / "scaling.svg")
+        plots += ["policies.svg", "scaling.svg"]
+    return [folder / name for name in (*pages, *plots)]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from small_studies import small_study
+from timed_records import records, timed
+
+from tvm_rammer.errors import InputError
+from tvm_rammer.testing.bench import pages
+from tvm_rammer.testing.bench.ablation_file import Ablations, AblationSetting
+from tvm_rammer.testing.bench.pages import BEGIN, END, Results
+from tvm_rammer.testing.bench.records import Record, ResultFile, Setting
+from tvm_rammer.testing.timing_results import Outcome
+
+MACHINE: dict[str, Any] = {
+    "cpu": "Some CPU",
+    "cpus": 2,
+    "system": "Linux 6",
+    "date": "2026-11-21T17:00:00+00:00",
+    "python": "3.11.7",
+    "versions": {"apache-tvm": "0.27.0", "torch": "not installed"},
+    "command": "python python/bench_peers.py --json r.json",
+}
+PLACE = "Some CPU, 2 CPUs, Linux 6, 2026-11-21; Python 3.11.7, apache-tvm 0.27.0."
+FACTS = {
+    "regions": [
+        {
+            "policy": "estf",
+            "decision": None,
+            "explanation": {"predicted": 1.0, "limit": "work", "needs": "faster | kernels"},
+        }
+    ]
+}
+MODELS = {
+    "mlp": records(
+        timed("onnxruntime", 2.0),
+        timed("auto", 3.0, facts=FACTS, set_up_s=75.0),
+        timed("sequential", 1.0),
+    ),
+    "bert_base": records(
+        timed("onnxruntime", 4.0),
+        Record(Outcome("openvino", "failed", "set-up: no memory"), "one"),
+        timed("auto", 1.0),
+    ),
+}
+PEERS = ResultFile(Setting(False, 2), MACHINE, MODELS)
+ABLATIONS = Ablations(
+    AblationSetting(False, (2, 64)), MACHINE, {"mlp": small_study()}, {"vgg19": "its process ended"}
+)
+ALL = Results(PEERS, ResultFile(Setting(False, 2, False), MACHINE, MODELS), ABLATIONS)
+
+
+def test_the_overview_says_how_far_the_goals_are_met() -> None:
+    text = pages.overview(ALL)
+    assert f"Float32, random weights, full sizes, 2 threads. {PLACE}" in text
+    assert (
+        "- Geometric mean of the time over that of the fastest peer of each model: 0.61x "
+        "(goal: 0.65x).\n"
+        "- Not slower than the fastest peer on 1 of 2 models; own goals met on 1.\n"
+        "- auto chose a co-scheduled plan for 1 of 2 models: mlp.\n"
+        "- Compiling takes longer than 60 s for mlp (75 s).\n"
+    ) in text
+    assert "python python/bench_peers.py --json r.json  # 2026-11-21\n" in text
+
+
+def test_the_overview_says_what_is_lost_and_why() -> None:
+    text = pages.overview(ALL)
+    assert (
+        "| mlp | onnxruntime | estf | work: it takes faster \\| kernels | 1.50x | 1.50 to 1.50 "
+        "| 1.00x |"
+    ) in text
+    assert "| mlp | sequential | 3.00x | 3.00 to 3.00 |" in text
+    assert "| bert_base |" not in text
+
+
+def test_where_nothing_is_lost_the_overview_says_so() -> None:
+    good = {"mlp": records(timed("onnxruntime", 2.0), timed("auto", 1.0), timed("per-op", 1.5))}
+    text = pages.overview(Results(ResultFile(Setting(True, 2), MACHINE, good)))
+    assert "No model misses its goal." in text
+    assert "On no model is auto slower than the better of the two by more than 2%" in text
+    assert "reduced sizes" in text
+    assert "ablations.md" not in text
+
+
+def test_without_a_peers_time_there_is_nothing_to_compare() -> None:
+    models = {"mlp": records(timed("auto", 1.0))}
+    assert pages.summary(models) == ["No model has a time of a peer to compare with."]
+
+
+def test_the_page_of_peers_has_everybody_and_who_failed() -> None:
+    text = pages.peers_page(ALL)
+    assert (
+        "| model | onnxruntime | openvino | auto | sequential | to the best peer | goal |" in text
+    )
+    assert "| bert_base | 4 | failed | 1 | - | 0.25x | 1.00x |" in text
+    assert "- openvino failed: set-up: no memory (bert_base)" in text
+    assert "## Medians without Winograd's algorithm, ms" in text
+    assert "### mlp" in text
+    assert "without Winograd" not in pages.peers_page(Results(PEERS))
+
+
+def test_the_page_of_ablations_has_every_answer_and_who_failed() -> None:
+    text = pages.ablations_page(ABLATIONS)
+    for title in ("Policies", "Winograd", "Utilisation", "More vEUs, simulated"):
+        assert f"\n## {title}\n" in text
+    assert "Fast and efficient" not in text  # no operator has a choice
+    assert "- vgg19: its process ended" in text
+
+
+def test_the_part_of_the_readme_is_replaced_and_nothing_else() -> None:
+    part = pages.readme_part(ALL, "docs/results")
+    assert "](docs/results/peers.svg)" in part
+    before = f"# Title\n\n{BEGIN}\nold\n{END}\n\nmore\n"
+    after = pages.replace_part(before, part)
+    assert after == f"# Title\n\n{BEGIN}\n{part}\n{END}\n\nmore\n"
+    assert pages.replace_part(after, part) == after
+
+
+def test_a_readme_without_markers_is_refused() -> None:
+    with pytest.raises(InputError) as error:
+        pages.replace_part("# Title\n", "part")
+    assert str(error.value) == f"the README has no lines {BEGIN} and {END}; add them"

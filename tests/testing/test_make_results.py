@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from click.testing import CliRunner
+
+from tvm_rammer.schedule import POLICIES
+from tvm_rammer.testing.bench.ablation_file import Ablations, AblationSetting
+from tvm_rammer.testing.bench.records import Record, ResultFile, Setting
+from tvm_rammer.testing.bench.study import BARRIERS, PlanResult, Study
+from tvm_rammer.testing.timing_results import Outcome
+
+ROOT = Path(__file__).parents[2]
+MACHINE = {
+    "cpu": "Some CPU",
+    "cpus": 2,
+    "system": "Linux 6",
+    "date": "2026-11-21T17:00:00+00:00",
+    "python": "3.11.7",
+    "versions": {},
+    "command": "python python/bench_peers.py",
+}
+
+
+@pytest.fixture(scope="module")
+def make_results() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("make_results", ROOT / "python/make_results.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["make_results"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def store_peers(folder: Path) -> None:
+    outcomes = [
+        Outcome(name, "ok", blocks_ns=((nanoseconds,),) * 3)
+        for name, nanoseconds in (("onnxruntime", 2000), ("auto", 1000))
+    ]
+    records = {outcome.name: Record(outcome, "one") for outcome in outcomes}
+    ResultFile(Setting(False, 2), MACHINE, {"mlp": records}).save(folder / "peers.json")
+
+
+def store_ablations(folder: Path) -> None:
+    plan = PlanResult(1.0, (1.0, 0.9, 1.1), 1.0, 2, 1, 0.5, 0.5)
+    plans = dict.fromkeys(("auto", *POLICIES, BARRIERS), plan)
+    makespans = dict.fromkeys(("auto", *POLICIES, "bound"), 1.0)
+    study = Study(2, ("estf",), plans, 1.0, 0.1, 0, {"2": makespans, "4": makespans}, {})
+    found = Ablations(AblationSetting(False, (2, 4)), MACHINE, {"mlp": study})
+    found.save(folder / "ablations.json")
+
+
+def test_pages_and_plots_are_the_same_for_the_same_results(
+    make_results: ModuleType, tmp_path: Path
+) -> None:
+    pytest.importorskip("matplotlib")
+    store_peers(tmp_path)
+    store_ablations(tmp_path)
+    readme = tmp_path / "TOP.md"
+    readme.write_text("<!-- results: begin -->\n<!-- results: end -->\n")
+    arguments = ["--folder", str(tmp_path), "--readme", str(readme)]
+    names = ["README.md", "peers.md", "ablations.md", "peers.svg", "policies.svg", "scaling.svg"]
+    made = []
+    for _ in range(2):
+        result = CliRunner().invoke(make_results.main, arguments)
+        assert result.exit_code == 0, result.output
+        made.append([(tmp_path / name).read_text() for name in (*names, "TOP.md")])
+    assert made[0] == made[1]
+    assert result.output.splitlines() == [f"wrote {tmp_path / n}" for n in (*names, "TOP.md")]
+    assert "goal met" in made[0][3]
+
+
+def test_only_the_comparison_with_peers_is_needed(make_results: ModuleType, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    store_peers(tmp_path)
+    result = CliRunner().invoke(make_results.main, ["--folder", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "README.md",
+        "peers.json",
+        "peers.md",
+        "peers.svg",
+    ]
+
+
+def test_a_folder_without_results_is_refused(make_results: ModuleType, tmp_path: Path) -> None:
+    result = CliRunner().invoke(make_results.main, ["--folder", str(tmp_path)])
+    path = tmp_path / "peers.json"
+    assert result.output == f"Error: {path} cannot be read: No such file or directory\n"

@@ -1,0 +1,229 @@
+"""The pages in docs/results and the figures in the README, written from results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm_rammer.errors import InputError
+from tvm_rammer.testing.bench import machine, peers, verdicts
+from tvm_rammer.testing.bench.ablation_file import Ablations
+from tvm_rammer.testing.bench.ablation_tables import TABLES
+from tvm_rammer.testing.bench.goals import MEAN_GOAL
+from tvm_rammer.testing.bench.markdown import table
+from tvm_rammer.testing.bench.records import ResultFile
+from tvm_rammer.testing.contenders import CANDIDATES
+
+#: Between these lines of the README stands what :func:`readme_part` writes.
+BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
+
+
+@dataclass(frozen=True)
+class Results:
+    """Everything that was measured; what is None was not.
+
+    Attributes
+    ----------
+    peers, direct : ResultFile
+        Against peers: with Winograd's algorithm, and without.
+    ablations : Ablations
+    """
+
+    peers: ResultFile
+    direct: ResultFile | None = None
+    ablations: Ablations | None = None
+
+
+def contenders_of(found: ResultFile) -> list[str]:
+    """Contenders that took part anywhere, in the order in which they are shown."""
+    seen = {name for records in found.models.values() for name in records}
+    return [name for name in CANDIDATES if name in seen]
+
+
+def overview(results: Results) -> str:
+    """The first page: what was measured where, and how far the goals are met."""
+    parts = [
+        "# Results",
+        _setting(results.peers),
+        "\n".join(f"- {line}" for line in summary(results.peers.models)),
+        "Pages: [every contender on every model](peers.md)"
+        + (", [what single decisions are worth](ablations.md)" if results.ablations else "")
+        + ".",
+        "![Time of every contender over that of the fastest peer](peers.svg)",
+        _misses(results.peers.models),
+        _losses(results.peers.models),
+        _commands(results),
+    ]
+    return _page(parts)
+
+
+def summary(models: peers.Models) -> list[str]:
+    """How far the goals are met, a sentence each."""
+    found = verdicts.verdicts(models)
+    mean = peers.mean_ratio(models)
+    if mean is None:
+        return ["No model has a time of a peer to compare with."]
+    faster = sum(verdict.ratio.value <= 1.0 for verdict in found)
+    chosen = verdicts.co_scheduled(models)
+    sentences = [
+        f"Geometric mean of the time over that of the fastest peer of each model: {mean:.2f}x "
+        f"(goal: {MEAN_GOAL:.2f}x).",
+        f"Not slower than the fastest peer on {faster} of {len(found)} models; own goals met on "
+        f"{sum(verdict.met for verdict in found)}.",
+        f"auto chose a co-scheduled plan for {len(chosen)} of {len(models)} models"
+        + (f": {', '.join(chosen)}." if chosen else "."),
+    ]
+    slow = verdicts.slow_to_compile(models)
+    sentences.append(
+        f"Compiling takes longer than {verdicts.COMPILE_SECONDS:g} s for "
+        + ", ".join(f"{model} ({seconds:.0f} s)" for model, seconds in slow)
+        + "."
+        if slow
+        else f"No model takes longer than {verdicts.COMPILE_SECONDS:g} s to compile."
+    )
+    return sentences
+
+
+def peers_page(results: Results) -> str:
+    """Every contender on every model."""
+    found = results.peers
+    names = contenders_of(found)
+    described = "\n".join(f"- `{name}`: {CANDIDATES[name].description}" for name in names)
+    parts = [
+        "# Every contender on every model",
+        _setting(found),
+        described,
+        "## Medians, ms",
+        table(peers.columns(names), peers.rows(found.models, names)),
+        *_notes(found, names),
+    ]
+    if results.direct:
+        names = contenders_of(results.direct)
+        parts += [
+            "## Medians without Winograd's algorithm, ms",
+            "Ours alone; the peers choose their own algorithms. " + _setting(results.direct),
+            table(peers.columns(names), peers.rows(results.direct.models, names)),
+            *_notes(results.direct, names),
+        ]
+    parts.append("## Details")
+    parts.append(
+        "Quartiles are of all runs; the ratio and its 95 % interval are paired by rounds. Set-up "
+        "is loading or compiling; auto's includes measuring kernels and plans of a model never "
+        "seen before, which the others of ours then know. MB are peaks of resident memory, during "
+        "set-up and afterwards. The error is relative to the outputs that most agree with. Other "
+        "load: CPUs that other processes kept busy."
+    )
+    for model, records in found.models.items():
+        parts += [f"### {model}", table(peers.DETAIL_COLUMNS, peers.detail_rows(records))]
+    return _page(parts)
+
+
+def ablations_page(found: Ablations) -> str:
+    """What single decisions are worth."""
+    parts = [
+        "# What single decisions are worth",
+        "Plans of the same compiled kernels take turns in one process. "
+        + machine.sentence(found.machine),
+        f"`{found.machine['command']}`",
+        "![Time of every policy over that of the sequential plan](policies.svg)",
+        "![Simulated speed-up of auto over sequential by number of vEUs](scaling.svg)",
+    ]
+    for item in TABLES:
+        if rows := item.rows(found.studies):
+            parts += [f"## {item.title}", item.text, table(item.columns(found.studies), rows)]
+    if found.failed:
+        parts += [
+            "## Failed",
+            "\n".join(f"- {model}: {why}" for model, why in found.failed.items()),
+        ]
+    return _page(parts)
+
+
+def readme_part(results: Results, folder: str) -> str:
+    """The one plot and the one table that matter, for the README."""
+    found = results.peers
+    names = contenders_of(found)
+    return "\n\n".join(
+        [
+            "Median milliseconds, float32, "
+            f"{found.setting.threads} threads, random weights; every contender in a process of its "
+            f"own, taking turns. {machine.sentence(found.machine)}",
+            f"![Time of every contender over that of the fastest peer]({folder}/peers.svg)",
+            table(peers.columns(names), peers.rows(found.models, names)),
+            " ".join(summary(found.models)),
+            "What is lost and why, quartiles, memory and ablations: "
+            f"[{folder}]({folder}/README.md).",
+        ]
+    )
+
+
+def replace_part(readme: str, part: str) -> str:
+    """The README with ``part`` between its markers."""
+    before, begin, rest = readme.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise InputError(f"the README has no lines {BEGIN} and {END}; add them")
+    return f"{before}{BEGIN}\n{part}\n{END}{after}"
+
+
+def _setting(found: ResultFile) -> str:
+    sizes = "reduced sizes" if found.setting.quick else "full sizes"
+    return (
+        f"Float32, random weights, {sizes}, {found.setting.threads} threads. "
+        f"{machine.sentence(found.machine)}"
+    )
+
+
+def _notes(found: ResultFile, names: Sequence[str]) -> list[str]:
+    notes = peers.notes(found.models, names)
+    return ["\n".join(f"- {note}" for note in notes)] if notes else []
+
+
+def _misses(models: peers.Models) -> str:
+    missed = [verdict for verdict in verdicts.verdicts(models) if not verdict.met]
+    if not missed:
+        return "## What is lost, and where\n\nNo model misses its goal."
+    rows = [
+        [
+            verdict.model,
+            verdict.peer,
+            verdict.policy or "-",
+            verdict.limit or "-",
+            f"{verdict.ratio.value:.2f}x",
+            f"{verdict.ratio.low:.2f} to {verdict.ratio.high:.2f}",
+            f"{verdict.goal:.2f}x",
+        ]
+        for verdict in sorted(missed, key=lambda verdict: -verdict.ratio.value / verdict.goal)
+    ]
+    columns = ("model", "fastest peer", "plan", "what holds it", "to the peer", "95 %", "goal")
+    return (
+        "## What is lost, and where\n\n"
+        "Models that miss their goal, the farthest first, and what `tvm-rammer explain` says about "
+        f"their plans.\n\n{table(columns, rows, left=4)}"
+    )
+
+
+def _losses(models: peers.Models) -> str:
+    lost = verdicts.slower_than_plain(models)
+    heading = "## auto against sequential and per-op\n\n"
+    if not lost:
+        return (
+            f"{heading}On no model is auto slower than the better of the two by more than "
+            f"{verdicts.NEVER_LOSES - 1:.0%} beyond noise (lower end of the 95 % interval)."
+        )
+    rows = [[m, b, f"{r.value:.2f}x", f"{r.low:.2f} to {r.high:.2f}"] for m, b, r in lost]
+    return f"{heading}auto lost to:\n\n{table(('model', 'to', 'ratio', '95 %'), rows, left=2)}"
+
+
+def _commands(results: Results) -> str:
+    found: list[Mapping[str, Any]] = [results.peers.machine]
+    found += [results.direct.machine] if results.direct else []
+    found += [results.ablations.machine] if results.ablations else []
+    lines = [f"{facts['command']}  # {facts['date'][:10]}" for facts in found if facts]
+    text = "\n".join([*lines, "python python/make_results.py --readme README.md"])
+    return f"## Commands\n\n```text\n{text}\n```"
+
+
+def _page(parts: Sequence[str]) -> str:
+    return "\n\n".join(part for part in parts if part) + "\n"
