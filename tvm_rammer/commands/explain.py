@@ -88,7 +88,10 @@ def _contenders(decision: Decision) -> Table:
     from tvm_rammer.commands.render import columns
     from tvm_rammer.units import duration
 
-    table = columns("plan", "predicted", "measured", "of sequential", "95 %", right=(1, 2, 3, 4))
+    if all(contender.measured is None for contender in decision.contenders):
+        table = columns("plan", "predicted", right=(1,))
+    else:
+        table = columns("plan", "predicted", "measured", "of sequential", "95 %", right=range(1, 5))
     for contender in decision.contenders:
         measured, ratio, limits = "", "", ""
         if contender.measured is not None and contender.ratio is not None:
@@ -97,11 +100,9 @@ def _contenders(decision: Decision) -> Table:
             limits = f"{low:.3f} to {high:.3f}"
         chosen = contender.name == decision.chosen
         table.add_row(
-            contender.name,
-            duration(contender.predicted),
-            measured,
-            ratio,
-            limits,
+            *(contender.name, duration(contender.predicted), measured, ratio, limits)[
+                : len(table.columns)
+            ],
             style="bold green" if chosen else None,
         )
     return table
