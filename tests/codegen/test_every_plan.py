@@ -39,7 +39,8 @@ def check(source: Source, veus: Iterable[int], numeric: bool | None = None) -> i
     want = in_new_thread(partial(alone.run, inputs), workers=1)
     programs = [program for count in veus for program in source.plans(count).values()]
     distinct = list({replace(program, policy=""): program for program in programs}.values())
-    bodies = compile_bodies(source.compiler.kernels.bodies, source.compiler.target)
+    compiled = source.compiler.kernels.bodies if numeric else {}
+    bodies = compile_bodies(compiled, source.compiler.target)
     for program in distinct:
         orders = list(islice(legal_interleavings(program, seed=1), SYMBOLIC))
         wanted = producers(program)

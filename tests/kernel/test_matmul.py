@@ -146,6 +146,15 @@ def test_square_of_a_matrix():
     assert origins == ["matmul"]
 
 
+def test_weights_that_the_epilogue_reads_too():
+    """Tied weights: only the kernel itself may pack what is also read as it is."""
+    x, w = numbers((16, 16)), numbers((16, 16), seed=1)
+    weights = constant(w)
+    (out,), origins = run_relax(lambda x: OP.add(OP.matmul(x, weights), weights), x)
+    assert_close(out, x @ w + w)
+    assert origins == ["matmul"]
+
+
 @pytest.mark.parametrize("constants", [(), (0,), (1,), (0, 1)])
 def test_parameters_with_one_name(constants):
     """Which parameter is packed is decided by identity: names need not differ."""

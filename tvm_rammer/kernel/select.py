@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import tvm_ffi
 from tvm import tirx
+from tvm.ir import TensorLoad
 from tvm.s_tir import ScheduleError
 
 from tvm_rammer.kernel.convolution import Convolution
@@ -53,12 +57,24 @@ def schedule(
     """
     if func.attrs and "tirx.is_scheduled" in func.attrs:
         return Scheduled(func, "as given", "")
+    packable = constants & _read_once(func)
     for rule in (Winograd(winograd_tolerance), *RULES):
         try:
-            scheduled = rule.apply(func, constants, vdevice)
+            scheduled = rule.apply(func, packable, vdevice)
         except ScheduleError:
             # A schedule primitive refused this shape of function: it is not this rule's own.
             continue
         if scheduled is not None:
             return scheduled
     return Scheduled(func.with_attr("global_symbol", "main"), "untouched", "as written")
+
+
+def _read_once(func: tirx.PrimFunc) -> frozenset[int]:
+    """The parameters that one expression reads: only there is a packed form of use."""
+    read: list[Any] = []
+    tvm_ffi.structural_walk(func.body, (TensorLoad, lambda load: read.append(load.source)))
+    return frozenset(
+        position
+        for position, param in enumerate(func.params)
+        if sum(source.same_as(param) for source in read) == 1
+    )
