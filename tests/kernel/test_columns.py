@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from kernel_runs import legalized_func, numbers
+from kernel_runs import legalized_func, numbers, run_prim_func
 from tvm import relax, te, tirx, topi
 from tvm.sym import Analyzer
 
@@ -62,6 +62,19 @@ def test_packed_weights(layout, order):
         first = vector // per_group * layout.group + layout.first(vector % per_group)
         for lane in {0, layout.lanes - 1}:
             np.testing.assert_array_equal(packed[:, vector, :, lane], plain[:, first + lane])
+
+
+@settings(max_examples=10)
+@given(layouts(), st.permutations([0, 1, 2]))
+def test_packing_as_a_computation(layout, order):
+    """Weights that are not known yet are packed as constants are."""
+    shape = [(2, layout.columns, 3)[k] for k in np.argsort(order)]
+    plain = np.arange(np.prod(shape), dtype="float32").reshape(shape)
+    packing = PackColumns(tuple(order), 1, layout)
+    source = te.placeholder(plain.shape, "float32")
+    func = te.create_prim_func([source, packing.tensor(source)])
+    (got,) = run_prim_func(func, [plain]).outputs
+    np.testing.assert_array_equal(got, packing(plain))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import tvm_ffi
-from tvm import tirx
+from tvm import te, tirx
 from tvm.ir import TensorLoad
 
 from tvm_rammer.kernel.blocks import variables
@@ -225,6 +225,20 @@ class PackColumns:
         places = np.asarray(firsts)[:, None] + np.arange(layout.lanes)
         vectors = np.take(moved, places, axis=self.outer)
         return np.ascontiguousarray(np.moveaxis(vectors, self.outer + 1, -1))
+
+    def tensor(self, array: te.Tensor) -> te.Tensor:
+        """The packed array as a computation, for weights that are not known yet."""
+        layout = self.layout
+        per_group = layout.tiles * layout.vectors
+
+        def element(*places: Any) -> Any:
+            outer, (vector, *reduced, lane) = places[: self.outer], places[self.outer :]
+            first = vector // per_group * layout.group + layout.first(vector % per_group)
+            moved = dict(zip(self.order, (*outer, first + lane, *reduced), strict=True))
+            return array(*(moved[axis] for axis in sorted(moved)))
+
+        shape = self.shape(tuple(int(extent) for extent in array.shape))
+        return te.compute([_number(extent) for extent in shape], element, "packed")
 
     def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape of the packed array."""
