@@ -42,8 +42,11 @@ def test_a_policy_that_was_asked_for_has_no_rivals(call, model):
     assert "of sequential" not in text
 
 
-def test_a_library_knows_why(call, library):
-    assert "limit" in call("explain", library).stdout
+def test_a_library_knows_why_and_so_does_its_plan(call, library, tmp_path):
+    text = call("explain", library).stdout
+    assert "limit" in text
+    (tmp_path / "plan.json").write_text(call("show", library, "--json").stdout)
+    assert call("explain", "plan.json").stdout == text
 
 
 def test_without_a_plan(call, model):

@@ -66,6 +66,12 @@ def test_a_plan_cannot_be_run(call, refused, library, tmp_path):
     assert refused("show", "plan.json", "--measured") == (
         "error: plan.json: a plan cannot be run; give --measured the model or a library"
     )
+    assert refused("show", "plan.json", "--policy", "estf") == (
+        "error: plan.json: is compiled already, --policy cannot change it; give the model instead"
+    )
+    assert refused("run", "plan.json") == (
+        "error: plan.json: a plan holds no model to compile; give the model instead"
+    )
 
 
 def test_an_edited_plan_is_proved_again(call, refused, library, tmp_path):

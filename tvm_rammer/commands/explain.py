@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tvm_rammer.commands.command import Command, Result
-from tvm_rammer.commands.sources import build_options, open_library
+from tvm_rammer.commands.sources import build_options, open_described
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -26,18 +26,17 @@ Examples:
 
 
 @click.command("explain", cls=Command, short_help="Say why a plan is as it is.", epilog=_EXAMPLES)
-@click.argument("source", metavar="MODEL|LIBRARY", type=click.Path(path_type=Path))
+@click.argument("source", metavar="MODEL|LIBRARY|PLAN", type=click.Path(path_type=Path))
 @build_options
 def command(source: Path, **options: Any) -> Result:
-    """Say why a model or a library has its plan.
+    """Say why a model or a library has its plan; PLAN is what 'show --json' printed.
 
     Every plan that was considered with its predicted and its measured time, what was co-scheduled,
     what was left out and why, what limits the plan, and what a better one would need.
     """
-    library = open_library(source, **options)
+    _, _, report = open_described(source, **options)
     from tvm_rammer.commands.render import left_out
 
-    report = library.report
     text: list[Any] = []
     for region in report.regions:
         text += [*_region(region), ""]

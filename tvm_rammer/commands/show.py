@@ -11,8 +11,9 @@ import click
 
 from tvm_rammer.commands.command import Command, Result
 from tvm_rammer.commands.files import require_writable, write_file
-from tvm_rammer.commands.sources import build_options, open_library
-from tvm_rammer.errors import InputError, PlanError
+from tvm_rammer.commands.plan_file import read_plan
+from tvm_rammer.commands.sources import build_options, open_described
+from tvm_rammer.errors import InputError
 
 if TYPE_CHECKING:
     from tvm_rammer.rprogram import RProgram
@@ -64,10 +65,9 @@ def command(
     """Show how a model or a library is planned.
 
     The times are simulated from the costs of the kernels; with --measured, those of a run on
-    random inputs stand beside them. PLAN is what --json printed: it is
-    proved safe again before it is shown. With --kernels, every kernel of a MODEL is compiled by
-    itself, timed on one core, and compared with the least time that the core needs for the same
-    operations and bytes.
+    random inputs stand beside them. PLAN is what --json printed: it is proved safe again before it
+    is shown. With --kernels, every kernel of a MODEL is compiled by itself, timed on one core, and
+    compared with the least time that the core needs for the same operations and bytes.
     """
     wanted = {"html": html, "trace": trace, "svg": svg}
     files = {kind: path for kind, path in wanted.items() if path is not None}
@@ -76,7 +76,7 @@ def command(
 
         if files:
             raise InputError(f"--{next(iter(files))} draws a plan; leave it out with --kernels")
-        if source.suffix == ".so" or _read_plan(source) is not None:
+        if source.suffix == ".so" or read_plan(source) is not None:
             what = "library" if source.suffix == ".so" else "plan"
             raise InputError(
                 f"{source}: a {what} holds no kernels to take apart; give --kernels the model"
@@ -84,8 +84,7 @@ def command(
         return show_kernels(source, show_all, options)
     for path in files.values():
         require_writable(path)
-    library = None if _read_plan(source) is not None else open_library(source, **options)
-    description, report = _described(source, library)
+    library, description, report = open_described(source, **options)
     from tvm_rammer.runtime.simulated import simulated
 
     plans = simulated(description)
@@ -99,16 +98,6 @@ def command(
         _document(description, report, plans, files) | {"measured": _measured(profiles)},
         tuple(_text(description, report, plans, profiles, files, None if show_all else 60)),
     )
-
-
-def _described(source: Path, library: Library | None) -> tuple[LibraryDescription, Report]:
-    if library is not None:
-        return library.description, library.report
-    from tvm_rammer.runtime.report import make_report
-
-    description = _read_plan(source)
-    assert description is not None
-    return description, make_report(description)
 
 
 def _profiles(source: Path, library: Library | None) -> list[Profile]:
@@ -141,39 +130,6 @@ def _measured(profiles: Sequence[Profile]) -> list[dict[str, Any]]:
         }
         for profile in profiles
     ]
-
-
-def _read_plan(source: Path) -> LibraryDescription | None:
-    """The plan in a file that --json wrote; None if the file is something else."""
-    if source.suffix != ".json":
-        return None
-    try:
-        content = json.loads(source.read_text())
-    except (OSError, ValueError):
-        return None  # whoever reads it as a model says what is wrong
-    if not isinstance(content, dict) or "programs" not in content:
-        return None
-    from tvm_rammer.runtime.description import LibraryDescription
-    from tvm_rammer.transform.attach_description import FORMAT_VERSION
-
-    if content.get("format") != FORMAT_VERSION:
-        raise PlanError(
-            f"{source}: plan format {content.get('format')}, this version reads {FORMAT_VERSION}; "
-            "write it again with `tvm-rammer show --json`"
-        )
-    description = LibraryDescription(content)
-    try:
-        _ = (description.num_veus, description.target, description.policy, description.form)
-        _ = (description.inputs, description.outputs, description.left_out, description.programs)
-        _ = (description.explanations, description.decisions)
-    except PlanError as error:
-        raise PlanError(f"{source}: {error}") from error
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise PlanError(
-            f"{source}: not a plan that `tvm-rammer show --json` wrote, or damaged "
-            f"({type(error).__name__}: {error}); write it again"
-        ) from error
-    return description
 
 
 def _draw(kind: str, plans: Plans, title: str) -> str:

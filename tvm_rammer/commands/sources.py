@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from tvm_rammer.commands.plan_file import read_plan
 from tvm_rammer.errors import InputError
 
 if TYPE_CHECKING:
+    from tvm_rammer.runtime.description import LibraryDescription
     from tvm_rammer.runtime.library import Library
+    from tvm_rammer.runtime.report import Report
 
 F = TypeVar("F", bound=Callable[..., Any])
 Shape = tuple[str, tuple[int, ...]]
@@ -97,6 +100,8 @@ def require_model(model: Path) -> None:
     if model.suffix == ".so":
         raise InputError(f"{model}: a library is compiled already; give the model instead")
     if model.exists():
+        if read_plan(model) is not None:
+            raise InputError(f"{model}: a plan holds no model to compile; give the model instead")
         return
     from tvm_rammer.testing.models import MODELS
 
@@ -127,17 +132,35 @@ def open_library(source: Path, **options: Any) -> Library:
     """
     if source.suffix != ".so":
         return build_library(source, **options)
-    if given := given_options(options):
-        option = next(iter(given)).replace("_", "-").replace("shapes", "shape")
-        raise InputError(
-            f"{source}: is compiled already, --{option} cannot change it; give the model instead"
-        )
+    _refuse_options(source, options)
     from tvm_rammer.commands.native_work import native_work
 
     with native_work(f"loading {source.name}"):
         from tvm_rammer.runtime.library import load
 
         return load(source)
+
+
+def open_described(
+    source: Path, **options: Any
+) -> tuple[Library | None, LibraryDescription, Report]:
+    """A library, its description and its report; of a plan in a file the latter two alone."""
+    if (plan := read_plan(source)) is None:
+        library = open_library(source, **options)
+        return library, library.description, library.report
+    _refuse_options(source, options)
+    from tvm_rammer.runtime.report import make_report
+
+    return None, plan, make_report(plan)
+
+
+def _refuse_options(source: Path, options: dict[str, Any]) -> None:
+    """Raise an InputError if options are given for what is compiled already."""
+    if given := given_options(options):
+        option = next(iter(given)).replace("_", "-").replace("shapes", "shape")
+        raise InputError(
+            f"{source}: is compiled already, --{option} cannot change it; give the model instead"
+        )
 
 
 def given_options(options: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,45 @@
+"""Plans in files that ``tvm-rammer show --json`` wrote."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tvm_rammer.errors import PlanError
+
+if TYPE_CHECKING:
+    from tvm_rammer.runtime.description import LibraryDescription
+
+
+def read_plan(source: Path) -> LibraryDescription | None:
+    """The plan in a file that --json wrote; None if the file is something else."""
+    if source.suffix != ".json":
+        return None
+    try:
+        content = json.loads(source.read_text())
+    except (OSError, ValueError):
+        return None  # whoever reads it as a model says what is wrong
+    if not isinstance(content, dict) or "programs" not in content:
+        return None
+    from tvm_rammer.runtime.description import LibraryDescription
+    from tvm_rammer.transform.attach_description import FORMAT_VERSION
+
+    if content.get("format") != FORMAT_VERSION:
+        raise PlanError(
+            f"{source}: plan format {content.get('format')}, this version reads {FORMAT_VERSION}; "
+            "write it again with `tvm-rammer show --json`"
+        )
+    description = LibraryDescription(content)
+    try:
+        _ = (description.num_veus, description.target, description.policy, description.form)
+        _ = (description.inputs, description.outputs, description.left_out, description.programs)
+        _ = (description.explanations, description.decisions)
+    except PlanError as error:
+        raise PlanError(f"{source}: {error}") from error
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise PlanError(
+            f"{source}: not a plan that `tvm-rammer show --json` wrote, or damaged "
+            f"({type(error).__name__}: {error}); write it again"
+        ) from error
+    return description
