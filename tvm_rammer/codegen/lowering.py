@@ -19,6 +19,12 @@ from tvm_rammer.codegen.vector_math_calls import LinkElementaryFunctions, NameEl
 #: Name under which our lowering is known to ``tvm.tirx.build``.
 _PIPELINE = "tvm_rammer"
 
+#: Attribute of a module all of whose functions are free of blocks and have flat buffers, as rTask
+#: bodies are when they leave :mod:`tvm_rammer.kernel.split`.
+FLAT = "tvm_rammer.flat"
+#: What takes long on such a module and changes nothing.
+_FLATTENING = ("s_tir.CompactBufferAllocation", "tirx.FlattenBuffer")
+
 
 def build_side_by_side(
     modules: Sequence[tvm.IRModule], target: tvm.target.Target
@@ -54,7 +60,8 @@ def _lowering() -> Any:
     def lowering(mod: tvm.IRModule, _: Any) -> tvm.IRModule:
         config = dict(tvm.transform.PassContext.current().config)
         config["tirx.disable_storage_rewrite"] = True
-        with tvm.transform.PassContext(config=config):
+        done = _FLATTENING if mod.attrs and FLAT in mod.attrs else ()
+        with tvm.transform.PassContext(config=config, disabled_pass=done):
             return passes(mod)
 
     return lowering, finalize_host, finalize_device

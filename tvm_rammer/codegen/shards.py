@@ -10,13 +10,17 @@ linker makes the shard's of the two. In memory every module is a world of its ow
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import tvm
 from tvm import tirx
 from tvm.ir import Call, GlobalVar, PointerType, PrimType
+
+from tvm_rammer.codegen.lowering import FLAT
 
 #: Bodies in a shard: LLVM takes 50 ms for one, and a tenth of a second for a module.
 SHARD_BODIES = 16
@@ -86,7 +90,7 @@ def lower_shard(
         LLVM IR text with ``rammer_address`` and ``rammer_abort``.
     """
     symbols = {name: GlobalVar(f"rtask{shard}_{number}") for number, name in enumerate(names)}
-    functions = {symbols[name]: bodies[name] for name in names}
+    functions = {symbol: _apart(symbol, bodies[name]) for name, symbol in symbols.items()}
     arities = [(symbols[name], len(bodies[name].params) - 2) for name in names]
     functions[GlobalVar(dispatcher(shard))] = _dispatch(dispatcher(shard), arities)
     address = tirx.decl_buffer((1,), "int64", name="address")
@@ -95,7 +99,13 @@ def lower_shard(
     body = tirx.AttrStmt(0, "pragma_import_llvm", text, store)
     symbol = f"tvm_rammer_{dispatcher(shard)}"
     functions[GlobalVar(symbol)] = exported(symbol, [address], body)
-    return tvm.IRModule(functions)
+    return tvm.IRModule(functions).with_attr(FLAT, True)
+
+
+def _apart(symbol: GlobalVar, body: tirx.PrimFunc) -> tirx.PrimFunc:
+    """A body that LLVM does not inline: it would optimise it twice, the second time with others."""
+    scope = tirx.AttrStmt(0, "compute_scope", f"{symbol.name_hint}_compute", body.body)
+    return body.with_body(scope)
 
 
 def _dispatch(symbol: str, bodies: Sequence[tuple[GlobalVar, int]]) -> tirx.PrimFunc:
@@ -172,9 +182,17 @@ def link_shards(
     What is linked from disk needs no telling, and code for another architecture has no address
     here.
     """
-    for number, shard in enumerate(shards):
+    for shard in shards:
         entries.import_module(shard)
-        if loads_here:
-            address = tvm.runtime.tensor(np.zeros(1, np.int64))
-            shard[f"tvm_rammer_{dispatcher(number)}"](address)
-            entries[LINK](number, int(address.numpy()[0]))
+    if loads_here:
+        # LLVM makes machine code when somebody asks for the first function.
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+            for number, address in enumerate(threads.map(_address, range(len(shards)), shards)):
+                entries[LINK](number, address)
+
+
+def _address(number: int, shard: tvm.runtime.Module) -> int:
+    """Where the dispatcher of a shard is in memory."""
+    address = tvm.runtime.tensor(np.zeros(1, np.int64))
+    shard[f"tvm_rammer_{dispatcher(number)}"](address)
+    return int(address.numpy()[0])
