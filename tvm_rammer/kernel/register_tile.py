@@ -13,6 +13,9 @@ STACK_LIMIT = 1024
 _LATENCY = 5.5
 #: Loads take this much more than multiply-adds, since they also wait for each other.
 _LOAD = 1.25
+#: Weights come from the second-level cache or from beyond it, data mostly from the first level: so
+#: much longer takes a vector of them, even where multiply-adds set the pace.
+_WEIGHTS = 0.3
 _MOST_VECTORS = 4
 #: Without and with data of its own for each column.
 _MOST_ROWS = (15, 7)
@@ -43,10 +46,10 @@ def register_tile(
     """Choose the tile that needs the fewest modelled cycles for ``rows`` x ``columns`` outputs.
 
     One step of the reduction costs a tile of ``r`` rows and ``v`` vectors as many cycles as the
-    largest of its ``r * v`` multiply-adds, its ``r + v`` loads and the latency that must be hidden;
-    small tiles pay more loop overhead and a ragged last tile a little more. A tile needs several
-    vectors where one does not divide the columns, as its last ones overlap then. ``None`` when
-    there is nothing to compute.
+    largest of its ``r * v`` multiply-adds, its ``r + v`` loads and the latency that must be hidden,
+    and a little for the weights, which come from farther away; small tiles pay more loop overhead
+    and a ragged last tile a little more. A tile needs several vectors where one does not divide the
+    columns, as its last ones overlap then. ``None`` when there is nothing to compute.
 
     Parameters
     ----------
@@ -92,7 +95,8 @@ def _cycles(tile: RegisterTile, rows: int, itemsize: int, taps: int) -> float:
     def step(height: int) -> float:
         # With taps, a step loads what the next ones use again.
         loads = tile.vectors * (height + 2 * taps - 1) / taps if taps else height + tile.vectors
-        return max(height * tile.vectors * each, loads * each * _LOAD, _LATENCY)
+        far = 0.0 if taps else _WEIGHTS * tile.vectors * each
+        return max(height * tile.vectors * each, loads * each * _LOAD, _LATENCY) + far
 
     full, ragged = divmod(rows, tile.rows)
     cycles = full * step(tile.rows) + (step(ragged) if ragged else 0.0)
