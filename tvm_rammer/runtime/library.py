@@ -74,13 +74,15 @@ class Library:
         return make_report(self.description, self._stock_bytes())
 
     def __repr__(self) -> str:
-        """What was planned, on one line; ``lib.report`` says more."""
+        return f"<{type(self).__module__}.{type(self).__name__}: {self._summary()}>"
+
+    def _summary(self) -> str:
+        """What was planned, in a few words; ``lib.report`` says more."""
         programs = self.programs.values()
         policies = " and ".join(dict.fromkeys(program.policy for program in programs))
         operators = counted(sum(len(program.operators) for program in programs), "operator")
         veus = counted(self.description.num_veus, "vEU")
-        planned = f"{policies}, {operators} on {veus}" if programs else "nothing planned"
-        return f"<{type(self).__module__}.{type(self).__name__}: {planned}>"
+        return f"{policies}, {operators} on {veus}" if programs else "nothing planned"
 
     def _repr_html_(self) -> str | None:
         """The simulated timelines, where a notebook shows them; None if nothing was planned."""
@@ -95,7 +97,7 @@ class Library:
         if not plans:
             return None
         programs, timelines = [program for program, _ in plans], [times for _, times in plans]
-        return draw(programs, timelines, repr(self)[1:-1])
+        return draw(programs, timelines, self._summary())
 
     def _stock_bytes(self) -> dict[str, int]:
         if self.source is None:

@@ -20,8 +20,8 @@ from tvm_rammer.view.panel import Panel, make_panels
 #: The parts of the page's script, in the order in which they need each other.
 _SCRIPTS = ("model.js", "paint.js", "overview.js", "tooltip.js", "interact.js")
 
-#: Pixels of a frame: what surrounds the timelines, each vEU, and at most.
-_FRAME_HEIGHT, _VEU_HEIGHT, _FRAME_LIMIT = 360, 40, 900
+#: Pixels of a frame: what surrounds the timelines, each timeline, each vEU, and at most.
+_FRAME_HEIGHT, _TIMELINE_HEIGHT, _VEU_HEIGHT, _FRAME_LIMIT = 350, 80, 40, 900
 
 
 def timeline_html(
@@ -59,7 +59,7 @@ def timeline_frame(
 ) -> str:
     """The page of :func:`timeline_html` as a frame inside another page, such as a notebook."""
     page = escape(timeline_html(program, timelines, title))
-    height = _FRAME_HEIGHT + sum(_VEU_HEIGHT * max(1, each.num_veus) for each in timelines)
+    height = _FRAME_HEIGHT + sum(_TIMELINE_HEIGHT + _VEU_HEIGHT * t.num_veus for t in timelines)
     style = f"width:100%;height:{min(height, _FRAME_LIMIT)}px;border:0"
     return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{page}"></iframe>'
 
