@@ -204,3 +204,19 @@ def test_a_large_transposition_is_made_in_blocks():
     run = run_prim_func(legalized_func(lambda x: OP.permute_dims(x), x), [x], vdevice=VDEVICES[0])
     np.testing.assert_array_equal(run.outputs[0], x.T)
     assert run.kernel.scheduled.tiling == "6 tiles of 2560 points in vectors of 16"
+
+
+@pytest.mark.parametrize("groups", [2, 3, 4, 5, 8])
+@pytest.mark.parametrize("vdevice", VDEVICES, ids=lambda vdevice: str(vdevice.vector_bytes))
+def test_the_shuffle_of_channels_interleaves_streams(groups, vdevice):
+    """Each group is read along its channels."""
+    x = numbers((1, 9, groups * 17))
+
+    def shuffle(x):
+        split = OP.reshape(x, (1, 9, groups, 17))
+        return OP.reshape(OP.permute_dims(split, (0, 1, 3, 2)), x.ty.shape)
+
+    run = run_prim_func(legalized_func(shuffle, x), [x], vdevice=vdevice)
+    want = x.reshape(1, 9, groups, 17).swapaxes(2, 3).reshape(x.shape)
+    np.testing.assert_array_equal(run.outputs[0], want)
+    assert run.kernel.scheduled.tiling.endswith(" streams interleaved")

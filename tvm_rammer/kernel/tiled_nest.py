@@ -2,7 +2,9 @@
 
 The last axis is cut where a condition on it changes, so that a concatenation is a copy per piece
 and a padding has an unconditional middle. A piece that is no multiple of the vector width ends with
-a vector that overlaps the one before: both store the same values, and no point is left over.
+a vector that overlaps the one before: both store the same values, and no point is left over. A
+short last axis, whose neighbours are read from streams far apart, is unrolled instead: LLVM makes
+vectors of every stream, and interleaves them.
 """
 
 from __future__ import annotations
@@ -38,6 +40,8 @@ _TILE_ACCESSES = 4096
 _MOST_PIECES = 64
 #: Shorter vectors than this gain nothing.
 _FEWEST_LANES = 4
+#: Most streams that are interleaved.
+_MOST_STREAMS = 8
 
 _COMPARISONS: dict[Any, Callable[[int, int], bool]] = {
     tirx.LT: operator.lt,
@@ -146,6 +150,10 @@ class _Builder:
 
     def _words(self, count: int) -> str:
         points = prod(axis.extent for axis in self.block.axes)
+        if _interleaves(self.block):
+            return (
+                f"{ceil(points / count)} points, {self.block.axes[-1].extent} streams interleaved"
+            )
         widths = sorted({piece.lanes for piece in self.pieces}, reverse=True)
         return f"{ceil(points / count)} points in vectors of {'/'.join(map(str, widths))}"
 
@@ -187,6 +195,8 @@ class _Builder:
             bounds = (tirx.const(0, last.dtype), tirx.const(piece.lanes, last.dtype))
             return tirx.For(lane, *bounds, tirx.ForKind.VECTORIZED, stores)
 
+        if _interleaves(self.block):
+            return _sequence([vector(tirx.const(k, last.dtype)) for k in range(piece.length)])
         vectors = Axis(tirx.Var("vector", last.dtype), piece.vectors)
         return _share(vectors, part, parts, vector)
 
@@ -269,6 +279,8 @@ def _changes(value: Any, axis: Axis) -> set[int]:
 
 def _lanes(block: Pointwise, value: Any, length: int, vdevice: VDevice) -> int:
     """The vector width of a piece of the last axis; 1 leaves the loop to LLVM."""
+    if _interleaves(block):
+        return 1
     last = block.axes[-1].var
     accesses = loads(value)
     steps = [coefficients(load.indices[0], [last]) for load in accesses]
@@ -279,6 +291,15 @@ def _lanes(block: Pointwise, value: Any, length: int, vdevice: VDevice) -> int:
     widest = max(dtype_bytes(str(buffer.dtype)) for buffer in [block.target, *varied])
     lanes = min(vdevice.vector_bytes // widest, 1 << (length.bit_length() - 1))
     return lanes if lanes >= _FEWEST_LANES else 1
+
+
+def _interleaves(block: Pointwise) -> bool:
+    """Whether the last axis is a few streams, each contiguous along the axis before it."""
+    if len(block.axes) < 2 or not 1 < block.axes[-1].extent <= _MOST_STREAMS:
+        return False
+    pair = [axis.var for axis in block.axes[-2:]]
+    steps = [coefficients(load.indices[0], pair) for load in loads(block.value)]
+    return any(step is not None and step[0] == 1 and abs(step[1]) > 1 for step in steps)
 
 
 def _conditional(value: Any, var: Any) -> bool:
