@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +87,16 @@ class Session:
     help=f"For a model, set-up included, but at least 3 turns.  [default: {SECONDS:g}; "
     f"{QUICK_SECONDS:g} with --quick]",
 )
+@click.option(
+    "--minutes", type=click.FloatRange(0.0), help="No further model is begun after so many minutes."
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(1.0),
+    default=300.0,
+    show_default=True,
+    help="Seconds to wait for a contender's set-up, or any other answer.",
+)
 @click.option("--threads", type=click.IntRange(1), help="All CPUs of this process unless given.")
 @click.option("--quick", is_flag=True, help="Models at the reduced sizes of the tests.")
 @click.option("--winograd", type=click.Choice(["on", "off"]), default="on", show_default=True)
@@ -97,6 +109,8 @@ def main(
     blocks: int,
     runs: int,
     seconds: float | None,
+    minutes: float | None,
+    timeout: float,
     threads: int | None,
     quick: bool,
     winograd: str,
@@ -123,15 +137,18 @@ def main(
             tuple(names),
             next((name for name in names if CANDIDATES[name].peer), names[0]),
             setting,
-            Settings(blocks=blocks, runs=runs, session_s=budget),
+            Settings(blocks=blocks, runs=runs, session_s=budget, timeout_s=timeout),
             {"python": torch_python} if torch_python else {},
         )
         results = resume(json_path, setting)
         left = [model for model in chosen if open_contenders(session, results, model)]
         console.print(estimate(len(left), len(chosen), len(names), budget))
+        end = time.monotonic() + (inf if minutes is None else 60 * minutes)
         with _progress() as progress:
             task = progress.add_task("models", total=len(left))
             for model in left:
+                if time.monotonic() > end:
+                    break
                 progress.update(task, description=f"[bold]{model}")
                 measure(model, session, results, progress)
                 progress.advance(task)
@@ -139,11 +156,13 @@ def main(
                     results.save(json_path)
     except RammerError as error:
         raise click.ClickException(str(error)) from error
-    shown = {model: results.models[model] for model in chosen}
+    shown = {model: results.models[model] for model in chosen if model in results.models}
+    if missing := [model for model in chosen if model not in shown]:
+        console.print(f"no time was left for {', '.join(missing)}: run it again with --json")
     console.print(_table(shown, names))
     for note in peers.notes(shown, names):
         console.print(note, style="dim", markup=False, highlight=False)
-    if markdown_path:
+    if markdown_path and shown:
         markdown_path.write_text(page(shown, names, results))
 
 

@@ -103,6 +103,15 @@ def test_unknown_names_suggest_the_nearest(bench: ModuleType) -> None:
     )
 
 
+def test_no_model_is_begun_when_the_time_is_over(bench: ModuleType, tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    result = run(bench, "--models", "mlp,bert_base", "--quick", "--minutes", 0, "--json", path)
+    assert result.exit_code == 0, result.output
+    last = "no time was left for mlp, bert_base: run it again with --json"
+    assert last in " ".join(result.output.split())
+    assert not path.exists()
+
+
 def test_the_estimate_counts_what_is_left(bench: ModuleType) -> None:
     assert bench.estimate(20, 31, 5, 90.0) == (
         "20 models (11 are done), 5 contenders: about 30 minutes, at 90 s for a model"
