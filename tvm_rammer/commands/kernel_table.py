@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich import box
 from rich.table import Table
@@ -16,10 +18,14 @@ from tvm_rammer.errors import InputError
 from tvm_rammer.units import counted, duration
 
 if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions
+
     from tvm_rammer.runtime.kernel_report import KernelFacts, KernelReport
 
 #: Without --all, kernels beyond this many are one line.
 _MOST_KERNELS = 40
+#: Columns of text from which on all columns of the table have room.
+_WIDE = 100
 _LIMITS = {"l1": "L1", "l2": "L2", "l3": "L3", "dram": "memory"}
 _LEGEND = (
     "uses: operators with this kernel, the first is named; time of one use on one core, ± its "
@@ -53,7 +59,7 @@ def show_kernels(model: Path, show_all: bool, options: dict[str, Any]) -> Result
     return Result(
         {"model": str(model), **report.to_dict()},
         (
-            _table(report, None if show_all else _MOST_KERNELS),
+            _KernelTable(report, None if show_all else _MOST_KERNELS),
             "",
             facts([*_totals(report), ("columns", _LEGEND)]),
         ),
@@ -83,49 +89,93 @@ def _measured(model: Path, options: dict[str, Any]) -> KernelReport:
         return kernel_report(partitioned, advance)
 
 
-def _table(report: KernelReport, limit: int | None) -> Table:
+@dataclass(frozen=True)
+class _KernelTable:
     """One line for a kernel: numbers of fixed width first, names as far as there is room."""
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", padding=(0, 1, 0, 0), show_edge=False)
-    for heading in ("uses", "time", "±", "share", "GFLOP/s", "GB/s", "peak", "roof"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("limit", style="dim", no_wrap=True)
-    table.add_column("kernel", no_wrap=True)
-    table.add_column("rTasks", justify="right", no_wrap=True)
-    # The only one that may become narrower; its cells keep to one line.
-    table.add_column("operator, tile", min_width=14)
-    for kernel in report.kernels[:limit]:
-        table.add_row(*_cells(kernel, report))
-    if limit is not None and len(report.kernels) > limit:
-        others = report.kernels[limit:]
-        share = sum(kernel.total_seconds for kernel in others) / report.seconds
-        count = sum(kernel.count for kernel in others)
-        label = f"{len(others)} more"
-        table.add_row(str(count), "", "", f"{share:.1%}", *[""] * 5, label, style="dim")
-    return table
+
+    report: KernelReport
+    limit: int | None
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[Table]:
+        columns = [c for c in _COLUMNS if not c.wide or options.max_width >= _WIDE]
+        table = Table(
+            box=box.SIMPLE_HEAD, header_style="bold", padding=(0, 1, 0, 0), show_edge=False
+        )
+        for column in columns:
+            table.add_column(column.heading, justify=column.justify, no_wrap=True)
+        # The only one that may become narrower; its cells keep to one line.
+        table.add_column("operator, tile", min_width=14)
+        for kernel in self.report.kernels[: self.limit]:
+            cells = [column.cell(kernel, self.report) for column in columns]
+            table.add_row(*cells, _operator(kernel))
+        if self.limit is not None and (others := self.report.kernels[self.limit :]):
+            rest = {
+                "uses": str(sum(kernel.count for kernel in others)),
+                "share": f"{sum(k.total_seconds for k in others) / self.report.seconds:.1%}",
+                "kernel": f"{len(others)} more",
+            }
+            table.add_row(*(rest.get(column.heading, "") for column in columns), style="dim")
+        yield table
 
 
-def _cells(kernel: KernelFacts, report: KernelReport) -> list[str | Text]:
-    flops = kernel.work.flops / kernel.seconds
-    peak = f"{flops / report.ceilings.flops:.0%}" if report.ceilings else ""
-    spread = f"{min(kernel.timing.spread, 9.99):.0%}" if kernel.timing else "model"
-    tile = Text(no_wrap=True, overflow="ellipsis")
+@dataclass(frozen=True)
+class _Column:
+    """A column of the table; one that is ``wide`` only where there is room for it."""
+
+    heading: str
+    cell: Callable[[KernelFacts, KernelReport], str | Text]
+    justify: Literal["left", "right"] = "right"
+    wide: bool = False
+
+
+_COLUMNS = (
+    _Column("uses", lambda kernel, _: str(kernel.count)),
+    _Column("time", lambda kernel, _: duration(kernel.seconds)),
+    _Column("±", lambda kernel, _: _spread(kernel), wide=True),
+    _Column("share", lambda kernel, report: f"{kernel.total_seconds / report.seconds:.1%}"),
+    _Column(
+        "GFLOP/s", lambda kernel, _: f"{_flops(kernel) / 1e9:.1f}" if kernel.work.flops else ""
+    ),
+    _Column(
+        "GB/s", lambda kernel, _: f"{kernel.work.nbytes / kernel.seconds / 1e9:.1f}", wide=True
+    ),
+    _Column("peak", lambda kernel, report: _of_peak(kernel, report)),
+    _Column("roof", lambda kernel, _: _of_roofline(kernel)),
+    _Column("limit", lambda kernel, _: _limit(kernel), "left"),
+    _Column(
+        "kernel",
+        lambda kernel, _: Text(kernel.kernel.origin, style="yellow" if kernel.fallback else ""),
+        "left",
+    ),
+    _Column("rTasks", lambda kernel, _: str(kernel.kernel.num_tiles), wide=True),
+)
+
+
+def _operator(kernel: KernelFacts) -> Text:
+    """The first operator with a kernel, and its tile."""
+    text = Text(no_wrap=True, overflow="ellipsis")
     if kernel.missed:
-        tile.append(f"{kernel.missed} ", "bold red")
-    tile.append(f"{kernel.operator}  ").append(kernel.kernel.tiling, "dim")
-    return [
-        str(kernel.count),
-        duration(kernel.seconds),
-        Text(spread, style="dim"),
-        f"{kernel.total_seconds / report.seconds:.1%}",
-        f"{flops / 1e9:.1f}" if kernel.work.flops else "",
-        f"{kernel.work.nbytes / kernel.seconds / 1e9:.1f}",
-        peak if kernel.work.flops else "",
-        _of_roofline(kernel),
-        _LIMITS.get(kernel.roof.limit, kernel.roof.limit) if kernel.roof else "",
-        Text(kernel.kernel.origin, style="yellow" if kernel.fallback else ""),
-        f"{kernel.kernel.num_tiles}",
-        tile,
-    ]
+        text.append(f"{kernel.missed} ", "bold red")
+    return text.append(f"{kernel.operator}  ").append(kernel.kernel.tiling, "dim")
+
+
+def _flops(kernel: KernelFacts) -> float:
+    return kernel.work.flops / kernel.seconds
+
+
+def _spread(kernel: KernelFacts) -> Text:
+    return Text(f"{min(kernel.timing.spread, 9.99):.0%}" if kernel.timing else "model", "dim")
+
+
+def _of_peak(kernel: KernelFacts, report: KernelReport) -> str:
+    if not report.ceilings or not kernel.work.flops:
+        return ""
+    return f"{_flops(kernel) / report.ceilings.flops:.0%}"
+
+
+def _limit(kernel: KernelFacts) -> Text:
+    limit = kernel.roof.limit if kernel.roof else ""
+    return Text(_LIMITS.get(limit, limit), "dim")
 
 
 def _of_roofline(kernel: KernelFacts) -> Text:
