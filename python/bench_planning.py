@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""Time every policy on the operator graphs of models: CPU seconds until a plan is proved safe.
+
+    python python/bench_planning.py --models lstm_10x100x256,inception_v3,randwire --veus 2
+
+Kernels cost what the model of costs says; nothing is compiled or measured.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from tvm_rammer.frontend import load_model
+from tvm_rammer.rprogram import OperatorGraph
+from tvm_rammer.rprogram.verify import verify
+from tvm_rammer.schedule import POLICIES, CostModel, plan_memory, simulate, synchronise
+from tvm_rammer.testing.models import get_model
+from tvm_rammer.transform.options import Options
+from tvm_rammer.transform.partition_regions import is_region
+from tvm_rammer.transform.pipeline import partition_module
+from tvm_rammer.vdevice import VDevice, resolve_target
+
+#: Those that the literature reports search times for, and the zoo's longest.
+_MODELS = "lstm_10x100x256,inception_v3,nasnet_large,randwire"
+
+
+@dataclass(frozen=True)
+class Planning:
+    """CPU seconds of the steps of one plan, and what it promises."""
+
+    model: str
+    operators: int
+    policy: str
+    place: float
+    synchronise: float
+    memory: float
+    verify: float
+    simulate: float
+    makespan: float
+
+    @property
+    def total(self) -> float:
+        """CPU seconds until the plan is proved safe."""
+        return self.place + self.synchronise + self.memory + self.verify
+
+
+@click.command()
+@click.option("--models", default=_MODELS, show_default=True, help="Names, separated by commas.")
+@click.option("--policies", default=",".join(POLICIES), show_default=True)
+@click.option("--veus", default=2, show_default=True)
+@click.option("--tiny", is_flag=True, help="Models at the reduced sizes of the tests.")
+@click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path))
+def main(models: str, policies: str, veus: int, tiny: bool, json_path: Path | None) -> None:
+    """Time policies on models."""
+    console = Console()
+    found: list[Planning] = []
+    for name in models.split(","):
+        with console.status(f"{name} ..."):
+            graphs, vdevice = operator_graphs(name, veus, tiny)
+        for graph in graphs:
+            mine = [time_policy(name, graph, vdevice, policy) for policy in policies.split(",")]
+            console.print(_table(f"{name}: {len(graph.operators):,} operators", mine))
+            found += mine
+    if json_path:
+        json_path.write_text(json.dumps([asdict(one) for one in found], indent=1))
+
+
+def operator_graphs(name: str, veus: int, tiny: bool) -> tuple[list[OperatorGraph], VDevice]:
+    """The operator graphs of a model's regions, and the device to plan for."""
+    info = get_model(name)
+    target = resolve_target()
+    options = Options(num_veus=veus, oversubscribe=True)
+    loaded = load_model(info.tiny() if tiny else info.build())
+    partitioned = partition_module(loaded.module, target, options)
+    module = partitioned.module
+    symbols = [symbol for symbol, func in module.functions_items() if is_region(func)]
+    with target:
+        graphs = [partitioned.compiler.graph(symbol, module).graph for symbol in symbols]
+    return graphs, options.vdevice(target)
+
+
+def time_policy(name: str, graph: OperatorGraph, vdevice: VDevice, policy: str) -> Planning:
+    """Plan a graph step by step."""
+    costs = CostModel.of(vdevice)
+    clock = [time.process_time()]
+    placement = POLICIES[policy](graph, vdevice, costs)
+    clock.append(time.process_time())
+    waiting = synchronise(graph, placement)
+    clock.append(time.process_time())
+    program = plan_memory(waiting)
+    clock.append(time.process_time())
+    verify(program)
+    clock.append(time.process_time())
+    makespan = simulate(program, costs).makespan
+    clock.append(time.process_time())
+    steps = [stop - start for start, stop in pairwise(clock)]
+    return Planning(name, len(graph.operators), policy, *steps, makespan)
+
+
+def _table(title: str, plans: list[Planning]) -> Table:
+    table = Table(title=title)
+    table.add_column("policy")
+    for heading in ("place", "synchronise", "memory", "verify", "total s", "simulate", "plan ms"):
+        table.add_column(heading, justify="right")
+    for one in plans:
+        steps = (one.place, one.synchronise, one.memory, one.verify, one.total, one.simulate)
+        table.add_row(one.policy, *[f"{s:.2f}" for s in steps], f"{one.makespan * 1e3:.3f}")
+    return table
+
+
+if __name__ == "__main__":
+    main()
