@@ -26,6 +26,22 @@ def test_every_kernel_is_one_line_with_its_measures(call, model):
     assert "3 operators with 3 kernels" in result.stdout
 
 
+def test_a_narrow_table_has_fewer_columns(call, model, monkeypatch):
+    monkeypatch.setattr("tvm_rammer.commands.command._PLAIN_WIDTH", 80)
+    heading, _, *lines = call("show", model, "--kernels").stdout.splitlines()
+    assert heading.split() == [
+        *("uses", "time", "share", "GFLOP/s", "peak", "roof", "limit"),
+        *("kernel", "operator,", "tile"),
+    ]
+    assert all(len(line) <= 80 for line in lines)
+
+
+def test_what_exceeds_the_table_is_one_line(call, model, monkeypatch):
+    monkeypatch.setattr("tvm_rammer.commands.kernel_table._MOST_KERNELS", 1)
+    assert "2 more" in call("show", model, "--kernels").stdout
+    assert " more" not in call("show", model, "--kernels", "--all").stdout
+
+
 def test_json_has_work_times_and_ceilings(report):
     assert report["operators"] == sum(kernel["count"] for kernel in report["kernels"]) == 3
     matmul = next(k for k in report["kernels"] if k["rule"] == "matmul")

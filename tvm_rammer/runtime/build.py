@@ -37,6 +37,9 @@ def build(
 ) -> Library:
     """Compile a model into a library that runs independent operators together.
 
+    It may take a minute; inside of ``with tvm_rammer.progress.watching(print):`` it says what it
+    does (after ``import tvm_rammer.progress``).
+
     Parameters
     ----------
     model : path, onnx.ModelProto, torch.export.ExportedProgram, tvm.IRModule or LoadedModel
