@@ -220,3 +220,14 @@ def test_the_shuffle_of_channels_interleaves_streams(groups, vdevice):
     want = x.reshape(1, 9, groups, 17).swapaxes(2, 3).reshape(x.shape)
     np.testing.assert_array_equal(run.outputs[0], want)
     assert run.kernel.scheduled.tiling.endswith(" streams interleaved")
+
+
+def test_a_slice_with_strides_of_a_result():
+    """TVM refuses to move the operator into such a slice by an internal error."""
+    x = numbers((4, 9))
+
+    def every_other(x):
+        return relax.op.strided_slice(relax.op.tanh(x), [1], [0], [9], [2])
+
+    (out,), _ = run_relax(every_other, x)
+    assert_close(out, np.tanh(x)[:, ::2])

@@ -92,6 +92,26 @@ def test_a_sum_of_stacked_tensors_is_a_chain_of_additions():
 
 
 @pytest.mark.parametrize(
+    ("reduction", "of_two"),
+    [("max", np.maximum), ("min", np.minimum), ("mean", lambda a, b: (a + b) / 2)],
+)
+def test_other_reductions_of_stacked_tensors_are_chains_as_well(reduction, of_two):
+    parts = [relax.Var(name, R.Tensor((2, 3), "float32")) for name in "ab"]
+    builder = relax.BlockBuilder()
+    with builder.function("main", parts):
+        with builder.dataflow():
+            stacked = builder.emit(relax.op.stack(parts, axis=0))
+            y = builder.emit_output(getattr(relax.op, reduction)(stacked, axis=[0]))
+        builder.emit_func_output(y)
+    simplified = SimplifyOperators()(builder.get())
+    assert "stack" not in simplified.script()
+    a, b = np.random.default_rng(0).standard_normal((2, 2, 3)).astype("float32")
+    machine = relax.VirtualMachine(relax.build(simplified, "llvm"), tvm.cpu())
+    got = machine["main"](tvm.runtime.tensor(a), tvm.runtime.tensor(b)).numpy()
+    np.testing.assert_allclose(got, of_two(a, b), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
     ("stack_axis", "options"),
     [(1, {"axis": [0]}), (0, {"axis": [1]}), (0, {"axis": [0], "keepdims": True}), (0, {})],
 )

@@ -3,21 +3,16 @@ PrimFuncs."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import tvm
 from tvm import relax, tirx
 
+from tvm_rammer.transform.channels_last import ChannelsLast
 from tvm_rammer.transform.fold_affine import FoldAffine
 from tvm_rammer.transform.fold_constants import FoldConstants
 from tvm_rammer.transform.fuse_channel_windows import FuseChannelWindows
 from tvm_rammer.transform.fuse_normalizations import FuseNormalizations
 from tvm_rammer.transform.legalize_operators import LegalizeOperators
-from tvm_rammer.transform.relax_util import operator_name
 from tvm_rammer.transform.simplify_operators import SimplifyOperators
-
-#: Layouts in which neighbouring channels are neighbours in memory, so that they fill vectors.
-_CHANNELS_LAST = {"relax.nn.conv2d": ["NHWC", "OHWI"]}
 
 #: TVM's number for operators that FuseOps leaves alone (kOpaque).
 _OPAQUE = 8
@@ -38,8 +33,8 @@ class Prepare:
             SimplifyOperators(),
             FoldConstants(),
             FoldAffine(),
-            # 2. Layouts. ConvertLayout takes quadratic time, minutes for a long recurrent network.
-            *([relax.transform.ConvertLayout(_CHANNELS_LAST)] if _convolves(mod) else []),
+            # 2. Layouts.
+            ChannelsLast(),
             FoldConstants(),
             FuseChannelWindows(),
             # 3. PrimFuncs, as few as fusion allows.
@@ -67,17 +62,3 @@ class _KeepFused:
                 pattern = func.without_attr("op_pattern")
                 result[symbol] = pattern if public else pattern.with_attr("op_pattern", _OPAQUE)
         return result
-
-
-def _convolves(mod: tvm.IRModule) -> bool:
-    """Whether any function of a module convolves."""
-    found: list[bool] = []
-
-    def visit(expression: Any) -> None:
-        if operator_name(expression) in _CHANNELS_LAST:
-            found.append(True)
-
-    for _, func in mod.functions_items():
-        if isinstance(func, relax.Function):
-            relax.analysis.post_order_visit(func, visit)
-    return bool(found)

@@ -1,13 +1,14 @@
 """A compiler pass that rewrites operators which importers leave behind into plainer ones.
 
-What remains is what layout conversion, fusion and the kernels understand: no dropout, sums of
-stacked tensors become additions, constants of binary operators get the rank of the other side,
-exponents of one number are scalars, and a broadcast to the shape that a tensor already has
-disappears.
+What remains is what layout conversion, fusion and the kernels understand: no dropout, sums
+and maxima of stacked tensors become those of two, constants of binary operators get the rank of the
+other side, exponents of one number are scalars, and a broadcast to the shape that a tensor already
+has disappears.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
@@ -22,10 +23,18 @@ _BINARY = frozenset(
     for name in ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power")
 )
 
+#: Reductions of stacked tensors, and what does the same with two of them.
+_OF_TWO: dict[str, Callable[[Any, Any], Any]] = {
+    "relax.sum": relax.op.add,
+    "relax.mean": relax.op.add,
+    "relax.max": relax.op.maximum,
+    "relax.min": relax.op.minimum,
+}
+
 
 @tvm.transform.module_pass(opt_level=0, name="SimplifyOperators")
 class SimplifyOperators:
-    """Rewrite dropout, stacked sums, low-rank constants and empty broadcasts."""
+    """Rewrite dropout, reductions of stacks, low-rank constants and empty broadcasts."""
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Rewrite every Relax function of a module."""
@@ -48,8 +57,8 @@ class _Simplifier(relax.PyExprMutator):
             return self._raise_rank(self._scalar_exponent(call))
         if name == "relax.broadcast_to" and _same_type(call, call.args[0]):
             return call.args[0]
-        if name == "relax.sum":
-            return self._sum_of_stack(call)
+        if name in _OF_TWO:
+            return self._of_stack(call, _OF_TWO[name])
         return call
 
     def _bound(self, value: Any) -> Any:
@@ -81,7 +90,7 @@ class _Simplifier(relax.PyExprMutator):
             return call
         return self.builder_.normalize(Call(call.op, [left, right], call.attrs))
 
-    def _sum_of_stack(self, call: Any) -> Any:
+    def _of_stack(self, call: Any, of_two: Callable[[Any, Any], Any]) -> Any:
         """``sum(stack([a, b, c], axis=0), axis=0)`` is ``a + b + c`` (ONNX ``Sum`` imports so)."""
         axes = call.attrs.axis
         if axes is None or [int(axis) for axis in axes] != [0] or call.attrs.keepdims:
@@ -92,7 +101,10 @@ class _Simplifier(relax.PyExprMutator):
         parts = self._bound(stacked.args[0])
         if not isinstance(parts, relax.Tuple):
             return call
-        return reduce(lambda a, b: self.builder_.emit(relax.op.add(a, b)), parts.fields)
+        total = reduce(lambda a, b: self.builder_.emit(of_two(a, b)), parts.fields)
+        if operator_name(call) != "relax.mean":
+            return total
+        return relax.op.divide(total, relax.const(len(parts.fields), call.ty.dtype))
 
 
 def _with_rank(constant: Any, rank: int) -> Any:
