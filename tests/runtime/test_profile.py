@@ -69,6 +69,10 @@ def test_it_says_what_measuring_cost(library):
     assert profile.cost() == (
         "median run 50 us, with a stamp at both ends of every rTask 51 us (+2.0%)"
     )
+    noisy = replace(profile, seconds=49e-6)
+    assert noisy.cost() == (
+        "median run 50 us, with a stamp at both ends of every rTask 49 us (less than the noise)"
+    )
     assert repr(profile).startswith(
         "<tvm_rammer.runtime.profile.Profile: rammer_region0, wavefront; median run 50 us, "
     )

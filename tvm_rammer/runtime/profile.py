@@ -45,9 +45,10 @@ class Profile:
 
     def cost(self) -> str:
         """What measuring took, as a sentence."""
+        more = f"{self.overhead:+.1%}" if self.overhead >= 0 else "less than the noise"
         return (
             f"median run {duration(self.plain_seconds)}, with a stamp at both ends of every rTask "
-            f"{duration(self.seconds)} ({self.overhead:+.1%})"
+            f"{duration(self.seconds)} ({more})"
         )
 
     def __repr__(self) -> str:
