@@ -37,6 +37,12 @@ def test_a_notebook_shows_the_simulated_timeline_of_every_region(library):
     assert str(library._repr_svg_()).startswith("<svg ")
 
 
+def test_a_plan_too_large_for_a_notebook_is_a_picture(library, monkeypatch):
+    monkeypatch.setattr("tvm_rammer.runtime.library._MOST_TASKS", 4)
+    assert library._repr_html_() is None
+    assert str(library._repr_svg_()).startswith("<svg ")
+
+
 def test_without_a_plan_there_is_nothing_to_draw():
     library = tvm_rammer.build(Sorting, form="per-op")
     assert repr(library) == "<tvm_rammer.runtime.library.Library: nothing planned>"

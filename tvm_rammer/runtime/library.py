@@ -31,6 +31,9 @@ from tvm_rammer.units import counted
 from tvm_rammer.view.html import timeline_frame
 from tvm_rammer.view.svg import timeline_svg
 
+#: rTasks of a page inside a notebook, which is saved with it: each takes some 90 bytes.
+_MOST_TASKS = 20_000
+
 
 @dataclass(frozen=True, repr=False)
 class Library:
@@ -85,11 +88,13 @@ class Library:
         return f"{policies}, {operators} on {veus}" if programs else "nothing planned"
 
     def _repr_html_(self) -> str | None:
-        """The simulated timelines, where a notebook shows them; None if nothing was planned."""
+        """The simulated timelines, where a notebook shows them; None leaves it the picture."""
+        if sum(program.num_tasks for program in self.programs.values()) > _MOST_TASKS:
+            return None
         return self._drawn(timeline_frame)
 
     def _repr_svg_(self) -> str | None:
-        """The same as a picture, where a notebook is shown without scripts."""
+        """The same as a picture, where there are no scripts; None if nothing was planned."""
         return self._drawn(timeline_svg)
 
     def _drawn(self, draw: Callable[..., str]) -> str | None:
