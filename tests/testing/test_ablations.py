@@ -67,6 +67,7 @@ def test_a_study_has_all_plans() -> None:
     assert found.num_veus == 1 or veus(1) in found.plans
     assert set(found.scaling) == {"2", "8"}
     assert found.dispatch_ns is not None and found.dispatch_ns > 0
+    assert found.kernels is None or found.kernels.milliseconds > 0
     for plan in found.plans.values():
         assert plan.milliseconds > 0
         assert plan.utilisation_measured is None or 0 < plan.utilisation_measured <= 1

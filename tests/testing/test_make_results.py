@@ -49,7 +49,7 @@ def store_ablations(folder: Path) -> None:
     plan = PlanResult(1.0, (1.0, 0.9, 1.1), 1.0, 2, 1, 0.5, 0.5)
     plans = dict.fromkeys(("auto", *POLICIES, BARRIERS), plan)
     makespans = dict.fromkeys(("auto", *POLICIES, "bound"), 1.0)
-    study = Study(2, ("estf",), plans, 1.0, 0.1, 0, {"2": makespans, "4": makespans}, {})
+    study = Study(2, ("estf",), plans, 1.0, 0.1, None, 0, {"2": makespans, "4": makespans}, {})
     found = Ablations(AblationSetting(False, (2, 4)), MACHINE, {"mlp": study})
     found.save(folder / "ablations.json")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tvm_rammer.schedule import POLICIES
+from tvm_rammer.testing.bench.slow_kernels import KernelTimes, SlowKernel
 from tvm_rammer.testing.bench.study import BARRIERS, NO_WINOGRAD, PlanResult, Study, veus
 
 
@@ -23,4 +24,7 @@ def small_study(auto_ms: float = 1.0, choices: int = 0) -> Study:
         "64": {**makespans, "auto": 2.0, "bound": 1.0},
     }
     fast = {count: {**found, "auto": 5.0} for count, found in scaling.items()}
-    return Study(2, ("estf",), plans, 12.0, 0.25, choices, scaling, fast if choices else {})
+    slow = SlowKernel("conv", 2, "convolution", 3.0, 2.0)
+    kernels = KernelTimes(4.0, 2.5, (slow,))
+    fast = fast if choices else {}
+    return Study(2, ("estf",), plans, 12.0, 0.25, kernels, choices, scaling, fast)

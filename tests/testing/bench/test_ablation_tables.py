@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from small_studies import plan, small_study
 
-from tvm_rammer.testing.bench.ablation_tables import TABLES
+from tvm_rammer.testing.bench.ablation_tables import TABLES, slow_kernel_rows
 from tvm_rammer.testing.bench.study import NO_WINOGRAD, Study
 
 BY_TITLE = {table.title: table for table in TABLES}
@@ -73,6 +73,15 @@ def test_what_has_no_profile_has_a_dash() -> None:
     assert rows("Utilisation", study) == [["model0", "75%", "50%", "75%", "-"]]
     without = replace(study, dispatch_ns=None, dispatch_share=None)
     assert rows("Scheduling overhead", study, without) == [["model0", "12", "25.0%"]]
+
+
+def test_kernels_and_the_sequential_plan_are_compared_with_the_roofline() -> None:
+    study = small_study()
+    title = "Kernels against the roofline"
+    assert rows(title, study) == [["model0", "4", "2.5", "1.60x", "2", "1.60x"]]
+    assert rows(title, replace(study, kernels=None)) == []
+    assert slow_kernel_rows(study) == [["conv x 2", "convolution", "3", "2", "1.50x"]]
+    assert slow_kernel_rows(replace(study, kernels=None)) == []
 
 
 def test_scaling_ends_with_the_bound() -> None:

@@ -72,6 +72,12 @@ def test_the_overview_says_what_is_lost_and_why() -> None:
     ) in text
     assert "| mlp | sequential | 3.00x | 3.00 to 3.00 |" in text
     assert "| bert_base |" not in text
+    assert (
+        "### mlp: kernels that lose most to their roofline\n\n"
+        "| operators | rule | ms on one core | roofline, ms | ratio |\n"
+        "| --- | --- | --: | --: | --: |\n"
+        "| conv x 2 | convolution | 3 | 2 | 1.50x |"
+    ) in text
 
 
 def test_where_nothing_is_lost_the_overview_says_so() -> None:

@@ -133,6 +133,37 @@ def _dispatch_rows(studies: Studies) -> Rows:
     ]
 
 
+def _roofline_rows(studies: Studies) -> Rows:
+    return [
+        [
+            model,
+            f"{kernels.milliseconds:.3g}",
+            f"{kernels.roofline:.3g}",
+            f"{kernels.milliseconds / kernels.roofline:.2f}x",
+            f"{found.plans[BASE].milliseconds:.3g}",
+            f"{found.num_veus * found.plans[BASE].milliseconds / kernels.roofline:.2f}x",
+        ]
+        for model, found in studies.items()
+        if (kernels := found.kernels) and kernels.roofline
+    ]
+
+
+def slow_kernel_rows(study: Study) -> Rows:
+    """The rKernels of a model that lose most to their roofline."""
+    if study.kernels is None:
+        return []
+    return [
+        [
+            f"{kernel.operator} x {kernel.count}",
+            kernel.rule,
+            f"{kernel.milliseconds:.3g}",
+            f"{kernel.roofline:.3g}",
+            f"{kernel.milliseconds / kernel.roofline:.2f}x" if kernel.roofline else "-",
+        ]
+        for kernel in study.kernels.slowest
+    ]
+
+
 def _scaling_columns(studies: Studies) -> Sequence[str]:
     counts = _simulated_counts(studies)
     return ["model", *counts, *(f"bound, {count}" for count in counts[-1:])]
@@ -201,6 +232,9 @@ def _percent(share: float | None) -> str:
     return "-" if share is None else f"{share:.0%}"
 
 
+#: Headings of :func:`slow_kernel_rows`.
+SLOW_KERNEL_COLUMNS = ("operators", "rule", "ms on one core", "roofline, ms", "ratio")
+
 TABLES = (
     AblationTable(
         "Policies",
@@ -249,6 +283,14 @@ TABLES = (
         "rTasks, the stamps of the profile included.",
         _fixed("model", "ns per rTask", "share of the run"),
         _dispatch_rows,
+    ),
+    AblationTable(
+        "Kernels against the roofline",
+        "All operators one after the other on one core, measured kernel by kernel, against the "
+        "least that the core's multiply-adds and bandwidths allow for the same algorithms; and the "
+        "sequential plan on all vEUs against its share of the same roofline.",
+        _fixed("model", "kernels, ms", "roofline, ms", "ratio", "sequential, ms", "ratio"),
+        _roofline_rows,
     ),
     AblationTable(
         "More vEUs, simulated",

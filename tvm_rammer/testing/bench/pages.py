@@ -9,7 +9,11 @@ from typing import Any
 from tvm_rammer.errors import InputError
 from tvm_rammer.testing.bench import machine, peers, verdicts
 from tvm_rammer.testing.bench.ablation_file import Ablations
-from tvm_rammer.testing.bench.ablation_tables import TABLES
+from tvm_rammer.testing.bench.ablation_tables import (
+    SLOW_KERNEL_COLUMNS,
+    TABLES,
+    slow_kernel_rows,
+)
 from tvm_rammer.testing.bench.goals import MEAN_GOAL
 from tvm_rammer.testing.bench.markdown import table
 from tvm_rammer.testing.bench.records import ResultFile
@@ -52,6 +56,7 @@ def overview(results: Results) -> str:
         + ".",
         "![Time of every contender over that of the fastest peer](peers.svg)",
         _misses(results.peers.models),
+        *_slow_kernels(results),
         _losses(results.peers.models),
         _commands(results),
     ]
@@ -202,6 +207,19 @@ def _misses(models: peers.Models) -> str:
         "Models that miss their goal, the farthest first, and what `tvm-rammer explain` says about "
         f"their plans.\n\n{table(columns, rows, left=4)}"
     )
+
+
+def _slow_kernels(results: Results) -> list[str]:
+    """For every model that misses its goal, the kernels that lose most to their roofline."""
+    if results.ablations is None:
+        return []
+    studies, parts = results.ablations.studies, []
+    for verdict in verdicts.verdicts(results.peers.models):
+        rows = slow_kernel_rows(studies[verdict.model]) if verdict.model in studies else []
+        if rows and not verdict.met:
+            heading = f"### {verdict.model}: kernels that lose most to their roofline"
+            parts += [heading, table(SLOW_KERNEL_COLUMNS, rows, left=2)]
+    return parts
 
 
 def _losses(models: peers.Models) -> str:

@@ -13,10 +13,12 @@ from tvm_rammer.errors import InputError
 from tvm_rammer.rprogram import OperatorGraph
 from tvm_rammer.runtime.build import build
 from tvm_rammer.runtime.graph_module import GraphModule
+from tvm_rammer.runtime.kernel_report import kernel_report
 from tvm_rammer.runtime.library import Library
 from tvm_rammer.schedule import AUTO, POLICIES, CostModel, simulate
 from tvm_rammer.testing.bench.race import race, ratios
 from tvm_rammer.testing.bench.scaling import Makespans, count_choices, fast_only, makespans
+from tvm_rammer.testing.bench.slow_kernels import KernelTimes, SlowKernel, kernel_times
 from tvm_rammer.testing.reference import random_inputs
 from tvm_rammer.transform.partition_regions import is_region
 from tvm_rammer.vdevice import vdevice_for
@@ -71,6 +73,8 @@ class Study:
     dispatch_ns, dispatch_share : float, optional
         What an rTask costs beside computing, on one vEU, where nothing waits: nanoseconds, and
         share of the run.
+    kernels : KernelTimes, optional
+        The rKernels against the roofline; None where the machine's ceilings are not known.
     choices : int
         Operators with more than one rKernel.
     scaling, scaling_fast : mapping of str to Makespans
@@ -83,6 +87,7 @@ class Study:
     plans: dict[str, PlanResult]
     dispatch_ns: float | None
     dispatch_share: float | None
+    kernels: KernelTimes | None
     choices: int
     scaling: dict[str, Makespans]
     scaling_fast: dict[str, Makespans]
@@ -94,7 +99,12 @@ class Study:
             name: PlanResult(**{**item, "ratio": tuple(item["ratio"])})
             for name, item in data["plans"].items()
         }
-        return Study(**{**data, "policy": tuple(data["policy"]), "plans": plans})
+        kernels = data["kernels"]
+        if kernels is not None:
+            slowest = tuple(SlowKernel(**item) for item in kernels["slowest"])
+            kernels = KernelTimes(**{**kernels, "slowest": slowest})
+        changed = {"policy": tuple(data["policy"]), "plans": plans, "kernels": kernels}
+        return Study(**{**data, **changed})
 
 
 def study(model: onnx.ModelProto, seconds: float, counts: Sequence[int]) -> Study:
@@ -109,6 +119,7 @@ def study(model: onnx.ModelProto, seconds: float, counts: Sequence[int]) -> Stud
         Numbers of vEUs to simulate.
     """
     library = build(model)
+    assert library.source is not None
     inputs = random_inputs(model)
     variants = dict(_variants(library, model))
     modules = {name: _instance(variant, inputs) for name, variant in variants.items()}
@@ -128,6 +139,7 @@ def study(model: onnx.ModelProto, seconds: float, counts: Sequence[int]) -> Stud
         tuple(program.policy for program in library.programs.values()),
         plans,
         *dispatch,
+        kernel_times(kernel_report(library.source)),
         choices,
         {str(count): makespans(graphs, known, count) for count in counts},
         {
