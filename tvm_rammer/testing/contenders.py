@@ -132,6 +132,7 @@ def rammer(
 ) -> Planned:
     """This project's library under a policy; ``form="per-op"`` launches operator by operator."""
     from tvm_rammer import build
+    from tvm_rammer.runtime.report import make_report
 
     library = build(model, policy=policy, form=form, num_veus=threads, **options)
     module = library.create()
@@ -141,7 +142,7 @@ def rammer(
     return (
         module.run,
         lambda: [module.get_output(i).numpy() for i in count],
-        lambda: plan_facts(library.report, module.num_workers),
+        lambda: plan_facts(make_report(library.description), module.num_workers),
     )
 
 

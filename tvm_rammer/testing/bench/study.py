@@ -15,6 +15,7 @@ from tvm_rammer.runtime.build import build
 from tvm_rammer.runtime.graph_module import GraphModule
 from tvm_rammer.runtime.kernel_report import kernel_report
 from tvm_rammer.runtime.library import Library
+from tvm_rammer.runtime.report import Report, make_report
 from tvm_rammer.schedule import AUTO, POLICIES, CostModel, simulate
 from tvm_rammer.testing.bench.race import race, ratios
 from tvm_rammer.testing.bench.scaling import Makespans, count_choices, fast_only, makespans
@@ -120,8 +121,9 @@ def study(model: onnx.ModelProto, seconds: float, counts: Sequence[int]) -> Stud
     """
     library = build(model)
     assert library.source is not None
+    report = make_report(library.description)
     inputs = random_inputs(model)
-    variants = dict(_variants(library, model))
+    variants = dict(_variants(library, report, model))
     modules = {name: _instance(variant, inputs) for name, variant in variants.items()}
     times = race({name: module.run for name, module in modules.items()}, seconds)
     relative = ratios(times, BASE)
@@ -135,7 +137,7 @@ def study(model: onnx.ModelProto, seconds: float, counts: Sequence[int]) -> Stud
     choices = count_choices(graphs)
     known = vdevice_for()
     return Study(
-        library.report.num_veus,
+        report.num_veus,
         tuple(program.policy for program in library.programs.values()),
         plans,
         *dispatch,
@@ -166,24 +168,23 @@ def operator_graphs(library: Library) -> list[OperatorGraph]:
         ]
 
 
-def _variants(library: Library, model: onnx.ModelProto) -> Iterator[tuple[str, Library]]:
+def _variants(
+    library: Library, report: Report, model: onnx.ModelProto
+) -> Iterator[tuple[str, Library]]:
     yield BASE, library.replan(BASE)
     yield AUTO, library
     skipped = {
-        name
-        for region in library.report.regions
-        if region.decision
-        for name, _ in region.decision.left_out
+        name for region in report.regions if region.decision for name, _ in region.decision.left_out
     }
     for policy in POLICIES:
         if policy not in skipped and policy != BASE:
             yield policy, library.replan(policy)
     yield BARRIERS, library.replan(_WITH_BARRIERS, form="wavefront")
     count = 1
-    while count < library.report.num_veus:
+    while count < report.num_veus:
         yield veus(count), library.replan(AUTO, count)
         count *= 2
-    if any("winograd" in kernel for region in library.report.regions for kernel in region.kernels):
+    if any("winograd" in kernel for region in report.regions for kernel in region.kernels):
         yield NO_WINOGRAD, build(model, policy=BASE, winograd_tolerance=0)
 
 
