@@ -172,6 +172,15 @@ def test_a_result_with_another_use_stays():
     assert_stays(module((1, 2, 3, 3), body))
 
 
+def test_a_factor_of_a_part_of_a_split_stays():
+    def body(builder, x):
+        parts = builder.emit(OP.split(x, 2, axis=1))
+        part = builder.emit(relax.TupleGetItem(parts, 0))
+        return OP.multiply(part, constant(2.0))
+
+    assert_stays(module((2, 4), body))
+
+
 @pytest.mark.parametrize(
     "steps",
     [

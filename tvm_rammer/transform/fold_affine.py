@@ -150,6 +150,8 @@ def _representable(chain: _Affine, dtype: str) -> bool:
 def _with_scaled_weights(call: Any, factor: np.ndarray) -> Any:
     """A convolution or product whose constant weights take a factor in, ``None`` if they cannot."""
     shape, name = static_shape(call), operator_name(call)
+    if name != "relax.matmul" and name not in _CONVOLUTIONS:
+        return None
     if shape is None or np.all(factor == 1) or len(call.args) != 2:
         return None
     weight = call.args[1]
@@ -159,7 +161,7 @@ def _with_scaled_weights(call: Any, factor: np.ndarray) -> Any:
     if name in _CONVOLUTIONS:
         out_axis = (call.attrs.out_layout or call.attrs.data_layout).index("C")
         weight_axis = call.attrs.kernel_layout.index("O")
-    elif name == "relax.matmul" and values.ndim == 2:
+    elif values.ndim == 2:
         out_axis, weight_axis = len(shape) - 1, 1
     else:
         return None
