@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -85,3 +86,14 @@ def test_candidates_have_smaller_and_more_tiles():
     ]
     variants = list(kernel.scheduled.variants())
     assert all(variant.packings == kernel.packings for variant in variants)
+
+
+@pytest.mark.parametrize(("num_veus", "tasks"), [(8, 70), (16, 140)])
+def test_a_large_device_gets_more_tasks(num_veus, tasks):
+    """70 rows of pixels would leave 16 vEUs waiting for the last six; each row is two tiles."""
+    x, w = numbers((1, 70, 14, 16)), numbers((32, 1, 1, 16), seed=1)
+    layouts = {"data_layout": "NHWC", "kernel_layout": "OHWI"}
+    func = legalized_func(lambda x: OP.nn.conv2d(x, constant(w), **layouts), x)
+    run = run_prim_func(func, [x, w], [1], replace(WIDE, num_veus=num_veus))
+    assert_close(run.outputs[0], np.einsum("nyxi,oi->nyxo", x, w[:, 0, 0]))
+    assert run.tiles == [tasks]

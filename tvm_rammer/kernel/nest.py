@@ -22,8 +22,6 @@ from tvm_rammer.kernel.contraction import Axis, Contraction, rewrite, substitute
 from tvm_rammer.kernel.guards import Guarded, everywhere, guarded, mentions, together
 from tvm_rammer.kernel.register_tile import RegisterTile
 
-#: With fewer tasks than this, the tiles of rows become tasks of their own.
-_FEW_TASKS = 64
 #: Columns that are packed at once: of more, whose distance is a power of two, the first-level cache
 #: would hold only some, as it has few places for addresses that are alike.
 _PACKED_AT_ONCE = 8
@@ -48,6 +46,8 @@ class Nest:
     tile : RegisterTile
     taps : Axis, optional
         A reduced axis whose loop is unrolled.
+    few_tasks : int
+        With fewer tasks than this, the tiles of rows become tasks of their own.
     packed : Var, optional
         The buffer of packed weights: ``[outer..., vector, reduced..., lane]``.
     packed_axes : tuple of Axis, tuple of Axis
@@ -60,6 +60,7 @@ class Nest:
     rows: Axis | None
     tile: RegisterTile
     taps: Axis | None
+    few_tasks: int
     packed: Any = None
     packed_axes: tuple[tuple[Axis, ...], tuple[Axis, ...]] = ((), ())
 
@@ -68,7 +69,7 @@ class Nest:
         outer = self._outer_axes()
         counts = [*(axis.extent for axis in outer[0]), self.layout.groups, self.layout.tiles]
         counts += [axis.extent for axis in outer[1]]
-        row_tasks = self.rows is not None and prod(counts) < _FEW_TASKS
+        row_tasks = self.rows is not None and prod(counts) < self.few_tasks
         if row_tasks:
             counts.append(self._row_tiles())
 

@@ -7,6 +7,7 @@ compiled, others, where it is needed, by a loop nest of its own.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tvm import tirx
@@ -29,6 +30,8 @@ from tvm_rammer.vdevice import VDevice
 
 #: An axis with fewer elements makes poor rows if another has more.
 _FEW_ROWS = 4
+#: So many tasks share out evenly on any device, and so many for each vEU of a large one.
+_FEW_TASKS, _TASKS_OF_A_VEU = 64, 8
 
 
 def outer_product(
@@ -60,7 +63,8 @@ def outer_product(
     if tile is None:
         return None
     layout = Layout(columns.axis.extent, columns.group, tile.vectors, tile.lanes)
-    nest = Nest(contraction, columns, layout, rows, tile, taps)
+    few_tasks = max(_FEW_TASKS, _TASKS_OF_A_VEU * vdevice.num_veus)
+    nest = Nest(contraction, columns, layout, rows, tile, taps, few_tasks)
     weights = columns.weights(contraction)
     if is_constant(contraction, columns, constants):
         return _packed_constant(nest, origin)
@@ -106,7 +110,7 @@ def _packed_constant(nest: Nest, origin: str) -> Scheduled:
     assert position is not None
     shape = packing.shape(tuple(int(extent) for extent in load.source.shape))
     packed = tirx.decl_buffer(shape, str(load.source.dtype), "packed")
-    nest = _with_packed(nest, packed, axes)
+    nest = replace(nest, packed=packed, packed_axes=axes)
     params = list(contraction.func.params)
     params[position] = packed
     return _scheduled(nest, nest.statement(), origin, params, ((position, packing),))
@@ -118,22 +122,9 @@ def _packed_at_run_time(nest: Nest, origin: str) -> Scheduled:
     load = load_of(weights)
     shape = packing.shape(tuple(int(extent) for extent in load.source.shape))
     packed = tirx.decl_buffer(shape, str(weights.ty), "packed")
-    nest = _with_packed(nest, packed, axes)
+    nest = replace(nest, packed=packed, packed_axes=axes)
     body = sequence([tirx.AllocBuffer(packed), pack(nest), nest.statement()])
     return _scheduled(nest, body, origin)
-
-
-def _with_packed(nest: Nest, packed: Any, axes: Any) -> Nest:
-    return Nest(
-        nest.contraction,
-        nest.columns,
-        nest.layout,
-        nest.rows,
-        nest.tile,
-        nest.taps,
-        packed,
-        axes,
-    )
 
 
 def _scheduled(
