@@ -115,8 +115,15 @@ def test_every_task_is_there_as_planned(program):
             assert instruction.tiles == range(task.start, task.stop)
             assert instruction.waits == tuple((w.veu, w.count) for w in task.waits)
             assert instruction.veu == veu
-            for (base, lines), number in zip(instruction.operands, operator.arguments, strict=True):
+            for (place, lines), number in zip(
+                instruction.operands, operator.arguments, strict=True
+            ):
                 buffer = program.buffers[number]
+                start = buffer.offset
+                if buffer.space == "part":
+                    buffer = program.buffers[buffer.index]
+                    start += buffer.offset
+                base, rest = divmod(place, 64)
                 assert (
                     base
                     == {
@@ -126,7 +133,7 @@ def test_every_task_is_there_as_planned(program):
                         "output": 2 + layout.num_inputs + buffer.index,
                     }[buffer.space]
                 )
-                assert 64 * lines == buffer.offset + arena_start * (buffer.space == "arena")
+                assert 64 * lines + rest == start + arena_start * (buffer.space == "arena")
 
 
 @settings(max_examples=60)

@@ -9,8 +9,9 @@ The definitions
 * Which bytes of a buffer a tile computes is unknown, so an rTask may read any byte of what its
   operator reads and write any byte of what its operator writes; rTasks of one operator are
   independent of each other by construction.
-* A buffer has one producer, the operator that writes it. The value of an input or a constant is
-  there from the start, and nobody may write it.
+* A buffer has one producer, the operator that writes it, or every byte of it lies in a part that
+  has one: parts of one buffer that are written have no byte in common. The value of an input or a
+  constant is there from the start, and nobody may write it.
 * A plan is safe if every tile runs exactly once, every wait is met in the end, rTasks of different
   operators that touch the same byte, one of them writing, are ordered by happens-before, and in
   every legal interleaving every byte that an rTask reads, and every byte of an output at the end,
@@ -20,12 +21,13 @@ The definitions
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise, product
+from itertools import groupby, product
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_rammer.rprogram import ALIGNMENT, Buffer, RProgram, RTask
+from tvm_rammer.rprogram import ALIGNMENT, RProgram, RTask, dtype_bytes
 
 Verdict = tuple[bool, str]
 Matrix = NDArray[np.bool_]
@@ -56,6 +58,10 @@ def malformed(program: RProgram) -> str:
 def _bad_place(program: RProgram) -> str:
     size = {"arena": program.arena_bytes, "constant": program.constant_bytes}
     for buffer in program.buffers:
+        if buffer.space == "part":
+            continue
+        if buffer.pitch:
+            return f"{buffer.name} has a pitch and is no part"
         if buffer.space in size:
             if buffer.offset < 0 or buffer.offset + buffer.nbytes > size[buffer.space]:
                 return f"{buffer.name} lies outside of the {buffer.space}"
@@ -63,24 +69,54 @@ def _bad_place(program: RProgram) -> str:
                 return f"{buffer.name} is not aligned"
         elif buffer.offset:
             return f"{buffer.name} does not start where its tensor does"
+    pitches: dict[int, int] = {}
+    for number, buffer in enumerate(program.buffers):
+        if buffer.space == "part":
+            if _bad_part(program, number):
+                return f"{buffer.name} is no part of a buffer"
+            if pitches.setdefault(buffer.index, buffer.pitch) != buffer.pitch:
+                return f"{buffer.name} has another pitch than another part"
     return ""
 
 
+def _bad_part(program: RProgram, number: int) -> bool:
+    """Whether a part is anything but the same columns of every row of a buffer that is no part."""
+    part = program.buffers[number]
+    if not 0 <= part.index < len(program.buffers):
+        return True
+    whole, item = program.buffers[part.index], dtype_bytes(part.dtype)
+    if whole.space == "part" or part.pitch < 1 or whole.nbytes < 1 or whole.nbytes % part.pitch:
+        return True
+    rows = whole.nbytes // part.pitch
+    if part.nbytes % rows or part.pitch % item or part.offset % item:
+        return True
+    length = part.nbytes // rows
+    sizes = [prod(part.shape[axis:]) * item for axis in range(len(part.shape) + 1)]
+    return length not in sizes or not 0 <= part.offset <= part.pitch - length
+
+
 def _bad_producer(program: RProgram) -> str:
-    written: set[int] = set()
+    written: dict[int, int] = {}
+    shared = _overlaps(program)
     for number, operator in enumerate(program.operators):
         writes = program.writes(number)
         for position, argument in enumerate(operator.arguments):
             for other, second in enumerate(operator.arguments):
                 mine, theirs = program.buffers[argument], program.buffers[second]
-                if other != position and argument in writes and overlap(mine, theirs):
+                same = argument == second or shared[argument, second]
+                if other != position and argument in writes and same:
                     return f"{operator.name} writes {mine.name} over its own {theirs.name}"
         for buffer in set(writes):
-            if program.buffers[buffer].space in ("input", "constant"):
-                return f"{operator.name} writes {program.buffers[buffer].name}"
+            name = program.buffers[buffer].name
+            if program.buffers[whole_of(program, buffer)].space in ("input", "constant"):
+                return f"{operator.name} writes {name}"
             if buffer in written:
-                return f"{program.buffers[buffer].name} has two producers"
-            written.add(buffer)
+                return f"{name} has two producers"
+            for before in written:
+                related = whole_of(program, before) == whole_of(program, buffer)
+                if related and shared[before, buffer]:
+                    return f"bytes of {name} have two producers"
+            written[buffer] = number
     return ""
 
 
@@ -107,17 +143,35 @@ def _bad_waits(program: RProgram) -> Iterator[str]:
                 yield f"vEU {wait.veu} never completes {wait.count} rTasks"
 
 
-def memory(buffer: Buffer) -> tuple[str, int]:
-    """The arena, the pool of constants, or one input or output."""
-    return buffer.space, 0 if buffer.space in ("arena", "constant") else buffer.index
+def whole_of(program: RProgram, number: int) -> int:
+    """The buffer that a part lies in, any other itself."""
+    buffer = program.buffers[number]
+    return buffer.index if buffer.space == "part" else number
 
 
-def overlap(first: Buffer, second: Buffer) -> bool:
-    """Whether two buffers have a byte in common."""
-    if memory(first) != memory(second):
-        return False
-    start = max(first.offset, second.offset)
-    return start < min(first.offset + first.nbytes, second.offset + second.nbytes)
+def cells(program: RProgram) -> set[frozenset[int]]:
+    """Which buffers have a byte in common: for every byte the buffers that it lies in."""
+    events: list[tuple[tuple[str, int], int, int]] = []
+    for number, buffer in enumerate(program.buffers):
+        whole = program.buffers[whole_of(program, number)]
+        memory = whole.space, 0 if whole.space in ("arena", "constant") else whole.index
+        rows, pitch = 1, 0
+        start = whole.offset
+        if buffer is not whole:
+            rows, pitch = whole.nbytes // buffer.pitch, buffer.pitch
+            start += buffer.offset
+        if buffer.nbytes:
+            for row in range(rows):
+                first = start + row * pitch
+                events.append((memory, first, number))
+                events.append((memory, first + buffer.nbytes // rows, number))
+    found: set[frozenset[int]] = set()
+    held: set[int] = set()
+    for _, here in groupby(sorted(events), key=lambda event: event[:2]):
+        for _, _, number in here:
+            held ^= {number}
+        found.add(frozenset(held))
+    return found - {frozenset()}
 
 
 def happens_before(program: RProgram) -> Matrix:
@@ -157,12 +211,11 @@ def _accesses(program: RProgram) -> tuple[Matrix, Matrix]:
 
 def _overlaps(program: RProgram) -> Matrix:
     """``[a, b]``: buffers ``a`` and ``b`` have a byte in common."""
-    memories = sorted(set(map(memory, program.buffers)))
-    place = np.array([memories.index(memory(buffer)) for buffer in program.buffers], int)
-    start = np.array([buffer.offset for buffer in program.buffers], int)
-    stop = np.array([buffer.offset + buffer.nbytes for buffer in program.buffers], int)
-    first, last = np.maximum(start[:, None], start), np.minimum(stop[:, None], stop)
-    return (place[:, None] == place) & (first < last)
+    shared = np.zeros((len(program.buffers), len(program.buffers)), bool)
+    for held in cells(program):
+        numbers = list(held)
+        shared[np.ix_(numbers, numbers)] = True
+    return shared
 
 
 def _meet(first: Matrix, second: Matrix) -> Matrix:
@@ -185,25 +238,29 @@ def _unordered(program: RProgram, before: Matrix) -> str:
 def _wrong_value(program: RProgram, before: Matrix) -> str:
     """A reader, or an output at the end, that may find a byte of another producer."""
     reads, writes = _accesses(program)
-    shared = _overlaps(program)
-    for index, buffer in enumerate(program.buffers):
-        if not buffer.nbytes or buffer.space in ("input", "constant"):
-            continue
-        producer = np.flatnonzero(writes[:, index])
-        readers = np.flatnonzero(reads[:, index])
-        if not producer.size and (readers.size or buffer.space == "output"):
-            return f"nobody writes {buffer.name}"
-        if not before[np.ix_(producer, readers)].all():
-            return f"a reader of {buffer.name} does not come after all of its producer"
-        others = shared[index].copy()
-        others[index] = False
-        intruders = np.flatnonzero(writes[:, others].any(axis=1))
-        early = before[np.ix_(intruders, producer)].all(axis=1)
-        late = before[np.ix_(readers, intruders)]
-        if not (early | late).all():
-            return f"a reader of {buffer.name} may find another value"
-        if buffer.space == "output" and not early.all():
-            return f"{buffer.name} may hold another value at the end"
+    for held in sorted(map(sorted, cells(program))):
+        written = [number for number in held if writes[:, number].any()]
+        for index in held:
+            buffer, whole = program.buffers[index], whole_of(program, index)
+            if program.buffers[whole].space in ("input", "constant"):
+                continue
+            readers = np.flatnonzero(reads[:, index])
+            owners = [n for n in written if whole_of(program, n) == whole]
+            if not owners:
+                if readers.size or buffer.space == "output":
+                    return f"nobody writes {buffer.name}"
+                continue
+            producer = np.flatnonzero(writes[:, owners[0]])
+            if not before[np.ix_(producer, readers)].all():
+                return f"a reader of {buffer.name} does not come after all of its producer"
+            others = [n for n in written if n != owners[0]]
+            intruders = np.flatnonzero(writes[:, others].any(axis=1))
+            early = before[np.ix_(intruders, producer)].all(axis=1)
+            late = before[np.ix_(readers, intruders)]
+            if not (early | late).all():
+                return f"a reader of {buffer.name} may find another value"
+            if buffer.space == "output" and not early.all():
+                return f"{buffer.name} may hold another value at the end"
     return ""
 
 
@@ -224,8 +281,9 @@ def is_safe_by_enumeration(program: RProgram) -> Verdict:
             reason = _replay(program, [tasks[i] for i in order], *world)
             if reason:
                 return False, reason
+    shared = _overlaps(program)
     for first, second in np.argwhere(seen & seen.T):
-        if _conflict(program, tasks[first], tasks[second]):
+        if _conflict(program, shared, tasks[first], tasks[second]):
             return False, f"rTasks {first} and {second} are seen in both orders"
     return True, ""
 
@@ -252,46 +310,43 @@ def _interleavings(program: RProgram) -> Iterator[list[int]]:
 def _worlds(program: RProgram) -> Iterator[tuple[list[int], dict[int, RTask]]]:
     """Every byte with every choice of which rTask of each producer computes it.
 
-    Yields the buffers that hold the byte, and for each of them the rTask that writes it. All bytes
-    between two neighbouring ends of buffers are alike, so one of them stands for all.
+    Yields the buffers that hold the byte, and for each of them that is written the rTask that does.
+    All bytes in the same buffers are alike, so one of them stands for all.
     """
-    for place in set(map(memory, program.buffers)):
-        places = {
-            number: (buffer.offset, buffer.offset + buffer.nbytes)
-            for number, buffer in enumerate(program.buffers)
-            if memory(buffer) == place
-        }
-        for byte, _ in pairwise(sorted({end for ends in places.values() for end in ends})):
-            held = [number for number, (start, stop) in places.items() if start <= byte < stop]
-            writers: dict[int, list[RTask]] = {}
-            for _, _, task in program.tasks():
-                for number in set(program.writes(task.operator)) & set(held):
-                    writers.setdefault(number, []).append(task)
-            for choice in product(*writers.values()):
-                yield held, dict(zip(writers, choice, strict=True))
+    for held in cells(program):
+        writers: dict[int, list[RTask]] = {}
+        for _, _, task in program.tasks():
+            for number in set(program.writes(task.operator)) & held:
+                writers.setdefault(number, []).append(task)
+        for choice in product(*writers.values()):
+            yield sorted(held), dict(zip(writers, choice, strict=True))
 
 
 def _replay(
     program: RProgram, order: list[RTask], held: list[int], writer: dict[int, RTask]
 ) -> str:
-    """Run ``order`` and watch one byte: which buffer's value does it hold?"""
+    """Run ``order`` and watch one byte: which buffer's value does it hold?
+
+    A value is that of a buffer, whichever part of it was written or is read.
+    """
     value: int | None = None
-    given = {b for b in held if program.buffers[b].space in ("input", "constant")}
+    spaces = {b: program.buffers[whole_of(program, b)].space for b in held}
+    given = {b for b in held if spaces[b] in ("input", "constant")}
     for task in order:
         for buffer in set(program.reads(task.operator)) & set(held) - given:
-            if value != buffer:
+            if value != whole_of(program, buffer):
                 return f"{program.operators[task.operator].name} reads a wrong byte"
         for buffer, owner in writer.items():
             if owner is task:
-                value = buffer
+                value = whole_of(program, buffer)
     outputs = [b for b in held if program.buffers[b].space == "output"]
     return "a wrong byte at the end" if any(value != b for b in outputs) else ""
 
 
-def _conflict(program: RProgram, first: RTask, second: RTask) -> bool:
+def _conflict(program: RProgram, shared: Matrix, first: RTask, second: RTask) -> bool:
     """Whether two rTasks of different operators may touch one byte, one of them writing."""
     return first.operator != second.operator and any(
-        overlap(program.buffers[w], program.buffers[b])
+        shared[w, b]
         for writer, other in ((first, second), (second, first))
         for w in program.writes(writer.operator)
         for b in program.operators[other.operator].arguments

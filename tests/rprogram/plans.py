@@ -1,4 +1,4 @@
-"""Small plans that the tests of this folder share: one made by hand, and random ones."""
+"""Small plans that the tests of this folder share: two made by hand, and random ones."""
 
 from __future__ import annotations
 
@@ -58,12 +58,39 @@ def _add(start, stop, arrays):
     out[start:stop] = a[start:stop] + b[start:stop]
 
 
-#: The bodies of :func:`two_branches`.
-BODIES = {"square": _square, "scale": _scale, "add": _add}
+def _increment(start, stop, arrays):
+    x, out = arrays
+    out[start:stop] = x[start:stop] + 1
+
+
+def side_by_side() -> RProgram:
+    """``out = concatenate([x * x, x * w], 1) + 1`` on two vEUs.
+
+    A product on each, the left and the right half of every row of ``both``; then half of the sum.
+    """
+    plan = two_branches()
+    half, pitch = (4, 8), 64
+    return replace(
+        plan,
+        name="side_by_side",
+        buffers=(
+            *plan.buffers[:2],
+            Buffer("squared", half, "float32", "part", 4, 0, pitch),
+            Buffer("scaled", half, "float32", "part", 4, 32, pitch),
+            Buffer("both", (4, 16), "float32", "arena"),
+            Buffer("out", (4, 16), "float32", "output"),
+        ),
+        kernels=(*plan.kernels[:2], RKernel("increment", 4, ("read", "write"))),
+        operators=(*plan.operators[:2], ROperator("increment", 2, (4, 5))),
+    )
+
+
+#: The bodies of :func:`two_branches` and :func:`side_by_side`.
+BODIES = {"square": _square, "scale": _scale, "add": _add, "increment": _increment}
 
 
 def constant_pool(w: np.ndarray) -> np.ndarray:
-    """The constants of :func:`two_branches`."""
+    """The constants of both plans."""
     pool = np.zeros(128, np.uint8)
     pool[64:96] = w.view(np.uint8)
     return pool

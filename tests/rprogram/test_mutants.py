@@ -65,5 +65,8 @@ def test_verify_agrees_on_mutants_of_a_large_plan(shape: str) -> None:
     assert assert_agreement(plan, shape)
     for name, mutation in MUTATIONS.items():
         mutant = mutation(plan, rng)
-        assert mutant is not None
-        assert_agreement(mutant, (shape, name))
+        if mutant is None:  # nothing is concatenated in a chain
+            assert name == "moved part"
+            assert all(buffer.space != "part" for buffer in plan.buffers)
+        else:
+            assert_agreement(mutant, (shape, name))

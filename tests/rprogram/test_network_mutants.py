@@ -37,7 +37,8 @@ def test_mutants_of_networks(plans, network, policy):
     faults = 0
     for name, mutation in MUTATIONS.items():
         drawn = [mutant for _ in range(50) if (mutant := mutation(plan, rng)) is not None]
-        assert len(drawn) >= MUTANTS_PER_CLASS, name
+        # The LSTM concatenates nothing.
+        assert len(drawn) >= MUTANTS_PER_CLASS or (name, network) == ("moved part", "LSTM"), name
         for number, mutant in enumerate(drawn[:MUTANTS_PER_CLASS]):
             faults += not assert_agreement(mutant, (network, policy, name, number))
     assert faults >= 2 * MUTANTS_PER_CLASS

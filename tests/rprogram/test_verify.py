@@ -52,7 +52,7 @@ MALFORMED = [
     (
         with_buffer(PLAN, 2, space="heap"),
         "buffer 'squared' is in the space 'heap'; "
-        "use one of ('arena', 'constant', 'input', 'output')",
+        "use one of ('arena', 'constant', 'input', 'output', 'part')",
     ),
     (
         with_buffer(PLAN, 2, shape=(4, -8)),

@@ -139,8 +139,7 @@ def test_the_report_says_what_was_decided(measured):
     (region,) = library.report.regions
     reasons = dict(region.reasons())
     assert reasons["policy"].startswith(
-        f"{chosen}: {chosen} took 0.50 of the time of sequential (95 %: 0.50 to 0.50, 9 rounds) "
-        "(measured in "
+        f"{chosen} took 0.50 of the time of sequential (95 %: 0.50 to 0.50, 9 rounds) (measured in "
     )
     assert "(critical path)" in reasons["limit"]
     assert reasons["overlap"].startswith(f"{region.explanation.co_scheduled} of ")

@@ -34,8 +34,8 @@ def compile_bodies(
     Returns
     -------
     dict of str to Callable
-        Called as ``body(start, stop, arrays)`` with one array per pointer: writable, compact and
-        row-major, of the dtype and size that the body expects. Such are the arrays of
+        Called as ``body(start, stop, arrays)`` with one array per pointer: writable, row-major, of
+        the dtype, size and strides that the body expects. Such are the arrays of
         :func:`~tvm_rammer.rprogram.interpret_numeric`. They are used in place.
     """
     if not bodies:
@@ -79,10 +79,26 @@ def _on_arrays(function: Any) -> Body:
 
 
 def _bytes(array: npt.NDArray[Any]) -> Any:
-    """The memory of an array as a TVM tensor of bytes, without a copy."""
-    if not array.flags.c_contiguous:
+    """The memory of an array as a TVM tensor of bytes, without a copy.
+
+    Rows may lie apart: what is between them comes with them.
+    """
+    if array.size and not _row_major(array):
         raise InputError(
             f"an rTask body cannot run on an array with strides {array.strides}; "
-            "pass a compact, row-major one"
+            "pass a row-major one"
         )
-    return tvm_ffi.from_dlpack(array.reshape(-1).view(np.uint8))
+    last = sum((n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True))
+    count = last // array.itemsize + 1 if array.size else 0
+    run = np.lib.stride_tricks.as_strided(array, (count,), (array.itemsize,))
+    return tvm_ffi.from_dlpack(run.view(np.uint8))
+
+
+def _row_major(array: npt.NDArray[Any]) -> bool:
+    """Whether a step along an axis is at least as long as all that the axes behind it span."""
+    span = array.itemsize
+    for extent, stride in reversed(list(zip(array.shape, array.strides, strict=True))):
+        if extent > 1 and stride < span:
+            return False
+        span = extent * max(stride, span)
+    return True

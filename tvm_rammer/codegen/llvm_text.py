@@ -38,11 +38,15 @@ define void @rammer_set_base(ptr %bases, i32 %number, ptr %pointer) alwaysinline
   ret void
 }}
 
-define ptr @rammer_address(ptr %bases, i32 %number, i32 %lines) alwaysinline {{
+define ptr @rammer_address(ptr %bases, i32 %place, i32 %lines) alwaysinline {{
+  %number = lshr i32 %place, 6
   %slot = getelementptr ptr, ptr %bases, i32 %number
   %base = load ptr, ptr %slot, align 8
   %wide = zext i32 %lines to i64
-  %bytes = shl i64 %wide, 6
+  %whole_lines = shl i64 %wide, 6
+  %rest = and i32 %place, 63
+  %wide_rest = zext i32 %rest to i64
+  %bytes = or i64 %whole_lines, %wide_rest
   %address = getelementptr i8, ptr %base, i64 %bytes
   ret ptr %address
 }}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,7 @@ from tvm_rammer.rprogram import (
     aligned,
     dtype_bytes,
 )
+from tvm_rammer.rprogram.rows import root_of
 from tvm_rammer.vdevice import host_cpu
 
 #: Seconds of one timed run, and how many of them; the fastest counts.
@@ -41,19 +42,23 @@ _MAX_COPIES = 16
 
 @dataclass(frozen=True)
 class Operand:
-    """What a kernel's pointer points to in a measurement."""
+    """What a kernel's pointer points to in a measurement; for a part, as much as its whole."""
 
     shape: tuple[int, ...]
     dtype: str
+
+    @staticmethod
+    def of(buffers: Sequence[Buffer], number: int) -> Operand:
+        """What a pointer to a buffer points to."""
+        whole = buffers[root_of(buffers, number)]
+        return Operand(whole.shape, whole.dtype)
 
 
 def operands_of(graph: OperatorGraph) -> dict[str, tuple[RKernel, tuple[Operand, ...]]]:
     """Every distinct kernel of a graph by name, with the operands of its first user."""
     found: dict[str, tuple[RKernel, tuple[Operand, ...]]] = {}
     for op in graph.operators:
-        operands = tuple(
-            Operand(graph.buffers[k].shape, graph.buffers[k].dtype) for k in op.arguments
-        )
+        operands = tuple(Operand.of(graph.buffers, k) for k in op.arguments)
         for kernel in op.candidates:
             found.setdefault(kernel.name, (kernel, operands))
     return found

@@ -11,7 +11,7 @@ Layout (int32 words)::
     order      one word per row: all rows in a linear extension of happens-before
     rows       8 words per rTask, see ROW; grouped by segment, then by vEU
     waits      2 words per wait: (vEU, count)
-    operands   2 words per pointer: (base, offset / 64)
+    operands   2 words per pointer: (base * 64 + offset % 64, offset // 64)
 
 A *segment* is what one launch runs: the whole program, or one wavefront.
 """
@@ -27,6 +27,7 @@ import numpy as np
 from tvm_rammer.errors import PlanError
 from tvm_rammer.rprogram import ALIGNMENT, Buffer, RProgram, aligned
 from tvm_rammer.rprogram.happens_before import linear_extension
+from tvm_rammer.rprogram.rows import root_of, rows_of
 
 #: Words per rTask.
 ROW_WORDS = 8
@@ -215,9 +216,11 @@ def _rows(
     for operator in program.operators:
         operands_of.append(len(operands))
         for number in operator.arguments:
-            buffer = program.buffers[number]
-            offset = buffer.offset + (arena_start if buffer.space == "arena" else 0)
-            operands.append((layout.base(buffer), offset // ALIGNMENT))
+            whole = program.buffers[root_of(program.buffers, number)]
+            offset = rows_of(program.buffers, number).start
+            offset += arena_start if whole.space == "arena" else 0
+            lines, rest = divmod(offset, ALIGNMENT)
+            operands.append((layout.base(whole) * ALIGNMENT + rest, lines))
     signalled = {(wait.veu, wait.count) for _, _, task in program.tasks() for wait in task.waits}
     rows = np.zeros((program.num_tasks, ROW_WORDS), np.int64)
     waits: list[tuple[int, int]] = []

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tvm_rammer.rprogram.program import Buffer, RKernel
+from tvm_rammer.rprogram.rows import writers_of
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,8 @@ class OperatorGraph:
     """The operators of one region in a topological order, and the buffers between them.
 
     Arena buffers have no place yet (their ``offset`` is 0 until memory is planned). Every buffer is
-    written by at most one operator; operators come after the producers of what they read.
+    written by at most one operator, or each of its parts is; operators come after the producers of
+    what they read.
     """
 
     name: str
@@ -38,7 +40,10 @@ class OperatorGraph:
 
     @cached_property
     def producers(self) -> dict[int, int]:
-        """Which operator writes a buffer (inputs and constants have none)."""
+        """Which operator writes a buffer.
+
+        Inputs and constants have none, nor has a buffer of which several operators write parts.
+        """
         return {
             buffer: number
             for number, op in enumerate(self.operators)
@@ -47,15 +52,21 @@ class OperatorGraph:
         }
 
     @cached_property
+    def writers(self) -> list[tuple[int, ...]]:
+        """For each buffer the operators whose results it consists of, ascending."""
+        return writers_of(self.buffers, self.producers)
+
+    @cached_property
     def predecessors(self) -> tuple[tuple[int, ...], ...]:
         """For each operator the operators whose results it reads, ascending."""
         return tuple(
             tuple(
                 sorted(
                     {
-                        self.producers[buffer]
+                        producer
                         for buffer, mode in zip(op.arguments, op.candidates[0].modes, strict=True)
-                        if mode == "read" and buffer in self.producers
+                        if mode == "read"
+                        for producer in self.writers[buffer]
                     }
                 )
             )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -13,13 +12,12 @@ import numpy.typing as npt
 from tvm_rammer.errors import InputError, PlanError
 from tvm_rammer.rprogram.happens_before import Place, task_label, walk
 from tvm_rammer.rprogram.program import ALIGNMENT, Buffer, RProgram, RTask, dtype_bytes
+from tvm_rammer.rprogram.rows import pieces, root_of, row_strides, rows_of
 
 #: Stands for the producer of bytes that no rTask has written.
 UNWRITTEN = -1
 
 Array = npt.NDArray[np.generic]
-#: Bytes that no buffer's start or end divides: their space, its index, and where they start.
-Piece = tuple[str, int, int]
 Body = Callable[[int, int, "list[Array]"], None]
 
 
@@ -57,8 +55,9 @@ def interpret_symbolic(
     -------
     dict
         From (vEU, position, argument) of a read to the operators that its bytes may come from. A
-        read of a complete result has one, the producer. Until all tiles of an operator have run,
-        the bytes may still be what was there before, :data:`UNWRITTEN` if nothing was.
+        read of a complete result has one, the producer, or those of its parts. Until all tiles of
+        an operator have run, the bytes may still be what was there before, :data:`UNWRITTEN` if
+        nothing was.
     """
     interpreter = SymbolicInterpreter(program)
     interpreter.run(order)
@@ -150,15 +149,17 @@ class SymbolicInterpreter(Interpreter):
     def __init__(self, program: RProgram) -> None:
         super().__init__(program)
         self.seen: dict[tuple[int, int, int], frozenset[int]] = {}
-        self._pieces = _pieces(program.buffers)
-        self._log: defaultdict[Piece, list[tuple[int, int]]] = defaultdict(lambda: [(UNWRITTEN, 0)])
+        numbers = range(len(program.buffers))
+        found, _ = pieces([rows_of(program.buffers, number) for number in numbers])
+        self._pieces: list[list[int]] = [piece.tolist() for piece in found]
+        self._log: defaultdict[int, list[tuple[int, int]]] = defaultdict(lambda: [(UNWRITTEN, 0)])
 
     def run_task(self, veu: int, position: int, task: RTask) -> None:
         op = self.program.operators[task.operator]
         kernel = self.program.kernels[op.kernel]
         for argument, (buffer, mode) in enumerate(zip(op.arguments, kernel.modes, strict=True)):
-            readable = self.program.buffers[buffer].space in ("arena", "output")
-            if mode == "read" and readable:
+            root = self.program.buffers[root_of(self.program.buffers, buffer)]
+            if mode == "read" and root.space in ("arena", "output"):
                 self.seen[veu, position, argument] = frozenset(
                     writer for piece in self._pieces[buffer] for writer, _ in self._log[piece]
                 )
@@ -205,10 +206,7 @@ class NumericInterpreter(Interpreter):
             elif buffer.space == "output":
                 spaces["output", buffer.index] = _memory(buffer.nbytes)
         self._views = [
-            spaces[_space(buffer)][buffer.offset : buffer.offset + buffer.nbytes]
-            .view(buffer.dtype)
-            .reshape(buffer.shape)
-            for buffer in program.buffers
+            _view(program.buffers, number, spaces) for number in range(len(program.buffers))
         ]
         by_index = sorted(
             (buffer.index, number)
@@ -223,23 +221,23 @@ class NumericInterpreter(Interpreter):
         body(task.start, task.stop, [self._views[buffer] for buffer in op.arguments])
 
 
-def _space(buffer: Buffer) -> tuple[str, int]:
-    return buffer.space, buffer.index if buffer.space in ("input", "output") else 0
-
-
-def _pieces(buffers: Sequence[Buffer]) -> list[list[Piece]]:
-    """Every buffer cut wherever a buffer of its space starts or ends: (space, index, offset)."""
-    marks: defaultdict[tuple[str, int], set[int]] = defaultdict(set)
-    for buffer in buffers:
-        marks[_space(buffer)] |= {buffer.offset, buffer.offset + buffer.nbytes}
-    cuts = {space: sorted(offsets) for space, offsets in marks.items()}
-    pieces = []
-    for buffer in buffers:
-        space = _space(buffer)
-        first = bisect_left(cuts[space], buffer.offset)
-        last = bisect_left(cuts[space], buffer.offset + buffer.nbytes)
-        pieces.append([(*space, offset) for offset in cuts[space][first:last]])
-    return pieces
+def _view(
+    buffers: Sequence[Buffer], number: int, spaces: Mapping[tuple[str, int], npt.NDArray[np.uint8]]
+) -> Array:
+    """The memory of a buffer as an array of its type; that of a part has strides."""
+    buffer, whole = buffers[number], buffers[root_of(buffers, number)]
+    space = spaces[whole.space, whole.index if whole.space in ("input", "output") else 0]
+    memory = space[whole.offset : whole.offset + whole.nbytes]
+    if buffer is whole:
+        return memory.view(buffer.dtype).reshape(buffer.shape)
+    item = dtype_bytes(buffer.dtype)
+    length = buffer.nbytes // (whole.nbytes // buffer.pitch) // item
+    strides = row_strides(buffer.shape, length, buffer.pitch // item)
+    if strides is None:
+        raise PlanError(f"buffer {buffer.name!r} does not fall into rows; verify the program")
+    return np.ndarray(
+        buffer.shape, buffer.dtype, memory.data, buffer.offset, [item * n for n in strides]
+    )
 
 
 def _memory(nbytes: int) -> npt.NDArray[np.uint8]:

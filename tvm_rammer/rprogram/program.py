@@ -16,7 +16,7 @@ from typing import Literal
 
 import numpy as np
 
-Space = Literal["arena", "constant", "input", "output"]
+Space = Literal["arena", "constant", "input", "output", "part"]
 Mode = Literal["read", "write"]
 
 #: Every buffer of the arena and of the constant pool starts on a multiple of this many bytes.
@@ -42,14 +42,19 @@ class Buffer:
     name : str
         For people.
     shape, dtype
-        Its logical type; the bytes are compact and row-major.
-    space : {"arena", "constant", "input", "output"}
-        Where its bytes live: the arena (intermediate results of one run), the pool of constants, or
-        a tensor that the caller passes in.
+        Its logical type; the bytes are row-major, and compact unless it is a part.
+    space : {"arena", "constant", "input", "output", "part"}
+        Where its bytes live: the arena (intermediate results of one run), the pool of constants, a
+        tensor that the caller passes in, or another buffer, of which it is a part.
     index : int
-        Which input or output (0 for the arena and the constants).
+        Which input or output; of a part, which buffer it lies in, its *whole*, itself no part (0
+        for the arena and the constants).
     offset : int
-        Bytes from the start of the arena or the constant pool (0 for inputs and outputs).
+        Bytes from the start of the arena, of the constant pool or of the whole (0 for inputs and
+        outputs).
+    pitch : int
+        Of a part, bytes from one of its rows to the next: rows of so many bytes are what the whole
+        consists of, and the part is the same columns of each (0 for all others).
     """
 
     name: str
@@ -58,6 +63,7 @@ class Buffer:
     space: Space
     index: int = 0
     offset: int = 0
+    pitch: int = 0
 
     @property
     def nbytes(self) -> int:
@@ -161,6 +167,16 @@ class RProgram:
     @property
     def num_waves(self) -> int:
         return 1 + max((task.wave for tasks in self.veus for task in tasks), default=-1)
+
+    @property
+    def assembled(self) -> tuple[int, ...]:
+        """Buffers that no operator writes, but operators their parts: concatenations in place."""
+        written = {b for number in range(len(self.operators)) for b in self.writes(number)}
+        return tuple(
+            number
+            for number, buffer in enumerate(self.buffers)
+            if number not in written and buffer.space in ("arena", "output", "part")
+        )
 
     def kernel_of(self, operator: int) -> RKernel:
         """The rKernel of operator number ``operator``."""

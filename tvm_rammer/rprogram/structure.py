@@ -2,42 +2,24 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from itertools import pairwise
 from math import isfinite
 from typing import get_args
 
 from tvm_rammer.errors import PlanError
 from tvm_rammer.rprogram.happens_before import Place, task_label
 from tvm_rammer.rprogram.program import ALIGNMENT, Buffer, Mode, RProgram, Space, dtype_bytes
+from tvm_rammer.rprogram.rows import Rows, columns_of, root_of, row_strides, rows_of
 
 
-@dataclass(frozen=True)
-class Span:
-    """The bytes of a buffer. Every input and every output is a space of its own."""
-
-    space: str
-    start: int
-    stop: int
-
-    def overlaps(self, other: Span) -> bool:
-        return self.space == other.space and (
-            max(self.start, other.start) < min(self.stop, other.stop)
-        )
-
-    def intersection(self, other: Span) -> Span:
-        return Span(self.space, max(self.start, other.start), min(self.stop, other.stop))
-
-    def __str__(self) -> str:
-        return f"{self.space} bytes [{self.start}, {self.stop})"
-
-
-def check_structure(program: RProgram) -> list[Span]:
+def check_structure(program: RProgram) -> list[Rows]:
     """Check everything but waits and the order of accesses.
 
     Returns
     -------
-    list of Span
+    list of Rows
         The bytes of every buffer.
 
     Raises
@@ -45,7 +27,10 @@ def check_structure(program: RProgram) -> list[Span]:
     PlanError
         Naming the first thing that is wrong.
     """
-    spans = [_span(program, buffer) for buffer in program.buffers]
+    for buffer in program.buffers:
+        _check_buffer(program, buffer)
+    _check_parts(program)
+    rows = [rows_of(program.buffers, number) for number in range(len(program.buffers))]
     outputs = sorted(buffer.index for buffer in program.buffers if buffer.space == "output")
     if outputs != list(range(len(outputs))):
         raise PlanError(f"outputs are numbered {outputs}; number them from 0, each once")
@@ -58,12 +43,13 @@ def check_structure(program: RProgram) -> list[Span]:
         for mode in kernel.modes:
             if mode not in get_args(Mode):
                 raise PlanError(f"kernel {kernel.name!r} has the mode {mode!r}; use read or write")
-    _check_operators(program, spans)
+    _check_operators(program, rows)
     _check_tasks(program)
-    return spans
+    return rows
 
 
-def _span(program: RProgram, buffer: Buffer) -> Span:
+def _check_buffer(program: RProgram, buffer: Buffer) -> None:
+    """The type of a buffer, and its place unless that is another buffer."""
     where = f"buffer {buffer.name!r}"
     if buffer.space not in get_args(Space):
         raise PlanError(f"{where} is in the space {buffer.space!r}; use one of {get_args(Space)}")
@@ -71,24 +57,75 @@ def _span(program: RProgram, buffer: Buffer) -> Span:
         raise PlanError(f"{where} has the shape {buffer.shape}; give it extents from 0")
     if not _is_dtype(buffer.dtype):
         raise PlanError(f"{where} has the unknown dtype {buffer.dtype!r}; use a TVM dtype")
-    stop = buffer.offset + buffer.nbytes
+    if buffer.space == "part":
+        return
+    if buffer.pitch:
+        raise PlanError(f"{where} has the pitch {buffer.pitch} and is no part; give it the pitch 0")
     if buffer.space in ("input", "output"):
         if buffer.offset or buffer.index < 0:
             raise PlanError(
                 f"{where} is {buffer.space} {buffer.index} at offset {buffer.offset}; "
                 "give it an index from 0 and the offset 0"
             )
-        return Span(f"{buffer.space} {buffer.index}", 0, stop)
+        return
     if buffer.offset % ALIGNMENT:
         raise PlanError(f"{where} is at offset {buffer.offset}; give it a multiple of {ALIGNMENT}")
     size = program.arena_bytes if buffer.space == "arena" else program.constant_bytes
-    span = Span(buffer.space, buffer.offset, stop)
-    if buffer.offset < 0 or stop > size:
+    if buffer.offset < 0 or buffer.offset + buffer.nbytes > size:
+        rows = Rows(buffer.space, buffer.offset, buffer.nbytes)
         raise PlanError(
-            f"{where} is at {span}, outside of the {size} bytes there are; "
+            f"{where} is at {rows}, outside of the {size} bytes there are; "
             f"correct its offset or {buffer.space}_bytes"
         )
-    return span
+
+
+def _check_parts(program: RProgram) -> None:
+    """Every part lies in a buffer that is none, and all parts of one have the same pitch."""
+    pitches: dict[int, int] = {}
+    for buffer in program.buffers:
+        if buffer.space != "part":
+            continue
+        where = f"buffer {buffer.name!r}"
+        if not 0 <= buffer.index < len(program.buffers):
+            raise PlanError(
+                f"{where} is a part of buffer {buffer.index}, but there are "
+                f"{len(program.buffers)}; correct the index"
+            )
+        whole = program.buffers[buffer.index]
+        if whole.space == "part":
+            raise PlanError(
+                f"{where} is a part of {whole.name!r}, which is a part itself; "
+                "let it be a part of the buffer that both lie in"
+            )
+        if pitches.setdefault(buffer.index, buffer.pitch) != buffer.pitch:
+            raise PlanError(
+                f"{where} has the pitch {buffer.pitch}, another part of {whole.name!r} has "
+                f"{pitches[buffer.index]}; give all of its parts the same"
+            )
+        _check_columns(buffer, whole, where)
+
+
+def _check_columns(part: Buffer, whole: Buffer, where: str) -> None:
+    """A part is some columns of its whole, each row of them whole items."""
+    item = dtype_bytes(part.dtype)
+    if part.pitch <= 0 or part.pitch % item or not whole.nbytes or whole.nbytes % part.pitch:
+        raise PlanError(
+            f"{where} has the pitch {part.pitch}, which does not divide the {whole.nbytes} bytes "
+            f"of {whole.name!r} into rows of {part.dtype}; correct it"
+        )
+    count = whole.nbytes // part.pitch
+    length = part.nbytes // count
+    if part.nbytes % count or row_strides(part.shape, length // item, part.pitch // item) is None:
+        raise PlanError(
+            f"{where} of shape {part.shape} does not fall into the {count} rows of "
+            f"{whole.name!r}; correct its shape or its pitch"
+        )
+    stop = part.offset + length
+    if part.offset < 0 or part.offset % item or stop > part.pitch:
+        raise PlanError(
+            f"{where} is at bytes [{part.offset}, {stop}) of rows of {part.pitch} bytes; "
+            f"let it be whole items inside of them"
+        )
 
 
 def _is_dtype(dtype: str) -> bool:
@@ -99,7 +136,7 @@ def _is_dtype(dtype: str) -> bool:
         return False
 
 
-def _check_operators(program: RProgram, spans: list[Span]) -> None:
+def _check_operators(program: RProgram, rows: list[Rows]) -> None:
     producers: dict[int, int] = {}
     for index, op in enumerate(program.operators):
         where = f"operator {op.name!r}"
@@ -122,7 +159,7 @@ def _check_operators(program: RProgram, spans: list[Span]) -> None:
                 )
         for position, mode in enumerate(modes):
             if mode == "write":
-                _check_written(program, spans, op.arguments, position, where)
+                _check_written(program, rows, op.arguments, position, where)
                 number = op.arguments[position]
                 first = producers.setdefault(number, index)
                 if first != index:
@@ -130,25 +167,43 @@ def _check_operators(program: RProgram, spans: list[Span]) -> None:
                         f"operators {program.operators[first].name!r} and {op.name!r} both write "
                         f"buffer {program.buffers[number].name!r}; give each a buffer of its own"
                     )
+    _check_disjoint(program, producers)
 
 
 def _check_written(
-    program: RProgram, spans: list[Span], arguments: tuple[int, ...], position: int, where: str
+    program: RProgram, rows: list[Rows], arguments: tuple[int, ...], position: int, where: str
 ) -> None:
     """A written buffer is writable, and shares no byte with another argument of the operator."""
     number = arguments[position]
     buffer = program.buffers[number]
-    if buffer.space in ("input", "constant"):
-        raise PlanError(
-            f"{where} writes {buffer.space} {buffer.name!r}; write an arena or output buffer"
-        )
+    space = program.buffers[root_of(program.buffers, number)].space
+    if space in ("input", "constant"):
+        raise PlanError(f"{where} writes {space} {buffer.name!r}; write an arena or output buffer")
     for other_position, other in enumerate(arguments):
-        if other_position != position and (other == number or spans[other].overlaps(spans[number])):
-            shared = spans[other].intersection(spans[number])
+        if other_position != position and (other == number or rows[other].overlaps(rows[number])):
             raise PlanError(
                 f"{where} writes buffer {buffer.name!r} over its own argument "
-                f"{program.buffers[other].name!r} on {shared}; place them apart"
+                f"{program.buffers[other].name!r} on {rows[other].between(rows[number])}; "
+                "place them apart"
             )
+
+
+def _check_disjoint(program: RProgram, producers: dict[int, int]) -> None:
+    """What operators write of one buffer, all of it or parts, has no byte twice."""
+    written: defaultdict[int, list[tuple[int, int, int]]] = defaultdict(list)
+    for number in producers:
+        if program.buffers[number].nbytes:
+            columns = columns_of(program.buffers, number)
+            written[root_of(program.buffers, number)].append((*columns, number))
+    for root, parts in written.items():
+        for (_, stop, number), (start, _, other) in pairwise(sorted(parts)):
+            if start < stop:
+                whole = program.buffers[root].name
+                first, second = (program.buffers[n].name for n in (number, other))
+                raise PlanError(
+                    f"buffers {first!r} and {second!r} are both written and share bytes of every "
+                    f"row of {whole!r}; place them side by side"
+                )
 
 
 def _check_tasks(program: RProgram) -> None:

@@ -44,6 +44,9 @@ def _header(program: RProgram) -> list[str]:
         _counted(spaces["input"], "input"),
         _counted(spaces["output"], "output"),
     ]
+    if program.assembled:
+        number = _counted(len(program.assembled), "concatenation")
+        memory.append(f"{number} in place ({_counted(spaces['part'], 'part')})")
     lines = [
         f"rProgram {program.name}, policy {program.policy}",
         "  " + ", ".join(counts),

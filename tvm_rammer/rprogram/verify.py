@@ -14,13 +14,15 @@ not read what it writes). The proof:
    order puts the others before it; with one exception, an operator's own writes: the last write by
    any other operator is kept beside them. (FastTrack, Flanagan and Freund, PLDI 2009.)
 4. The same sweep checks that each read sees, on every byte, the complete result of its buffer's
-   producer: all of the tiles, written since any other buffer had these bytes.
+   producer, or of the producer of the part that the byte is in: all of the tiles, written since any
+   other buffer had these bytes.
 
-Bytes that no buffer's start or end divides behave alike: they are one *interval*.
+Bytes that lie in the same buffers behave alike: they are one *piece* of memory.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,9 +31,8 @@ import numpy.typing as npt
 from tvm_rammer.errors import PlanError
 from tvm_rammer.rprogram.happens_before import Clocks, task_label, vector_clocks
 from tvm_rammer.rprogram.program import RProgram, RTask
-from tvm_rammer.rprogram.structure import Span, check_structure
-
-Ints = npt.NDArray[np.int64]
+from tvm_rammer.rprogram.rows import Ints, Rows, pieces, root_of
+from tvm_rammer.rprogram.structure import check_structure
 
 
 def verify(program: RProgram) -> None:
@@ -42,13 +43,16 @@ def verify(program: RProgram) -> None:
     PlanError
         Naming the rTasks, the buffers and the bytes.
     """
-    spans = check_structure(program)
-    _Sweep(program, spans).run(vector_clocks(program))
+    rows = check_structure(program)
+    _Sweep(program, rows).run(vector_clocks(program))
 
 
 @dataclass(frozen=True)
 class _Footprint:
-    """The intervals that the rTasks of an operator read and write, and the buffer of each."""
+    """The pieces that the rTasks of an operator read and write, and the buffer of each.
+
+    The buffer is the one that its producer writes: what is read may consist of such buffers.
+    """
 
     reads: Ints
     buffers_read: Ints
@@ -57,14 +61,15 @@ class _Footprint:
 
 
 class _Sweep:
-    """What the accesses so far have left behind on every interval."""
+    """What the accesses so far have left behind on every piece of memory."""
 
-    def __init__(self, program: RProgram, spans: list[Span]) -> None:
+    def __init__(self, program: RProgram, rows: list[Rows]) -> None:
         self.program = program
-        self.spans = spans
-        self.intervals, count = _cut(spans)
-        self.footprints = [self._footprint(op) for op in range(len(program.operators))]
+        self.rows = rows
+        self.pieces, count = _pieces_of_written_memory(rows)
         self.producer = {b: op for op in range(len(program.operators)) for b in program.writes(op)}
+        self.written = self._written_buffers(count)
+        self.footprints = [self._footprint(op) for op in range(len(program.operators))]
         self.tiles_of = np.array(
             [
                 program.kernel_of(self.producer[b]).num_tiles if b in self.producer else 0
@@ -72,13 +77,13 @@ class _Sweep:
             ],
             np.int64,
         )
-        # Positions count from 1 (0: never), per interval and vEU. `writer` is the operator behind
+        # Positions count from 1 (0: never), per piece and vEU. `writer` is the operator behind
         # `last_write`, and `older_write` is the last write by an operator other than that.
         self.last_read = np.zeros((count, program.num_veus), np.int32)
         self.last_write = np.zeros_like(self.last_read)
         self.older_write = np.zeros_like(self.last_read)
         self.writer = np.full_like(self.last_read, -1)
-        # Per interval: the buffer that has it, and how many tiles of its producer since it has.
+        # Per piece: the buffer that has it, and how many tiles of its producer since it has.
         self.holder = np.full(count, -1, np.int64)
         self.tiles = np.zeros(count, np.int64)
 
@@ -89,7 +94,8 @@ class _Sweep:
             self._read(veu, position, task, clock)
             self._write(veu, position, task, clock)
         for number, buffer in enumerate(self.program.buffers):
-            if buffer.space == "output" and not self._intact(self.intervals[number], number):
+            where, written = self.pieces[number], self.written[number]
+            if buffer.space == "output" and not self._intact(where, written):
                 raise PlanError(
                     f"output {buffer.name!r} is not written; have an operator write all of it"
                 )
@@ -119,8 +125,8 @@ class _Sweep:
         self.tiles[where] = np.where(kept, self.tiles[where], 0) + (task.stop - task.start)
         self.holder[where] = foot.buffers_written
 
-    def _intact(self, where: Ints, buffers: Ints | int) -> bool:
-        """Whether every interval has the complete result of the buffer that it should have."""
+    def _intact(self, where: Ints, buffers: Ints) -> bool:
+        """Whether every piece has the complete result of the buffer that it should have."""
         return bool(
             (self.holder[where] == buffers).all()
             and (self.tiles[where] == self.tiles_of[buffers]).all()
@@ -135,17 +141,17 @@ class _Sweep:
         earlier: npt.NDArray[np.int32],
         clock: npt.NDArray[np.int32],
     ) -> None:
-        """The rTask's clock covers ``earlier``, positions per interval of its access and vEU."""
+        """The rTask's clock covers ``earlier``, positions per piece of its access and vEU."""
         uncovered = earlier > clock
         if not uncovered.any():
             return
         row, other_veu = (int(i) for i in np.argwhere(uncovered)[0])
         other = (other_veu, int(earlier[row, other_veu]) - 1)
         foot = self.footprints[self.program.veus[veu][position].operator]
-        interval = int((foot.reads if access == "read" else foot.writes)[row])
-        mine = self._buffer_at(veu, position, access, interval)
-        theirs = self._buffer_at(*other, earlier_access, interval)
-        shared = self.spans[mine].intersection(self.spans[theirs])
+        piece = int((foot.reads if access == "read" else foot.writes)[row])
+        mine = self._buffer_at(veu, position, access, piece)
+        theirs = self._buffer_at(*other, earlier_access, piece)
+        shared = self.rows[mine].between(self.rows[theirs])
         raise PlanError(
             f"{task_label(self.program, *other)} {earlier_access}s {self._name(theirs)} and "
             f"{task_label(self.program, veu, position)} {access}s {self._name(mine)} on {shared} "
@@ -156,68 +162,74 @@ class _Sweep:
         foot = self.footprints[self.program.veus[veu][position].operator]
         row = next(
             row
-            for row, b in enumerate(foot.buffers_read)
-            if not self._intact(foot.reads[row : row + 1], int(b))
+            for row in range(len(foot.reads))
+            if not self._intact(foot.reads[row : row + 1], foot.buffers_read[row : row + 1])
         )
-        interval, buffer = int(foot.reads[row]), int(foot.buffers_read[row])
-        span, producer = self.spans[buffer], self.producer.get(buffer)
-        holder = int(self.holder[interval])
+        piece, buffer = int(foot.reads[row]), int(foot.buffers_read[row])
+        where, producer = str(self.rows[buffer]), self.producer.get(buffer)
+        holder = int(self.holder[piece])
         if producer is None:
             reason = "which no operator writes; have one write it before"
         elif holder not in (-1, buffer):
-            span = span.intersection(self.spans[holder])
+            where = self.rows[buffer].between(self.rows[holder])
             other = self.program.operators[self.producer[holder]].name
             reason = (
                 f"where {other!r} has written {self._name(holder)} last; "
                 "place the buffers apart or change the order"
             )
         else:
-            done = int(self.tiles[interval]) if holder == buffer else 0
+            done = int(self.tiles[piece]) if holder == buffer else 0
             name, tiles = self.program.operators[producer].name, self.tiles_of[buffer]
             reason = (
                 f"where {done} of the {tiles} tiles of its producer {name!r} are in place; "
                 "let it come after all of them"
             )
         label = task_label(self.program, veu, position)
-        return f"{label} reads {self._name(buffer)} on {span}, {reason}"
+        return f"{label} reads {self._name(buffer)} on {where}, {reason}"
 
-    def _buffer_at(self, veu: int, position: int, access: str, interval: int) -> int:
-        """The buffer that the rTask reads or writes on an interval."""
+    def _buffer_at(self, veu: int, position: int, access: str, piece: int) -> int:
+        """The buffer that the rTask reads or writes on a piece."""
         foot = self.footprints[self.program.veus[veu][position].operator]
         if access == "read":
-            return int(foot.buffers_read[foot.reads == interval][0])
-        return int(foot.buffers_written[foot.writes == interval][0])
+            return int(foot.buffers_read[foot.reads == piece][0])
+        return int(foot.buffers_written[foot.writes == piece][0])
 
     def _name(self, buffer: int) -> str:
         return f"buffer {self.program.buffers[buffer].name!r}"
+
+    def _written_buffers(self, count: int) -> list[Ints]:
+        """For every piece of a buffer, which buffer's producer writes it.
+
+        The buffer itself, a part of it, or another part of the same whole; itself if none does.
+        """
+        buffers = self.program.buffers
+        kin: defaultdict[int, list[int]] = defaultdict(list)
+        for number in self.producer:
+            kin[root_of(buffers, number)].append(number)
+        writer = np.empty(count, np.int64)
+        found = []
+        for number, here in enumerate(self.pieces):
+            writer[here] = number
+            if number not in self.producer:
+                for other in kin[root_of(buffers, number)]:
+                    writer[self.pieces[other]] = other
+            found.append(writer[here])
+        return found
 
     def _footprint(self, op: int) -> _Footprint:
         reads, writes = sorted(set(self.program.reads(op))), self.program.writes(op)
         return _Footprint(*self._joined(reads), *self._joined(writes))
 
     def _joined(self, buffers: list[int] | tuple[int, ...]) -> tuple[Ints, Ints]:
-        pieces = [self.intervals[b] for b in buffers]
-        if not pieces:
+        if not buffers:
             return np.empty(0, np.int64), np.empty(0, np.int64)
-        return np.concatenate(pieces), np.repeat(buffers, [len(piece) for piece in pieces])
+        return (
+            np.concatenate([self.pieces[b] for b in buffers]),
+            np.concatenate([self.written[b] for b in buffers]),
+        )
 
 
-def _cut(spans: list[Span]) -> tuple[list[Ints], int]:
-    """The intervals of every buffer, and how many there are.
-
-    The arena is cut wherever a buffer starts or ends, and an output is one interval. Inputs and
-    constants have none: nobody writes them.
-    """
-    arena = [span for span in spans if span.space == "arena" and span.start < span.stop]
-    cuts = np.unique(np.array([(span.start, span.stop) for span in arena], np.int64))
-    count = max(len(cuts) - 1, 0)
-    intervals = []
-    for span in spans:
-        first, last = 0, 0
-        if span.start < span.stop and span.space == "arena":
-            first, last = (int(i) for i in np.searchsorted(cuts, (span.start, span.stop)))
-        elif span.start < span.stop and span.space.startswith("output"):
-            first, last = count, count + 1
-            count += 1
-        intervals.append(np.arange(first, last))
-    return intervals, count
+def _pieces_of_written_memory(rows: list[Rows]) -> tuple[list[Ints], int]:
+    """The pieces of every buffer; inputs and constants have none: nobody writes them."""
+    empty = Rows("nowhere", 0, 0)
+    return pieces([r if r.space.startswith(("arena", "output")) else empty for r in rows])

@@ -9,14 +9,7 @@ from typing import Any
 
 import tvm
 
-from tvm_rammer.codegen.kernel_timing import (
-    CompiledJobs,
-    Job,
-    Step,
-    Timing,
-    compile_jobs,
-    operand_bytes,
-)
+from tvm_rammer.codegen.kernel_timing import CompiledJobs, Job, Step, Timing, compile_jobs
 from tvm_rammer.codegen.measure import Operand, copies_for
 from tvm_rammer.kernel.constraints import Constraint, Vectors, constraint_of, vectors_in
 from tvm_rammer.kernel.roofline import Roofline, roofline
@@ -193,11 +186,12 @@ def kernel_report(partitioned: PartitionedModule, progress: Progress | None = No
 
 @dataclass
 class _Use:
-    """A kernel, who uses it first and how often, and what that one gives it."""
+    """A kernel, who uses it first, what that one gives it, how many bytes of it, and all users."""
 
     kernel: RKernel
     operator: str
     operands: tuple[Operand, ...]
+    sizes: tuple[int, ...]
     count: int = 0
 
 
@@ -212,9 +206,9 @@ def _uses(partitioned: PartitionedModule) -> dict[str, _Use]:
             graph = compiler.graph(symbol, mod).graph
         for op in graph.operators:
             kernel = op.candidates[0]
-            buffers = [graph.buffers[k] for k in op.arguments]
-            operands = tuple(Operand(buffer.shape, buffer.dtype) for buffer in buffers)
-            uses.setdefault(kernel.name, _Use(kernel, op.name, operands)).count += 1
+            operands = tuple(Operand.of(graph.buffers, k) for k in op.arguments)
+            sizes = tuple(graph.buffers[k].nbytes for k in op.arguments)
+            uses.setdefault(kernel.name, _Use(kernel, op.name, operands, sizes)).count += 1
     return uses
 
 
@@ -231,7 +225,7 @@ def _facts(
     timings = on_one_core(lambda: _timings(compiled, vdevice)) if vdevice.host else None
     for number, use in enumerate(uses):
         body = bodies[use.kernel.name]
-        work = work_of(body, use.kernel.num_tiles, list(map(operand_bytes, use.operands)))
+        work = work_of(body, use.kernel.num_tiles, use.sizes)
         size = jobs[number].nbytes
         working_set = size * copies_for(size, vdevice.l2_bytes)
         constraint = constraint_of(body)

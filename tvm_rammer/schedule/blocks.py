@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import accumulate, pairwise
 
 from tvm_rammer.rprogram.graph import OperatorGraph
+from tvm_rammer.rprogram.rows import root_of
 
 
 def cut_into_blocks(graph: OperatorGraph, largest: int) -> list[range]:
@@ -30,13 +31,14 @@ def cut_into_blocks(graph: OperatorGraph, largest: int) -> list[range]:
 def live_results(graph: OperatorGraph) -> list[int]:
     """For each operator how many results of earlier ones it or later ones read."""
     change = [0] * (len(graph.operators) + 1)
-    last: dict[int, int] = {}
+    last: dict[tuple[int, int], int] = {}
     for number, operator in enumerate(graph.operators):
         for buffer in operator.arguments:
-            if graph.producers.get(buffer, number) < number:
-                last[buffer] = number
-    for buffer, number in last.items():
-        change[graph.producers[buffer] + 1] += 1
+            for writer in graph.writers[buffer]:
+                if writer < number:
+                    last[writer, root_of(graph.buffers, buffer)] = number
+    for (writer, _), number in last.items():
+        change[writer + 1] += 1
         change[number + 1] -= 1
     return list(accumulate(change))
 

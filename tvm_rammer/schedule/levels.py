@@ -64,6 +64,6 @@ def _holds_more_than_it_reads(graph: OperatorGraph, operator: Operator) -> bool:
     held = 0
     for number, mode in zip(operator.arguments, operator.candidates[0].modes, strict=True):
         buffer = graph.buffers[number]
-        if buffer.space == "arena":
+        if buffer.space in ("arena", "part"):
             held += buffer.nbytes if mode == "write" else -buffer.nbytes
     return held > 0

@@ -142,9 +142,11 @@ class _Homes:
         graph = self.schedule.graph
         votes: Counter[int] = Counter()
         for buffer in graph.operators[operator].arguments:
-            before = graph.producers.get(buffer, operator)
-            if before != operator:
-                votes[self.schedule.ran_on(before)] += graph.buffers[buffer].nbytes
+            writers = graph.writers[buffer]
+            for before in writers:
+                if before != operator:
+                    nbytes = graph.buffers[buffer].nbytes // len(writers)
+                    votes[self.schedule.ran_on(before)] += nbytes
         return max(votes, key=lambda veu: (votes[veu], -veu), default=None)
 
     def _arrive(self, veu: int, now: float) -> None:

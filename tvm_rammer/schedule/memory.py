@@ -3,6 +3,8 @@
 Two arena buffers may share bytes only if all accesses of one happen before all accesses of the
 other. In a parallel plan "dead" is therefore no point in time: the bytes of a buffer are free for
 an operator if every rTask that touches the buffer happens before *every* rTask of the operator.
+
+A buffer and its parts are one: it takes its place before the first of them is written.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import numpy.typing as npt
 
 from tvm_rammer.rprogram.happens_before import Clocks, vector_clocks
 from tvm_rammer.rprogram.program import RProgram, aligned
+from tvm_rammer.rprogram.rows import root_of
 
 Counts = npt.NDArray[np.int32]
 
@@ -55,13 +58,14 @@ def plan_memory(program: RProgram) -> RProgram:
     """
     clocks = vector_clocks(program)
     last = _last_accesses(program)
-    complete = _complete_before(program, clocks)
+    complete = _complete_before_writing(program, clocks)
     arena = _Arena(program.num_veus)
     offsets: dict[int, int] = {}
     for operator in _operators_in_order(program, clocks):
         for buffer in _arena_writes(program, operator):
-            nbytes = aligned(program.buffers[buffer].nbytes)
-            offsets[buffer] = arena.take(nbytes, complete[operator], last[buffer])
+            if buffer not in offsets:
+                nbytes = aligned(program.buffers[buffer].nbytes)
+                offsets[buffer] = arena.take(nbytes, complete[buffer], last[buffer])
     buffers = tuple(
         replace(buffer, offset=offsets.get(number, 0)) if buffer.space == "arena" else buffer
         for number, buffer in enumerate(program.buffers)
@@ -88,14 +92,19 @@ def _lifetimes(program: RProgram, steps: list[int]) -> dict[int, tuple[int, int]
     lives: dict[int, tuple[int, int]] = {}
     for step, operator in enumerate(steps):
         for buffer in program.operators[operator].arguments:
-            if program.buffers[buffer].space == "arena":
-                lives[buffer] = (lives.get(buffer, (step, step))[0], step)
+            root = root_of(program.buffers, buffer)
+            if program.buffers[root].space == "arena":
+                lives[root] = (lives.get(root, (step, step))[0], step)
     return lives
 
 
 def _arena_writes(program: RProgram, operator: int) -> Iterator[int]:
-    """The arena buffers that an operator writes, the largest first: small ones fit into gaps."""
-    written = [b for b in program.writes(operator) if program.buffers[b].space == "arena"]
+    """The arena buffers that an operator writes (parts of), the largest first.
+
+    Small ones fit into gaps.
+    """
+    roots = {root_of(program.buffers, b) for b in program.writes(operator)}
+    written = [b for b in sorted(roots) if program.buffers[b].space == "arena"]
     yield from sorted(written, key=lambda b: -program.buffers[b].nbytes)
 
 
@@ -112,8 +121,20 @@ def _last_accesses(program: RProgram) -> Counts:
     last = np.zeros((len(program.buffers), program.num_veus), np.int32)
     for number, operator in enumerate(program.operators):
         for buffer in operator.arguments:
-            np.maximum(last[buffer], last_task[number], out=last[buffer])
+            root = root_of(program.buffers, buffer)
+            np.maximum(last[root], last_task[number], out=last[root])
     return last
+
+
+def _complete_before_writing(program: RProgram, clocks: Clocks) -> Counts:
+    """``[buffer, u]``: tasks of vEU ``u`` complete before any writes the buffer or a part of it."""
+    starts = _complete_before(program, clocks)
+    complete = np.full((len(program.buffers), program.num_veus), _NEVER, np.int32)
+    for operator in range(len(program.operators)):
+        for buffer in program.writes(operator):
+            root = root_of(program.buffers, buffer)
+            np.minimum(complete[root], starts[operator], out=complete[root])
+    return complete
 
 
 def _complete_before(program: RProgram, clocks: Clocks) -> Counts:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from tvm_rammer.rprogram.graph import Operator, OperatorGraph
 from tvm_rammer.rprogram.program import RKernel
+from tvm_rammer.rprogram.rows import root_of
 from tvm_rammer.schedule.costs import CostModel, Device
 from tvm_rammer.schedule.interplay import area
 from tvm_rammer.schedule.levels import balanced_levels
@@ -76,24 +77,28 @@ class _Piece:
 
 
 class _Homes:
-    """Which vEU has touched each buffer last: its bytes may still be in that vEU's cache."""
+    """Which vEU has touched each buffer last: its bytes may still be in that vEU's cache.
+
+    A buffer and its parts are one.
+    """
 
     def __init__(self, graph: OperatorGraph) -> None:
         self.operators = graph.operators
         self.nbytes = [buffer.nbytes for buffer in graph.buffers]
+        self.roots = [root_of(graph.buffers, number) for number in range(len(graph.buffers))]
         self.home: dict[int, int] = {}
 
     def of(self, operator: Operator) -> int | None:
         """The vEU that is home to most bytes that the operator reads."""
         votes: Counter[int] = Counter()
         for buffer in operator.arguments:
-            if buffer in self.home:
-                votes[self.home[buffer]] += self.nbytes[buffer]
+            if self.roots[buffer] in self.home:
+                votes[self.home[self.roots[buffer]]] += self.nbytes[buffer]
         return max(votes, key=lambda veu: (votes[veu], -veu), default=None)
 
     def move(self, operator: Operator, veu: int) -> None:
         for buffer in operator.arguments:
-            self.home[buffer] = veu
+            self.home[self.roots[buffer]] = veu
 
 
 def _place(

@@ -64,6 +64,28 @@ def overlap_offset(program: RProgram, rng: np.random.Generator) -> RProgram | No
     return replace(program, buffers=tuple(buffers), arena_bytes=arena_bytes)
 
 
+def move_part(program: RProgram, rng: np.random.Generator) -> RProgram | None:
+    """Shift a part, make it longer, or give it another pitch or whole; None if there is none."""
+    parts = [i for i, buffer in enumerate(program.buffers) if buffer.space == "part"]
+    if not parts:
+        return None
+    number = parts[rng.integers(len(parts))]
+    part = program.buffers[number]
+    whole = program.buffers[part.index]
+    rows = whole.nbytes // part.pitch
+    wider = (rows, part.nbytes // 4 // rows + int(rng.integers(1, 20)))
+    changed = (
+        replace(part, offset=4 * int(rng.integers(max(1, part.pitch // 4)))),
+        replace(part, offset=part.offset + int(rng.integers(-8, 9))),
+        replace(part, shape=wider, dtype="float32"),
+        replace(part, pitch=whole.nbytes // int(rng.integers(1, 5))),
+        replace(part, index=int(rng.integers(len(program.buffers)))),
+    )
+    buffers = list(program.buffers)
+    buffers[number] = changed[rng.integers(len(changed))]
+    return replace(program, buffers=tuple(buffers))
+
+
 def duplicate_task(program: RProgram, rng: np.random.Generator) -> RProgram | None:
     """List an rTask once more, anywhere; None if there is none."""
     tasks = [task for _, _, task in program.tasks()]
@@ -103,6 +125,7 @@ MUTATIONS: Mapping[str, Mutation] = MappingProxyType(
         "dropped wait": drop_wait,
         "swapped order": swap_tasks,
         "overlapping offset": overlap_offset,
+        "moved part": move_part,
         "task listed twice": duplicate_task,
         "task missing": remove_task,
         "wait cycle": add_wait,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import prod
 from typing import Literal, get_args
 
@@ -40,7 +41,8 @@ def random_graph(
     -------
     graph : OperatorGraph
         One to three candidates per operator. Operators of one type share their candidates. Some
-        buffers have no bytes, some operators write two buffers, some results are read by nobody.
+        buffers have no bytes, some operators write two buffers, some results are read by nobody,
+        and some are parts of a buffer that is read in their place.
     """
     rng = np.random.default_rng(seed)
     return _GraphBuilder(rng).build(f"{shape}{operators}", random_edges(rng, shape, operators))
@@ -141,6 +143,7 @@ class _GraphBuilder:
             writes = self._results(number, leaf=number not in read)
             results.append(int(self.rng.choice(writes)))
             operators.append(self._operator(number, reads, writes))
+        operators = [self._concatenated(op) if self.rng.random() < 0.2 else op for op in operators]
         return OperatorGraph(name, tuple(self.buffers), tuple(operators), self.constant_bytes)
 
     def _shape(self) -> tuple[int, ...]:
@@ -173,6 +176,39 @@ class _GraphBuilder:
             written.append(self._buffer(f"result{number}.{part}", space, index))
             self.num_outputs += space == "output"
         return written
+
+    def _concatenated(self, operator: Operator) -> Operator:
+        """The operator reads a buffer whose parts are the results that it read.
+
+        One part is read by itself too, and maybe the first two as one.
+        """
+        modes = operator.candidates[0].modes
+        read = [b for b, mode in zip(operator.arguments, modes, strict=True) if mode == "read"]
+        parts = [b for b in dict.fromkeys(read) if self.buffers[b].space == "arena"]
+        if len(parts) < 2 or any(b.index in parts for b in self.buffers if b.space == "part"):
+            return operator
+        rows = int(self.rng.integers(1, 4))
+        widths = self.rng.integers(1, 40, len(parts)).tolist()
+        space: Space = "output" if self.rng.random() < 0.1 else "arena"
+        index = self.num_outputs if space == "output" else 0
+        self.num_outputs += space == "output"
+        whole = len(self.buffers)
+        name = "+".join(self.buffers[part].name for part in parts)
+        self.buffers.append(Buffer(name, (rows, sum(widths)), "float32", space, index))
+        pitch, start = 4 * sum(widths), 0
+        for part, width in zip(parts, widths, strict=True):
+            self.buffers[part] = Buffer(
+                self.buffers[part].name, (rows, width), "float32", "part", whole, start, pitch
+            )
+            start += 4 * width
+        instead = {parts[0]: whole}
+        if len(parts) > 2 and self.rng.random() < 0.5:
+            shape = (rows, widths[0] + widths[1])
+            self.buffers.append(
+                Buffer(f"start of {name}", shape, "float32", "part", whole, 0, pitch)
+            )
+            instead[parts[1]] = whole + 1
+        return replace(operator, arguments=tuple(instead.get(a, a) for a in operator.arguments))
 
     def _operator(self, number: int, reads: list[int], writes: list[int]) -> Operator:
         modes: list[Mode] = ["read"] * len(reads)

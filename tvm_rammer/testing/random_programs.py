@@ -1,7 +1,8 @@
 """Random safe rPrograms, made without the project's own policies and memory planner.
 
 They show what a verifier must accept: exact waits, implied ones, repeated ones, waits for the own
-vEU, barriers, idle vEUs, rTasks of several operators interleaved, arenas with and without reuse.
+vEU, barriers, idle vEUs, rTasks of several operators interleaved, arenas with and without reuse,
+buffers that are parts of others.
 """
 
 from __future__ import annotations
@@ -206,7 +207,10 @@ def _plan_arena(
 
 @dataclass(frozen=True)
 class _Lifetime:
-    """Bits of all rTasks that use a buffer, and of those that happen before all of its writers."""
+    """Bits of all rTasks that use a buffer, and of those that happen before all of its writers.
+
+    Who uses a part uses the buffer that it lies in.
+    """
 
     users: int
     before: int
@@ -223,7 +227,9 @@ def _lifetimes(graph: OperatorGraph, placement: _Placement) -> list[_Lifetime]:
         for placed in tasks:
             operator = graph.operators[placed.task.operator]
             for buffer, mode in zip(operator.arguments, operator.candidates[0].modes, strict=True):
-                users[buffer] |= 1 << placed.number
+                is_part = graph.buffers[buffer].space == "part"
+                whole = graph.buffers[buffer].index if is_part else buffer
+                users[whole] |= 1 << placed.number
                 if mode == "write":
-                    before[buffer] &= placed.before
+                    before[whole] &= placed.before
     return [_Lifetime(*pair) for pair in zip(users, before, strict=True)]

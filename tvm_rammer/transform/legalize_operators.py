@@ -15,7 +15,8 @@ import tvm
 from tvm import relax
 from tvm.ir import Call, GenericConst, Op
 
-from tvm_rammer.transform.relax_util import operator_name, rewrite, static_shape
+from tvm_rammer.transform.concatenations import CONCATENATION, has_long_rows
+from tvm_rammer.transform.relax_util import OPAQUE, operator_name, rewrite, static_shape
 
 
 @tvm.transform.module_pass(opt_level=0, name="LegalizeOperators")
@@ -44,6 +45,8 @@ class _Legalizer(relax.PyExprMutator):
 
     def visit_call_(self, call: Any) -> Any:
         call = super().visit_call_(call)
+        if operator_name(call) == "relax.concat" and static_shape(call):
+            return self._concatenation(call)
         key = _key(call)
         if key is None:
             return call
@@ -56,6 +59,19 @@ class _Legalizer(relax.PyExprMutator):
             self.known[key] = known
         arguments = relax.Tuple([call.args[k] for k in known.arguments])
         return Call(Op.get("relax.call_tir"), [known.symbol, arguments], None, known.ty_args)
+
+    def _concatenation(self, call: Any) -> Any:
+        """A concatenation stays by itself if who makes its operands may do its work."""
+        legalized = call.op.get_attr("FLegalize")(self.builder_, call)
+        if operator_name(legalized) == "relax.call_tir" and len(legalized.args) == 2:
+            symbol = legalized.args[0]
+            func = self.builder_.get()[symbol]
+            # Without an axis, vectors are concatenated.
+            axis = int(call.attrs.axis or 0) % len(static_shape(call) or ())
+            if has_long_rows(func, axis):
+                marks = {CONCATENATION: axis, "op_pattern": OPAQUE}
+                self.builder_.update_func(symbol, func.with_attrs(marks))
+        return legalized
 
 
 def _as_call_tir(call: Any, legalized: Any) -> _Legalized | None:

@@ -8,17 +8,15 @@ from typing import Any
 
 import numpy as np
 import tvm
-from tvm import relax
-from tvm.ir import GenericConst
-from tvm.relax.analysis import has_reshape_pattern
+from tvm import relax, tirx
 
-from tvm_rammer.errors import ModelError
 from tvm_rammer.kernel.library import KernelLibrary
 from tvm_rammer.kernel.scheduled import Packing
+from tvm_rammer.kernel.strides import with_strides
 from tvm_rammer.progress import tell_each
 from tvm_rammer.rprogram import Buffer, Operator, OperatorGraph, aligned
-from tvm_rammer.transform.eligibility import result_types
-from tvm_rammer.transform.relax_util import type_shape
+from tvm_rammer.transform.concatenations import concatenate_in_place, strides_of
+from tvm_rammer.transform.region_calls import TensorCall, region_calls
 
 
 @dataclass(frozen=True)
@@ -62,40 +60,14 @@ def region_graph(
     kernels : KernelLibrary
         Makes and remembers the rKernels of every distinct PrimFunc.
     """
-    builder = _Builder(name, mod, kernels)
-    for index, param in enumerate(func.params):
-        builder.bind(param, builder.add(_buffer(param.name, param.ty, "input", index)))
-    returned = _returned(func)
-    for binding in tell_each("choosing kernels", list(func.body.blocks[0].bindings)):
-        builder.visit(binding, returned)
+    region = concatenate_in_place(region_calls(func, mod))
+    builder = _Builder(kernels, list(region.buffers))
+    for call in tell_each("choosing kernels", region.calls):
+        builder.add_operator(call)
     graph = OperatorGraph(
         name, tuple(builder.buffers), tuple(builder.operators), builder.pool.nbytes
     )
     return RegionGraph(graph, builder.pool.array())
-
-
-def _returned(func: relax.Function) -> dict[Any, int]:
-    """Which output every returned variable is, looked up through plain copies.
-
-    An item of a tuple stands under the tuple's variable and the item's number.
-    """
-    result = func.body.body
-    variables = list(result.fields) if isinstance(result, relax.Tuple) else [result]
-    outputs: dict[Any, int] = {variable: index for index, variable in enumerate(variables)}
-    for binding in reversed(func.body.blocks[0].bindings):
-        value = binding.value
-        if binding.var in outputs and isinstance(value, relax.Var):
-            outputs[value] = outputs.pop(binding.var)
-        elif binding.var in outputs and isinstance(value, relax.TupleGetItem):
-            outputs[value.tuple_value, int(value.index)] = outputs.pop(binding.var)
-    return outputs
-
-
-def _buffer(name: str, ty: Any, space: Any, index: int = 0) -> Buffer:
-    shape = type_shape(ty)
-    if shape is None:
-        raise ModelError(f"{name}: its shape is not known at compile time; it cannot be planned")
-    return Buffer(name, shape, str(ty.dtype), space, index)
 
 
 @dataclass
@@ -125,68 +97,31 @@ class ConstantPool:
 
 @dataclass
 class _Builder:
-    name: str
-    mod: tvm.IRModule
     kernels: KernelLibrary
-    buffers: list[Buffer] = field(default_factory=list)
+    buffers: list[Buffer]
     operators: list[Operator] = field(default_factory=list)
     pool: ConstantPool = field(default_factory=ConstantPool)
-    places: dict[Any, Any] = field(default_factory=dict)
     constant_buffers: dict[tuple[int, str], int] = field(default_factory=dict)
+    strided: dict[Any, tirx.PrimFunc] = field(default_factory=dict)
     names: dict[str, int] = field(default_factory=dict)
 
-    def add(self, buffer: Buffer) -> int:
-        self.buffers.append(buffer)
-        return len(self.buffers) - 1
-
-    def bind(self, variable: Any, place: Any) -> None:
-        """Remember the buffer of a variable, or the buffers of a tuple."""
-        self.places[variable] = place
-
-    def visit(self, binding: Any, returned: Mapping[Any, int]) -> None:
-        value = binding.value
-        if isinstance(value, relax.Var):
-            self.bind(binding.var, self.places[value])
-        elif isinstance(value, relax.TupleGetItem):
-            self.bind(binding.var, self.places[value.tuple_value][value.index])
-        elif isinstance(value, relax.Tuple):
-            self.bind(binding.var, [self.places[item] for item in value.fields])
-        elif self._is_view(value) and binding.var not in returned:
-            self.bind(binding.var, self._source(value))
-        else:
-            self._operator(binding, value, returned)
-
-    def _is_view(self, call: Any) -> bool:
-        """Whether a call only gives the same bytes another shape."""
-        func = self.mod[call.args[0]]
-        (source,) = call.args[1].fields[:1] or [None]
-        return (
-            len(call.args[1].fields) == 1
-            and isinstance(source, relax.Var)
-            and has_reshape_pattern(func)
-        )
-
-    def _source(self, call: Any) -> int:
-        return int(self.places[call.args[1].fields[0]])
-
-    def _operator(self, binding: Any, call: Any, returned: Mapping[Any, int]) -> None:
-        symbol, arguments = call.args[0], list(call.args[1].fields)
-        constants = frozenset(k for k, a in enumerate(arguments) if isinstance(a, GenericConst))
-        kernel = self.kernels.get(self.mod[symbol], constants)
+    def add_operator(self, call: TensorCall) -> None:
+        """Add the operators of a call, one for each stage of its kernel."""
+        constants = frozenset(k for k, a in enumerate(call.operands) if not isinstance(a, int))
+        kernel = self.kernels.get(self._func(call), constants)
         packings = dict(kernel.packings)
         operands = [
-            self._constant(argument, packings.get(k))
-            if isinstance(argument, GenericConst)
-            else int(self.places[argument])
-            for k, argument in enumerate(arguments)
+            operand if isinstance(operand, int) else self._constant(operand, packings.get(k))
+            for k, operand in enumerate(call.operands)
         ]
-        results = self._results(binding, call, returned)
-        scratch = [
-            self.add(Buffer(f"{binding.var.name}.scratch{k}", item.shape, item.dtype, "arena"))
+        scratch = range(len(self.buffers), len(self.buffers) + len(kernel.scratch))
+        result = self.buffers[call.results[0]].name
+        self.buffers += [
+            Buffer(f"{result}.scratch{k}", item.shape, item.dtype, "arena")
             for k, item in enumerate(kernel.scratch)
         ]
-        everything = [*operands, *results, *scratch]
-        label = self._label(symbol.name_hint)
+        everything = [*operands, *call.results, *scratch]
+        label = self._label(call.name)
         for number, stage in enumerate(kernel.stages):
             suffix = f".{number}" if len(kernel.stages) > 1 else ""
             self.operators.append(
@@ -197,33 +132,26 @@ class _Builder:
                 )
             )
 
-    def _results(self, binding: Any, call: Any, returned: Mapping[Any, int]) -> list[int]:
-        types = result_types(call)
-        variable = binding.var
-        if len(types) == 1 and not isinstance(variable.ty, relax.TupleType):
-            place = self._result(variable.name, types[0], returned.get(variable))
-            self.bind(variable, place)
-            return [place]
-        places = [
-            self._result(f"{variable.name}.{k}", ty, returned.get((variable, k)))
-            for k, ty in enumerate(types)
-        ]
-        self.bind(variable, places)
-        return places
-
-    def _result(self, name: str, ty: Any, output: int | None) -> int:
-        """The buffer of a result: of the region's output, if it is one, or in the arena."""
-        space, index = ("arena", 0) if output is None else ("output", output)
-        return self.add(_buffer(name, ty, space, index))
+    def _func(self, call: TensorCall) -> tirx.PrimFunc:
+        """The PrimFunc for where the buffers of a call are."""
+        strides = {
+            position: found
+            for position, argument in enumerate(call.arguments)
+            if isinstance(argument, int)
+            if (found := strides_of(self.buffers, argument, call.shape(position))) is not None
+        }
+        key = (call.func, tuple(strides.items()))
+        if key not in self.strided:
+            self.strided[key] = with_strides(call.func, strides)
+        return self.strided[key]
 
     def _constant(self, constant: Any, packing: Packing | None) -> int:
         offset, shape = self.pool.add(constant, packing)
         key = (offset, str(constant.ty))
         if key not in self.constant_buffers:
             dtype = str(constant.ty.dtype)
-            self.constant_buffers[key] = self.add(
-                Buffer(f"constant{offset}", shape, dtype, "constant", 0, offset)
-            )
+            self.constant_buffers[key] = len(self.buffers)
+            self.buffers.append(Buffer(f"constant{offset}", shape, dtype, "constant", 0, offset))
         return self.constant_buffers[key]
 
     def _label(self, name: str) -> str:

@@ -12,10 +12,8 @@ from tvm_rammer.transform.fold_constants import FoldConstants
 from tvm_rammer.transform.fuse_channel_windows import FuseChannelWindows
 from tvm_rammer.transform.fuse_normalizations import FuseNormalizations
 from tvm_rammer.transform.legalize_operators import LegalizeOperators
+from tvm_rammer.transform.relax_util import OPAQUE
 from tvm_rammer.transform.simplify_operators import SimplifyOperators
-
-#: TVM's number for operators that FuseOps leaves alone (kOpaque).
-_OPAQUE = 8
 
 
 @tvm.transform.module_pass(opt_level=0, name="Prepare")
@@ -60,5 +58,5 @@ class _KeepFused:
             if isinstance(func, tirx.PrimFunc):
                 public = func.attrs and "global_symbol" in func.attrs
                 pattern = func.without_attr("op_pattern")
-                result[symbol] = pattern if public else pattern.with_attr("op_pattern", _OPAQUE)
+                result[symbol] = pattern if public else pattern.with_attr("op_pattern", OPAQUE)
         return result

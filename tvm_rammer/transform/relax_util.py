@@ -9,6 +9,9 @@ from tvm import relax
 from tvm.ir import Call, Op
 from tvm.tirx import IntImm
 
+#: TVM's number for operators that FuseOps leaves alone (kOpaque).
+OPAQUE = 8
+
 
 def rewrite(mod: tvm.IRModule, mutator: relax.PyExprMutator) -> tvm.IRModule:
     """The module that a mutator makes of every Relax function of ``mod``."""
