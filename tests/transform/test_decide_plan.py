@@ -141,7 +141,7 @@ def test_the_report_says_what_was_decided(measured):
     assert reasons["policy"].startswith(
         f"{chosen} took 0.50 of the time of sequential (95 %: 0.50 to 0.50, 9 rounds) (measured in "
     )
-    assert "(critical path)" in reasons["limit"]
+    assert "critical path" in reasons["limit"]
     assert reasons["overlap"].startswith(f"{region.explanation.co_scheduled} of ")
     contender = Contender(**library.report.to_dict()["regions"][0]["decision"]["contenders"][0])
     assert contender.predicted > 0
