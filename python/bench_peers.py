@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from math import inf
+from math import ceil, inf
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,7 @@ from tvm_rammer.testing.contenders import (
 from tvm_rammer.testing.fair_timing import Settings, time_contenders
 from tvm_rammer.testing.models import MODELS, before_softmax, get_model
 from tvm_rammer.testing.reference import random_inputs
+from tvm_rammer.units import counted
 from tvm_rammer.vdevice.cache import cache_directory
 
 SCRIPT = "python/bench_peers.py"
@@ -169,9 +170,9 @@ def main(
 def estimate(left: int, chosen: int, contenders: int, budget: float) -> str:
     """How long it will take, in a sentence."""
     done = f" ({chosen - left} are done)" if left < chosen else ""
-    minutes = left * budget / 60
+    minutes = counted(ceil(left * budget / 60), "minute")
     return (
-        f"{left} models{done}, {contenders} contenders: about {minutes:.0f} minutes, "
+        f"{counted(left, 'model')}{done}, {counted(contenders, 'contender')}: about {minutes}, "
         f"at {budget:g} s for a model"
     )
 

@@ -70,7 +70,7 @@ def test_the_overview_says_what_is_lost_and_why() -> None:
         "| mlp | onnxruntime | estf | work: it takes faster \\| kernels | 1.50x | 1.50 to 1.50 "
         "| 1.00x |"
     ) in text
-    assert "| mlp | sequential | 3.00x | 3.00 to 3.00 |" in text
+    assert "| mlp | sequential | estf | 3.00x | 3.00 to 3.00 |" in text
     assert "| bert_base |" not in text
     assert (
         "### mlp: kernels that lose most to their roofline\n\n"

@@ -230,8 +230,22 @@ def _losses(models: peers.Models) -> str:
             f"{heading}On no model is auto slower than the better of the two by more than "
             f"{verdicts.NEVER_LOSES - 1:.0%} beyond noise (lower end of the 95 % interval)."
         )
-    rows = [[m, b, f"{r.value:.2f}x", f"{r.low:.2f} to {r.high:.2f}"] for m, b, r in lost]
-    return f"{heading}auto lost to:\n\n{table(('model', 'to', 'ratio', '95 %'), rows, left=2)}"
+    rows = [
+        [
+            model,
+            base,
+            verdicts.policy_of(models[model][peers.OURS].outcome.facts) or "-",
+            f"{found.value:.2f}x",
+            f"{found.low:.2f} to {found.high:.2f}",
+        ]
+        for model, base, found in lost
+    ]
+    columns = ("model", "to", "auto's plan", "ratio", "95 %")
+    return (
+        f"{heading}auto lost to the plans below. Where its own plan is of the same name, both ran "
+        f"the same, and the difference is that between two processes.\n\n"
+        f"{table(columns, rows, left=3)}"
+    )
 
 
 def _commands(results: Results) -> str:
