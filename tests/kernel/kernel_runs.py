@@ -58,17 +58,21 @@ def run_prim_func(
     vdevice: Any = HOST,
     seed: int = 0,
 ) -> Run:
-    """Schedule, split and compile a PrimFunc, run it on ``inputs`` and return its results."""
+    """Schedule, split and compile a PrimFunc, run it on ``inputs`` and return its results.
+
+    Tensors lie in memory with the strides that the PrimFunc declares.
+    """
     library = KernelLibrary(vdevice)
     with TARGET:
         kernel = library.get(func, frozenset(constants))
     bodies = compile_bodies(library.bodies, TARGET)
     packings = dict(kernel.packings)
     given = [packings[k](a) if k in packings else a for k, a in enumerate(inputs)]
-    results = [(_shape(p), str(p.dtype)) for p in func.params[len(inputs) :]]
+    strides = [[] if k in packings else _strides(p) for k, p in enumerate(func.params)]
+    results = [(_shape(p), str(p.dtype), _strides(p)) for p in func.params[len(inputs) :]]
     scratch = [(item.shape, item.dtype) for item in kernel.scratch]
     memory = [
-        *(_Guarded.holding(array) for array in given),
+        *(_Guarded.holding(array, steps) for array, steps in zip(given, strides, strict=False)),
         *(_Guarded.empty(*spec) for spec in [*results, *scratch]),
     ]
     choice = random.Random(seed)
@@ -182,31 +186,37 @@ def numbers(shape: tuple[int, ...], dtype: str = "float32", seed: int = 0) -> np
 
 @dataclass(frozen=True)
 class _Guarded:
-    """A buffer in the middle of bytes that nobody may touch."""
+    """A buffer in the middle of bytes that nobody may touch; its rows may lie apart."""
 
     memory: np.ndarray
+    outside: np.ndarray
     array: np.ndarray
 
     @classmethod
-    def empty(cls, shape: tuple[int, ...], dtype: str) -> _Guarded:
-        nbytes = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+    def empty(cls, shape: tuple[int, ...], dtype: str, strides: Sequence[int] = ()) -> _Guarded:
+        item = np.dtype(dtype).itemsize
+        steps = [item * step for step in strides] or np.empty(shape, dtype).strides
+        last = sum((n - 1) * step for n, step in zip(shape, steps, strict=True))
+        nbytes = last + item if 0 not in shape else 0
         memory = np.full(nbytes + 4 * ALIGNMENT, _GUARD_BYTE, np.uint8)
+        outside = np.ones(memory.shape, bool)
         start = ALIGNMENT + -memory.ctypes.data % ALIGNMENT
-        inside = memory[start : start + nbytes]
-        inside[:] = 0xFF  # NaN in every floating-point type
-        return cls(memory, inside.view(dtype).reshape(shape))
+        for array, value in ((memory, 0xFF), (outside, False)):
+            inside = array[start : start + nbytes]
+            # 0xFF is NaN in every floating-point type.
+            np.lib.stride_tricks.as_strided(inside, (*shape, item), (*steps, 1))[...] = value
+        elements = memory[start : start + nbytes].view(dtype)
+        return cls(memory, outside, np.lib.stride_tricks.as_strided(elements, shape, tuple(steps)))
 
     @classmethod
-    def holding(cls, array: np.ndarray) -> _Guarded:
-        place = cls.empty(array.shape, str(array.dtype))
+    def holding(cls, array: np.ndarray, strides: Sequence[int] = ()) -> _Guarded:
+        place = cls.empty(array.shape, str(array.dtype), strides)
         place.array[...] = array
         return place
 
     @property
     def intact(self) -> bool:
-        start = self.array.ctypes.data - self.memory.ctypes.data
-        around = (self.memory[:start], self.memory[start + self.array.nbytes :])
-        return all((part == _GUARD_BYTE).all() for part in around)
+        return bool((self.memory[self.outside] == _GUARD_BYTE).all())
 
 
 def _ranges(num_tiles: int, choice: random.Random) -> list[tuple[int, int]]:
@@ -218,6 +228,10 @@ def _ranges(num_tiles: int, choice: random.Random) -> list[tuple[int, int]]:
 
 def _shape(param: Any) -> tuple[int, ...]:
     return tuple(int(extent) for extent in param.shape)
+
+
+def _strides(param: Any) -> list[int]:
+    return [int(step) for step in param.strides]
 
 
 def _is_prim_func(func: Any) -> bool:

@@ -85,7 +85,7 @@ class FlatViews:
         """An expression with its loads from flat buffers."""
 
         def load(node: Any) -> Any:
-            return tirx.BufferLoad(self.of(node.source), [_flat_index(node.source, node.indices)])
+            return tirx.BufferLoad(self.of(node.source), [flat_index(node.source, node.indices)])
 
         return tvm_ffi.structural_map(expression, (TensorLoad, load))
 
@@ -110,7 +110,7 @@ def pointwise_store(axes: tuple[Axis, ...], store: Any, views: FlatViews) -> Poi
         return None
     if not all(axis.extent for axis in axes) or len({axis.dtype for axis in axes}) > 1:
         return None
-    index = _flat_index(store.buffer, store.indices)
+    index = flat_index(store.buffer, store.indices)
     found = Pointwise(axes, views.of(store.buffer), index, views.on_flat(store.value))
     return _in_memory_order(simplified(_without_single_points(found)))
 
@@ -203,21 +203,30 @@ def _without_loads(expression: Any) -> Any:
     )
 
 
-def _flat_index(buffer: Any, indices: Any) -> Any:
+def flat_index(buffer: Any, indices: Sequence[Any]) -> Any:
+    """Where an element of a buffer lies in memory, in elements."""
     index = indices[0] if len(indices) else tirx.const(0, "int64")
+    if len(buffer.strides):
+        pairs = zip(indices, buffer.strides, strict=True)
+        return sum((position * int(step) for position, step in pairs), tirx.const(0, index.ty))
     for extent, position in zip(list(buffer.shape)[1:], list(indices)[1:], strict=True):
         index = index * int(extent) + position
     return index
 
 
 def _flat(buffer: Any) -> Any:
-    size = tirx.IntImm("int64", prod(int(extent) for extent in buffer.shape))
-    return tirx.decl_buffer((size,), str(buffer.dtype), name=f"{buffer.name}_flat")
+    shape, strides = ([int(n) for n in numbers] for numbers in (buffer.shape, buffer.strides))
+    size = prod(shape)
+    if strides and size:
+        size = 1 + sum((extent - 1) * step for extent, step in zip(shape, strides, strict=True))
+    return tirx.decl_buffer(
+        (tirx.IntImm("int64", size),), str(buffer.dtype), name=f"{buffer.name}_flat"
+    )
 
 
 def _is_plain(buffer: Any) -> bool:
-    """Whether a parameter is a compact array that begins where its data does."""
-    if not isinstance(buffer.ty, tirx.BufferType) or len(buffer.strides):
+    """Whether a parameter is an array that begins where its data does."""
+    if not isinstance(buffer.ty, tirx.BufferType):
         return False
-    offset, shape = buffer.elem_offset, list(buffer.shape)
-    return all(isinstance(x, tirx.IntImm) for x in [offset, *shape]) and int(offset) == 0
+    offset, numbers = buffer.elem_offset, [*buffer.shape, *buffer.strides]
+    return all(isinstance(x, tirx.IntImm) for x in [offset, *numbers]) and int(offset) == 0

@@ -10,6 +10,7 @@ from typing import Any
 import tvm
 from tvm import sym, tirx
 
+from tvm_rammer.kernel.pointwise import flat_index
 from tvm_rammer.kernel.rows.frame import Frame, Point
 from tvm_rammer.kernel.rows.loops import unravel
 from tvm_rammer.kernel.rows.program import RowProgram, Step
@@ -108,11 +109,7 @@ def _accesses(
 
 def _stride(buffer: Any, indices: Sequence[Any], fused: Any, analyzer: Any) -> int | None:
     """How far apart in memory neighbours along the fused axis are; ``None`` when it varies."""
-    if len(buffer.strides):
-        return None
-    offset: Any = tirx.const(0, str(fused.ty))
-    for index, extent in zip(indices, buffer.shape, strict=True):
-        offset = offset * int(extent) + index
+    offset = flat_index(buffer, indices)
     found = sym.detect_linear_equation(analyzer.simplify(offset), [fused])
     if not found or not isinstance(found[0], tirx.IntImm):
         return None
