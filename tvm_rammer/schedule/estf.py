@@ -8,6 +8,12 @@ from tvm_rammer.rprogram.graph import Operator, OperatorGraph
 from tvm_rammer.schedule.costs import CostModel, Device
 from tvm_rammer.schedule.list_schedule import ListSchedule, Share
 from tvm_rammer.schedule.placement import Placement
+from tvm_rammer.schedule.share_tiles import share_tiles
+from tvm_rammer.schedule.simulate import simulate
+from tvm_rammer.schedule.synchronise import synchronise
+
+#: Ranges of tiles in place of whole operators make more rTasks: only for so much less time.
+_WORTH_SHARING = 0.98
 
 
 def estf(graph: OperatorGraph, vdevice: Device, costs: CostModel) -> Placement:
@@ -19,9 +25,25 @@ def estf(graph: OperatorGraph, vdevice: Device, costs: CostModel) -> Placement:
     1). An operator has several vEUs if its path is the critical one or vEUs would idle. rTasks that
     run together and ask for more than ``costs.bandwidth`` stretch each other; an operator joins
     others only if it ends sooner than behind one of them on the same vEU (rule 2).
+
+    Where a simulation says that it pays, ranges of tiles are scheduled so in place of whole
+    operators (:func:`share_tiles`).
     """
     schedule = ListSchedule(graph, vdevice.num_veus, costs)
-    traffic = _Traffic(schedule, costs.bandwidth)
+    least = max(sum(schedule.areas) / vdevice.num_veus, max(schedule.ranks, default=0.0))
+    placement = _whole_operators(schedule)
+    if vdevice.num_veus == 1 or max(schedule.free) <= least / _WORTH_SHARING:
+        return placement
+    tiles = share_tiles(graph, schedule.chosen, schedule.ranks, vdevice.num_veus, costs)
+    shared = Placement("estf", tiles)
+    whole_time, shared_time = (
+        simulate(synchronise(graph, p), costs).makespan for p in (placement, shared)
+    )
+    return shared if shared_time < _WORTH_SHARING * whole_time else placement
+
+
+def _whole_operators(schedule: ListSchedule) -> Placement:
+    traffic = _Traffic(schedule, schedule.costs.bandwidth)
     queue = _Queue(schedule)
     queue.add(schedule.start())
     while queue:
