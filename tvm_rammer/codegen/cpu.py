@@ -31,7 +31,8 @@ from tvm import tirx
 from tvm.ir import Call, GlobalVar, PointerType, PrimType
 
 from tvm_rammer.codegen.llvm_text import support_functions
-from tvm_rammer.codegen.lowering import build_side_by_side
+from tvm_rammer.codegen.lowering import module_builder
+from tvm_rammer.codegen.shard_compiler import ShardCompiler
 from tvm_rammer.codegen.shards import (
     LINK,
     SHARD_BODIES,
@@ -40,7 +41,6 @@ from tvm_rammer.codegen.shards import (
     exported,
     link_function,
     link_shards,
-    lower_shard,
     shards_of,
 )
 from tvm_rammer.codegen.table import (
@@ -53,7 +53,7 @@ from tvm_rammer.codegen.table import (
     Row,
 )
 from tvm_rammer.codegen.wait_text import EXPIRED, report_function, report_symbol
-from tvm_rammer.vdevice.target import architecture, host_target
+from tvm_rammer.vdevice.target import architecture
 
 _I32 = PrimType("int32")
 _COUNTER_WORDS = COUNTER_BYTES // 4
@@ -95,7 +95,7 @@ class RegionSignature:
 def build_module(
     bodies: Mapping[str, tirx.PrimFunc],
     regions: Sequence[RegionSignature],
-    target: tvm.target.Target,
+    shards: ShardCompiler,
 ) -> tvm.runtime.Module:
     """Compile the kernels of all regions of a model.
 
@@ -104,23 +104,18 @@ def build_module(
     bodies : mapping of str to PrimFunc
         rTask bodies by rKernel name; the position in the mapping is the dispatcher's number.
     regions : sequence of RegionSignature
-    target : Target
-        Of kind ``llvm``.
+    shards : ShardCompiler
+        Compiles the bodies, or did so before.
 
     Returns
     -------
     tvm.runtime.Module
         Exports one packed function per region (and per wavefront).
     """
-    names = shards_of(list(bodies))
-    support = support_functions(architecture(target))
-    lowered = [
-        lower(len(names), regions, support),
-        *(lower_shard(shard, bodies, part, support) for shard, part in enumerate(names)),
-    ]
-    entries, *shards = build_side_by_side(lowered, target)
-    loads_here = architecture(target) == architecture(host_target())
-    link_shards(entries, shards, loads_here)
+    support = support_functions(architecture(shards.target))
+    lowered = lower(len(shards_of(list(bodies))), regions, support)
+    entries = module_builder(shards.target)(lowered)
+    link_shards(entries, shards.shards(bodies))
     return entries
 
 

@@ -7,7 +7,7 @@ out of its device attributes.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -29,7 +29,19 @@ _FLATTENING = ("s_tir.CompactBufferAllocation", "tirx.FlattenBuffer")
 def build_side_by_side(
     modules: Sequence[tvm.IRModule], target: tvm.target.Target
 ) -> list[tvm.runtime.Module]:
-    """Compile modules in a thread each; TVM keeps its contexts by thread, so they get the same."""
+    """Compile modules in a thread each."""
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+        return list(threads.map(module_builder(target), modules))
+
+
+def module_builder(target: tvm.target.Target) -> Callable[[tvm.IRModule], tvm.runtime.Module]:
+    """What compiles a module in any thread; TVM keeps its contexts by thread: it gets this one's.
+
+    Parameters
+    ----------
+    target : Target
+        Of kind ``llvm``.
+    """
     current = tvm.transform.PassContext.current()
     pipeline = lowering_pipeline()
 
@@ -37,8 +49,7 @@ def build_side_by_side(
         with tvm.transform.PassContext(current.opt_level, config=dict(current.config)):
             return tvm.tirx.build(module, target=target, pipeline=pipeline)
 
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
-        return list(threads.map(build, modules))
+    return build
 
 
 def lowering_pipeline() -> str:

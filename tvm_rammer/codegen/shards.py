@@ -10,9 +10,8 @@ linker makes the shard's of the two. In memory every module is a world of its ow
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -174,25 +173,28 @@ def _link_text(num_shards: int) -> str:
     return "".join(calls) + _SET_TEXT.format(cases=cases, blocks=blocks)
 
 
-def link_shards(
-    entries: tvm.runtime.Module, shards: Sequence[tvm.runtime.Module], loads_here: bool
-) -> None:
+@dataclass(frozen=True)
+class Shard:
+    """A compiled shard; ``address`` is its dispatcher's in memory, 0 if it cannot be loaded."""
+
+    module: tvm.runtime.Module
+    address: int
+
+
+def dispatcher_address(number: int, module: tvm.runtime.Module) -> int:
+    """Where the dispatcher of a compiled shard is in memory: its machine code is made now."""
+    address = tvm.runtime.tensor(np.zeros(1, np.int64))
+    module[f"tvm_rammer_{dispatcher(number)}"](address)
+    return int(address.numpy()[0])
+
+
+def link_shards(entries: tvm.runtime.Module, shards: Sequence[Shard]) -> None:
     """Import the shards' modules into the entries' and tell that one where their code is.
 
     What is linked from disk needs no telling, and code for another architecture has no address
     here.
     """
-    for shard in shards:
-        entries.import_module(shard)
-    if loads_here:
-        # LLVM makes machine code when somebody asks for the first function.
-        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
-            for number, address in enumerate(threads.map(_address, range(len(shards)), shards)):
-                entries[LINK](number, address)
-
-
-def _address(number: int, shard: tvm.runtime.Module) -> int:
-    """Where the dispatcher of a shard is in memory."""
-    address = tvm.runtime.tensor(np.zeros(1, np.int64))
-    shard[f"tvm_rammer_{dispatcher(number)}"](address)
-    return int(address.numpy()[0])
+    for number, shard in enumerate(shards):
+        entries.import_module(shard.module)
+        if shard.address:
+            entries[LINK](number, shard.address)

@@ -14,6 +14,7 @@ from tvm.ir import GlobalVar
 from tvm_rammer.codegen.cpu import RegionSignature, TensorSpec, build_module, kernel_ids
 from tvm_rammer.codegen.made_up_data import divides_by_data
 from tvm_rammer.codegen.measure import measure_kernels, operands_of
+from tvm_rammer.codegen.shard_compiler import ShardCompiler
 from tvm_rammer.codegen.table import WAIT_LIMIT, arena_tensor_bytes, instruction_table
 from tvm_rammer.kernel.costs import cost_key, load_costs, store_costs
 from tvm_rammer.kernel.library import KernelLibrary
@@ -58,18 +59,25 @@ class RegionCompiler:
     kernels: KernelLibrary
     _graphs: dict[GlobalVar, RegionGraph] = field(default_factory=dict)
     _modules: dict[tuple[RegionSignature, ...], tvm.runtime.Module] = field(default_factory=dict)
+    _shards: ShardCompiler = field(init=False)
 
-    def graph(self, symbol: GlobalVar, mod: tvm.IRModule) -> RegionGraph:
-        """The operator graph of a region function."""
+    def __post_init__(self) -> None:
+        self._shards = ShardCompiler(self.target)
+
+    def graph(self, symbol: GlobalVar, mod: tvm.IRModule, compiles: bool = False) -> RegionGraph:
+        """The operator graph of a region function; ``compiles`` starts to compile its kernels."""
         if symbol not in self._graphs:
-            self._graphs[symbol] = region_graph(symbol.name_hint, mod[symbol], mod, self.kernels)
+            watch = self._shards.start if compiles else None
+            func = mod[symbol]
+            graph = region_graph(symbol.name_hint, func, mod, self.kernels, watch)
+            self._graphs[symbol] = graph
         return self._graphs[symbol]
 
     def module(self, signatures: tuple[RegionSignature, ...]) -> tvm.runtime.Module:
         """The compiled kernels of regions with these signatures."""
         if signatures not in self._modules:
             tell(f"compiling {len(self.kernels.bodies)} kernels")
-            self._modules[signatures] = build_module(self.kernels.bodies, signatures, self.target)
+            self._modules[signatures] = build_module(self.kernels.bodies, signatures, self._shards)
         return self._modules[signatures]
 
     def keys(self, graph: OperatorGraph) -> dict[str, str]:
@@ -173,7 +181,7 @@ class CoSchedule:
         if not symbols:
             return mod
         for symbol in symbols:
-            self.compiler.graph(symbol, mod)
+            self.compiler.graph(symbol, mod, compiles=True)
         self.compiler.measure(symbols)
         graphs = {symbol: self.compiler.graph(symbol, mod) for symbol in symbols}
         regions = {symbol: self._plan(graph, graphs) for symbol, graph in graphs.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -45,7 +45,11 @@ class RegionGraph:
 
 
 def region_graph(
-    name: str, func: relax.Function, mod: tvm.IRModule, kernels: KernelLibrary
+    name: str,
+    func: relax.Function,
+    mod: tvm.IRModule,
+    kernels: KernelLibrary,
+    watch: Callable[[Mapping[str, tirx.PrimFunc]], None] | None = None,
 ) -> RegionGraph:
     """Build the operator graph of a region function.
 
@@ -59,11 +63,15 @@ def region_graph(
         Where the PrimFuncs are.
     kernels : KernelLibrary
         Makes and remembers the rKernels of every distinct PrimFunc.
+    watch : callable, optional
+        Is given the bodies whenever there may be more of them.
     """
     region = concatenate_in_place(region_calls(func, mod))
     builder = _Builder(kernels, list(region.buffers))
     for call in tell_each("choosing kernels", region.calls):
         builder.add_operator(call)
+        if watch is not None:
+            watch(kernels.bodies)
     graph = OperatorGraph(
         name, tuple(builder.buffers), tuple(builder.operators), builder.pool.nbytes
     )

@@ -37,7 +37,7 @@ def type_shape(ty: Any) -> tuple[int, ...] | None:
     """The shape of a tensor type, ``None`` if it is no tensor type or not known at compile time."""
     if not isinstance(ty, relax.TensorType) or not isinstance(ty.shape, relax.ShapeExpr):
         return None
-    extents = ty.shape.values
+    extents = list(ty.shape.values)
     if not all(isinstance(extent, IntImm) for extent in extents):
         return None
     return tuple(int(extent) for extent in extents)

@@ -1,0 +1,70 @@
+"""Compiles shards of rTask bodies, each once, while the caller still schedules other bodies.
+
+TVM and LLVM run without Python's lock, so that threads of this process compile beside the one that
+schedules. A shard depends on its bodies and its number alone: regions with other signatures, and
+other plans, share it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import tvm
+from tvm import tirx
+
+from tvm_rammer.codegen.llvm_text import support_functions
+from tvm_rammer.codegen.lowering import module_builder
+from tvm_rammer.codegen.shards import (
+    SHARD_BODIES,
+    Shard,
+    dispatcher_address,
+    lower_shard,
+    shards_of,
+)
+from tvm_rammer.vdevice.target import architecture, host_target
+
+
+@dataclass
+class ShardCompiler:
+    """The compiled shards of a mapping of bodies that only grows.
+
+    Parameters
+    ----------
+    target : Target
+        Of kind ``llvm``.
+    """
+
+    target: tvm.target.Target
+    _shards: dict[tuple[str, ...], Future[Shard]] = field(default_factory=dict)
+    _threads: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(len(os.sched_getaffinity(0)))
+    )
+
+    def start(self, bodies: Mapping[str, tirx.PrimFunc]) -> None:
+        """Start to compile the shards that are full: no further body will join them."""
+        if len(bodies) // SHARD_BODIES > len(self._shards):
+            self._submit(bodies, [n for n in shards_of(list(bodies)) if len(n) == SHARD_BODIES])
+
+    def shards(self, bodies: Mapping[str, tirx.PrimFunc]) -> list[Shard]:
+        """All shards in order, when they are compiled."""
+        return [shard.result() for shard in self._submit(bodies, shards_of(list(bodies)))]
+
+    def _submit(
+        self, bodies: Mapping[str, tirx.PrimFunc], parts: list[tuple[str, ...]]
+    ) -> list[Future[Shard]]:
+        build = module_builder(self.target)
+        support = support_functions(architecture(self.target))
+        loads_here = architecture(self.target) == architecture(host_target())
+
+        def compiled(number: int, own: dict[str, tirx.PrimFunc]) -> Shard:
+            module = build(lower_shard(number, own, list(own), support))
+            return Shard(module, dispatcher_address(number, module) if loads_here else 0)
+
+        for number, names in enumerate(parts):
+            if names not in self._shards:
+                own = {name: bodies[name] for name in names}
+                self._shards[names] = self._threads.submit(compiled, number, own)
+        return [self._shards[names] for names in parts]
