@@ -14,6 +14,7 @@ import tvm
 from tvm import relax
 
 import tvm_rammer
+from tvm_rammer.kernel.winograd_accuracy import DEFAULT_TOLERANCE
 from tvm_rammer.runtime.library import Library
 from tvm_rammer.testing.models import before_softmax, get_model, light, lstm
 from tvm_rammer.testing.reference import random_inputs, relative_error, run_onnxruntime
@@ -118,6 +119,29 @@ def test_other_models(name):
 def test_every_network_with_every_plan(name, random_weights):
     model = before_softmax(light(name, random_weights=random_weights))
     check(model, PLANS)
+
+
+def errors(model: onnx.ModelProto, winograd_tolerance: float) -> list[float]:
+    """How far the outputs of a plan of one vEU are from ONNX Runtime's."""
+    inputs = random_inputs(model)
+    options = {"policy": "sequential", "num_veus": 1, "winograd_tolerance": winograd_tolerance}
+    got = tvm_rammer.build(model, **options).create()(*inputs.values())
+    wanted = run_onnxruntime(model, inputs)
+    return [relative_error(g.numpy(), w) for g, w in zip(got, wanted, strict=True)]
+
+
+def test_winograd_costs_some_exactness():
+    """The beginning of vgg19 is four convolutions of 3 x 3."""
+    model = get_model("vgg19").tiny()
+    (direct,), (fast,) = errors(model, 0), errors(model, DEFAULT_TOLERANCE)
+    assert direct < TOLERANCE / 10
+    assert direct < fast < TOLERANCE
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NETWORKS)
+def test_without_winograd_a_network_is_ten_times_as_exact(name):
+    assert max(errors(before_softmax(light(name)), 0)) < TOLERANCE / 10
 
 
 @pytest.mark.slow
