@@ -18,6 +18,7 @@ from tvm_rammer.rprogram import (
     interpret_symbolic,
     legal_interleavings,
 )
+from tvm_rammer.rprogram.rows import writers_of
 from tvm_rammer.testing.compiled_regions import Source, in_new_thread, same_bits, tiny_model
 from tvm_rammer.testing.models import MODELS, get_model
 from tvm_rammer.testing.random_graphs import SHAPES
@@ -65,7 +66,8 @@ def run_all(
 
 def producers(program: RProgram) -> dict[tuple[int, int, int], frozenset[int]]:
     """What every read of a result has to see."""
-    producer = {b: op for op in range(len(program.operators)) for b in program.writes(op)}
+    numbers = range(len(program.operators))
+    writers = writers_of(program.buffers, {b: n for n in numbers for b in program.writes(n)})
     seen = {}
     for veu, position, task in program.tasks():
         op = program.operators[task.operator]
@@ -73,8 +75,7 @@ def producers(program: RProgram) -> dict[tuple[int, int, int], frozenset[int]]:
         for argument, (b, mode) in enumerate(zip(op.arguments, modes, strict=True)):
             buffer = program.buffers[b]
             if mode == "read" and buffer.space in ("arena", "output"):
-                writers = {producer[b]} if buffer.nbytes else ()
-                seen[veu, position, argument] = frozenset(writers)
+                seen[veu, position, argument] = frozenset(writers[b] if buffer.nbytes else ())
     return seen
 
 

@@ -24,6 +24,7 @@ def measured(monkeypatch):
     measure = co_schedule.measure_kernels
 
     def counted(module, signature, ids, kernels, cache_bytes):
+        kernels = list(kernels)
         calls.append([kernel.name for kernel, _ in kernels])
         return measure(module, signature, ids, kernels, cache_bytes)
 

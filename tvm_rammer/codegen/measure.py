@@ -9,9 +9,9 @@ the weights of an operator have left the near caches by the time it runs again.
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,18 +96,17 @@ def measure_kernels(
         Seconds per tile by the kernel's name.
     """
     bench = _Bench(module[signature.name], signature, ids, cache_bytes)
-    seconds: dict[str, float] = {}
 
-    def run() -> None:
+    def run() -> dict[str, float]:
         # A pool of one worker in a thread of its own: the caller's pool is left alone.
         tvm.get_global_func("runtime.config_threadpool")(-3, 1, [str(host_cpu().cpus[0])])
-        for kernel, operands in kernels:
-            seconds[kernel.name] = bench.time(kernel, operands) / max(1, kernel.num_tiles)
+        return {
+            kernel.name: bench.time(kernel, operands) / max(1, kernel.num_tiles)
+            for kernel, operands in kernels
+        }
 
-    thread = threading.Thread(target=run, name="tvm-rammer-measure")
-    thread.start()
-    thread.join()
-    return seconds
+    with ThreadPoolExecutor(1, thread_name_prefix="tvm-rammer-measure") as executor:
+        return executor.submit(run).result()
 
 
 @dataclass(frozen=True)

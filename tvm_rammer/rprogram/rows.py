@@ -15,7 +15,7 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
-from tvm_rammer.rprogram.program import Buffer
+from tvm_rammer.rprogram.program import Buffer, RProgram
 
 Ints = npt.NDArray[np.int64]
 
@@ -115,6 +115,13 @@ def writers_of(buffers: Sequence[Buffer], producers: dict[int, int]) -> list[tup
         )
         found.append(tuple(sorted(set(meeting))))
     return found
+
+
+def predecessors_of(program: RProgram) -> list[set[int]]:
+    """For each operator those whose results it reads."""
+    numbers = range(len(program.operators))
+    writers = writers_of(program.buffers, {b: n for n in numbers for b in program.writes(n)})
+    return [{writer for b in program.reads(n) for writer in writers[b]} for n in numbers]
 
 
 def row_strides(shape: Sequence[int], length: int, pitch: int) -> tuple[int, ...] | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tvm_rammer.rprogram.program import RProgram
+from tvm_rammer.rprogram.rows import predecessors_of
 from tvm_rammer.schedule.costs import CostModel
 from tvm_rammer.schedule.simulate import Bounds, bounds, simulate
 from tvm_rammer.schedule.timeline import Timeline
@@ -80,11 +81,14 @@ def explain(program: RProgram, costs: CostModel) -> Explanation:
 
 
 def _limit(timeline: Timeline, least: Bounds, costs: CostModel) -> Limit:
-    close = _CLOSE * timeline.makespan
-    if least.traffic >= close:
-        return "bandwidth"
-    if least.critical_path >= close:
-        return "critical path"
+    found: dict[Limit, float] = {
+        "bandwidth": least.traffic,
+        "critical path": least.critical_path,
+        "work": least.work,
+    }
+    largest = max(found, key=lambda name: found[name])
+    if found[largest] >= _CLOSE * timeline.makespan:
+        return largest
     if timeline.utilisation >= _CLOSE:
         return "work"
     return "launch" if costs.launch >= timeline.makespan / 2 else "waiting"
@@ -111,7 +115,7 @@ def _side_by_side(timeline: Timeline) -> tuple[set[int], float]:
 
 def _inseparable(program: RProgram) -> int:
     """Operators that all others come before or after: alone at every level that they may have."""
-    before = _predecessors(program)
+    before = predecessors_of(program)
     count = len(before)
     earliest = [0] * count
     for number in range(count):
@@ -130,14 +134,6 @@ def _inseparable(program: RProgram) -> int:
         present += difference
         alone += present == 1
     return alone
-
-
-def _predecessors(program: RProgram) -> list[set[int]]:
-    producers = {b: n for n in range(len(program.operators)) for b in program.writes(n)}
-    return [
-        {producers[b] for b in program.reads(n) if b in producers}
-        for n in range(len(program.operators))
-    ]
 
 
 def _needs(program: RProgram, costs: CostModel, limit: Limit, timeline: Timeline) -> str:
@@ -168,7 +164,7 @@ def _needs(program: RProgram, costs: CostModel, limit: Limit, timeline: Timeline
 
 
 def _longest_path(program: RProgram, times: Sequence[float]) -> list[int]:
-    before = _predecessors(program)
+    before = predecessors_of(program)
     ends: list[float] = []
     for number, producers in enumerate(before):
         tiles = program.kernel_of(number).num_tiles or 1

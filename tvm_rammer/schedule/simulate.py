@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 
 from tvm_rammer.rprogram.happens_before import linear_extension
 from tvm_rammer.rprogram.program import RProgram
-from tvm_rammer.rprogram.rows import writers_of
+from tvm_rammer.rprogram.rows import predecessors_of
 from tvm_rammer.schedule.costs import CostModel
 from tvm_rammer.schedule.timeline import Span, Timeline
 from tvm_rammer.schedule.traffic import Traffic
@@ -85,12 +85,11 @@ def bounds(program: RProgram, costs: CostModel = _FREE) -> Bounds:
         Its bandwidths and caches count, synchronising does not.
     """
     traffic = Traffic(program, costs)
-    producers = {b: op for op in range(len(program.operators)) for b in program.writes(op)}
-    writers = writers_of(program.buffers, producers)
+    predecessors = predecessors_of(program)
     ends = list[float]()
     for number, least in enumerate(traffic.least):
         tiles = program.kernel_of(number).num_tiles
-        before = [ends[writer] for b in program.reads(number) for writer in writers[b]]
+        before = [ends[producer] for producer in predecessors[number]]
         longest = -(-tiles // program.num_veus) / tiles * least if tiles else 0.0
         ends.append(max(before, default=0.0) + longest)
     fetching = sum(traffic.memory_bytes) / costs.memory_bandwidth
