@@ -18,7 +18,7 @@ from tvm_rammer.rprogram import (
     interpret_symbolic,
     legal_interleavings,
 )
-from tvm_rammer.rprogram.rows import writers_of
+from tvm_rammer.rprogram.rows import root_of, writers_of
 from tvm_rammer.testing.compiled_regions import Source, in_new_thread, same_bits, tiny_model
 from tvm_rammer.testing.models import MODELS, get_model
 from tvm_rammer.testing.random_graphs import SHAPES
@@ -73,9 +73,10 @@ def producers(program: RProgram) -> dict[tuple[int, int, int], frozenset[int]]:
         op = program.operators[task.operator]
         modes = program.kernel_of(task.operator).modes
         for argument, (b, mode) in enumerate(zip(op.arguments, modes, strict=True)):
-            buffer = program.buffers[b]
-            if mode == "read" and buffer.space in ("arena", "output"):
-                seen[veu, position, argument] = frozenset(writers[b] if buffer.nbytes else ())
+            whole = program.buffers[root_of(program.buffers, b)]
+            if mode == "read" and whole.space in ("arena", "output"):
+                empty = not program.buffers[b].nbytes
+                seen[veu, position, argument] = frozenset(() if empty else writers[b])
     return seen
 
 
