@@ -2,7 +2,8 @@
 
 A waiting vEU polls with a pause, then gives its core away at every poll, and in the end gives the
 run up: what waits longer than the limit raises the abort flag, which releases every other waiter,
-and leaves a record of itself beside the flag, from which the entry makes the error. Time counts
+and leaves a record of itself beside the flag, from which the entry makes the error. A waiting vEU
+that finds the one it waits for on its own CPU moves to another one. Time counts
 only while the waiter itself runs, a tenth of a second at most between two polls, so that a process
 that was stopped for an hour goes on where it was.
 """
@@ -13,8 +14,10 @@ from __future__ import annotations
 #: running cores takes well under a microsecond; a longer one means that the other thread has lost
 #: its core, most likely to another process, and to yield may give that one a whole time slice.
 SPINS_BEFORE_YIELD = 2048
-#: Polls after which a waiting vEU looks whether the one that it waits for shares its core, and then
-#: yields at once: every further poll would keep the other from running.
+#: Polls after which a waiting vEU looks whether the one that it waits for shares its core. It then
+#: moves to another CPU if it may, once a wait: the thread that called the program may use them all,
+#: and the system can leave it beside a worker for seconds while another core has nothing to do. If
+#: it must stay it yields, as every further poll would keep the other from running.
 SPINS_BEFORE_LOOKING = 64
 #: What the abort flag is when an rTask has failed, and when a wait has taken too long.
 FAILED, EXPIRED = 1, 2
@@ -33,6 +36,8 @@ _HINTS = {
 _TEXT = """
 declare i32 @sched_yield()
 declare i32 @sched_getcpu()
+declare i32 @sched_getaffinity(i32, i64, ptr)
+declare i32 @sched_setaffinity(i32, i64, ptr)
 declare i32 @clock_gettime(i32, ptr)
 
 define void @rammer_signal(ptr %counter, i32 %count) alwaysinline {{
@@ -55,6 +60,29 @@ reached:
   ret void
 }}
 
+define linkonce_odr hidden void @rammer_leave(i32 %cpu) {{
+  %mask = alloca [128 x i64], align 8
+  %unknown = call i32 @sched_getaffinity(i32 0, i64 1024, ptr %mask)
+  %failed = icmp ne i32 %unknown, 0
+  br i1 %failed, label %stay, label %leave
+leave:
+  %number = lshr i32 %cpu, 6
+  %word_at = getelementptr i64, ptr %mask, i32 %number
+  %word = load i64, ptr %word_at, align 8
+  %place = and i32 %cpu, 63
+  %wide_place = zext i32 %place to i64
+  %bit = shl i64 1, %wide_place
+  %not_here = xor i64 %bit, -1
+  %elsewhere = and i64 %word, %not_here
+  store i64 %elsewhere, ptr %word_at, align 8
+  %left = call i32 @sched_setaffinity(i32 0, i64 1024, ptr %mask)
+  store i64 %word, ptr %word_at, align 8
+  %restored = call i32 @sched_setaffinity(i32 0, i64 1024, ptr %mask)
+  br label %stay
+stay:
+  ret void
+}}
+
 define linkonce_odr hidden void @rammer_poll(
     ptr %counter, i32 %count, ptr %abort, i32 %limit, i32 %veu, i32 %other) {{
 entry:
@@ -63,7 +91,7 @@ entry:
   %limit_ns = mul i64 %limit_wide, 1000000
   br label %poll
 poll:
-  %spins = phi i32 [ 0, %entry ], [ %spun, %paused ], [ %spins, %yielded ]
+  %spins = phi i32 [ 0, %entry ], [ %spun, %paused ], [ %polled, %yielded ]
   %before = phi i64 [ 0, %entry ], [ %before, %paused ], [ %time, %yielded ]
   %waited = phi i64 [ 0, %entry ], [ %waited, %paused ], [ %longer, %yielded ]
   %now = load atomic i32, ptr %counter acquire, align 4
@@ -80,7 +108,13 @@ look:
   %theirs = load atomic i32, ptr %cpu_at monotonic, align 4
   %ours = call i32 @sched_getcpu()
   %shared = icmp eq i32 %theirs, %ours
-  br i1 %shared, label %tired, label %paused
+  br i1 %shared, label %crowded, label %paused
+crowded:
+  %found_out = icmp eq i32 %spins, {looking}
+  br i1 %found_out, label %move, label %tired
+move:
+  call void @rammer_leave(i32 %ours)
+  br label %paused
 paused:
   {pause}
   %spun = add i32 %spins, 1
@@ -108,6 +142,7 @@ timed:
   br i1 %expired, label %give_up, label %yielded
 yielded:
   %ignored = call i32 @sched_yield()
+  %polled = add i32 %spins, 1
   br label %poll
 give_up:
   %exchange = cmpxchg ptr %abort, i32 0, i32 {expired} seq_cst seq_cst
