@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -45,12 +45,22 @@ class Chains:
 
     def normalization(self, call: Any) -> Normalization | None:
         """The normalisation whose last operator is ``call``."""
+        if operator_name(call) == "relax.add":
+            return self._with_parameter(call, "shift", self._scaled)
+        return self._scaled(call)
+
+    def _scaled(self, call: Any) -> Normalization | None:
+        """Without a shift."""
+        found = None
+        if operator_name(call) == "relax.multiply":
+            found = self._with_parameter(call, "scale", self._plain)
+        return found or self._plain(call)
+
+    def _plain(self, call: Any) -> Normalization | None:
+        """Without a scale and a shift."""
         name = operator_name(call)
-        if name == "relax.add":
-            return self._with_parameter(call, "shift")
         if name == "relax.multiply":
-            scaled = self._with_parameter(call, "scale")
-            return scaled or self._product(*call.args) or self._product(*reversed(call.args))
+            return self._product(*call.args) or self._product(*reversed(call.args))
         if name == "relax.divide":
             root = self._bound(call.args[1])
             if operator_name(root) == "relax.sqrt":
@@ -60,11 +70,13 @@ class Chains:
     def _bound(self, value: Any) -> Any:
         return self.values.get(value, value) if isinstance(value, relax.Var) else value
 
-    def _with_parameter(self, call: Any, role: str) -> Normalization | None:
+    def _with_parameter(
+        self, call: Any, role: str, inside: Callable[[Any], Normalization | None]
+    ) -> Normalization | None:
         """A normalisation and a tensor that is broadcast to it."""
         for one, other in (call.args, reversed(call.args)):
-            found = self.normalization(self._bound(one))
-            if found is None or found.shift is not None or getattr(found, role) is not None:
+            found = inside(self._bound(one))
+            if found is None:
                 continue
             shape, parameter = static_shape(found.data), static_shape(other)
             if shape is None or parameter is None or static_shape(call) != shape:
