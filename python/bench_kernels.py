@@ -27,7 +27,7 @@ from rich.progress import track
 from rich.table import Table
 from rich.text import Text
 
-from tvm_rammer.kernel.winograd_accuracy import DEFAULT_TOLERANCE
+from tvm_rammer.kernel.winograd.accuracy import DEFAULT_TOLERANCE
 from tvm_rammer.testing.kernel_bench import CaseResult, measure_case
 from tvm_rammer.testing.kernel_cases import KernelCase, kernel_cases
 from tvm_rammer.units import duration

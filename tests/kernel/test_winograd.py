@@ -28,12 +28,12 @@ from tvm_rammer.codegen.lowering import lowering_pipeline
 from tvm_rammer.kernel.blocks import schedule_of
 from tvm_rammer.kernel.library import KernelLibrary
 from tvm_rammer.kernel.register_tile import RegisterTile
-from tvm_rammer.kernel.winograd import Winograd
-from tvm_rammer.kernel.winograd_accuracy import winograd_error
-from tvm_rammer.kernel.winograd_kernel import winograd_function
-from tvm_rammer.kernel.winograd_match import match_convolution
-from tvm_rammer.kernel.winograd_matrices import FOUR, TWO
-from tvm_rammer.kernel.winograd_tiling import WinogradTiling
+from tvm_rammer.kernel.winograd.accuracy import winograd_error
+from tvm_rammer.kernel.winograd.kernel import winograd_function
+from tvm_rammer.kernel.winograd.match import match_convolution
+from tvm_rammer.kernel.winograd.matrices import FOUR, TWO
+from tvm_rammer.kernel.winograd.rule import Winograd
+from tvm_rammer.kernel.winograd.tiling import WinogradTiling
 from tvm_rammer.vdevice import resolve_target, vdevice_for
 
 OP = relax.op

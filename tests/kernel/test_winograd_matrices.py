@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tvm_rammer.kernel.winograd_accuracy import DEFAULT_TOLERANCE, winograd_error
-from tvm_rammer.kernel.winograd_matrices import FOUR, TWO, Transform, cook_toom, product
+from tvm_rammer.kernel.winograd.accuracy import DEFAULT_TOLERANCE, winograd_error
+from tvm_rammer.kernel.winograd.matrices import FOUR, TWO, Transform, cook_toom, product
 
 points = st.fractions(Fraction(1, 4), 4, max_denominator=8)
 

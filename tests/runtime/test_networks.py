@@ -14,7 +14,7 @@ import tvm
 from tvm import relax
 
 import tvm_rammer
-from tvm_rammer.kernel.winograd_accuracy import DEFAULT_TOLERANCE
+from tvm_rammer.kernel.winograd.accuracy import DEFAULT_TOLERANCE
 from tvm_rammer.runtime.library import Library
 from tvm_rammer.testing.models import before_softmax, get_model, light, lstm
 from tvm_rammer.testing.reference import random_inputs, relative_error, run_onnxruntime

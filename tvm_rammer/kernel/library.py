@@ -11,7 +11,7 @@ from tvm import tirx
 from tvm_rammer.kernel.scheduled import Packing, Scheduled
 from tvm_rammer.kernel.select import schedule
 from tvm_rammer.kernel.split import Scratch, Stage, split_into_stages
-from tvm_rammer.kernel.winograd_accuracy import DEFAULT_TOLERANCE
+from tvm_rammer.kernel.winograd.accuracy import DEFAULT_TOLERANCE
 from tvm_rammer.rprogram import RKernel
 from tvm_rammer.vdevice import VDevice
 

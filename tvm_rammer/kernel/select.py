@@ -17,8 +17,8 @@ from tvm_rammer.kernel.matmul import Matmul
 from tvm_rammer.kernel.pooling import Pooling
 from tvm_rammer.kernel.reduction import Reduction
 from tvm_rammer.kernel.scheduled import Rule, Scheduled
-from tvm_rammer.kernel.winograd import Winograd
-from tvm_rammer.kernel.winograd_accuracy import DEFAULT_TOLERANCE
+from tvm_rammer.kernel.winograd.accuracy import DEFAULT_TOLERANCE
+from tvm_rammer.kernel.winograd.rule import Winograd
 from tvm_rammer.vdevice import VDevice
 
 #: In the order in which they are asked, after :class:`Winograd`; the last one never declines.

@@ -10,7 +10,7 @@ import tvm
 
 from tvm_rammer.codegen.table import MAX_WAIT_LIMIT, WAIT_LIMIT
 from tvm_rammer.errors import InputError
-from tvm_rammer.kernel.winograd_accuracy import DEFAULT_TOLERANCE
+from tvm_rammer.kernel.winograd.accuracy import DEFAULT_TOLERANCE
 from tvm_rammer.schedule import AUTO, check_policy
 from tvm_rammer.vdevice import VDevice, vdevice_for
 from tvm_rammer.vdevice.vdevice import positive_count
@@ -36,7 +36,7 @@ class Options:
         Allow more vEUs than hardware threads: correct, but slow.
     winograd_tolerance : float
         Largest error that a convolution may gain by Winograd's algorithm, relative to the root mean
-        square of its outputs (see :mod:`tvm_rammer.kernel.winograd_accuracy`); 0 for none.
+        square of its outputs (see :mod:`tvm_rammer.kernel.winograd.accuracy`); 0 for none.
     wait_limit : float
         Seconds after which a run gives up waiting for another vEU, with an error; 0 waits for ever.
     max_arena_bytes : int, optional

@@ -15,7 +15,7 @@ from tvm.relax.backend.cpu_generic import pipeline as stock
 from tvm_rammer.codegen.table import WAIT_LIMIT
 from tvm_rammer.errors import RammerError
 from tvm_rammer.kernel.library import KernelLibrary
-from tvm_rammer.kernel.winograd_accuracy import DEFAULT_TOLERANCE
+from tvm_rammer.kernel.winograd.accuracy import DEFAULT_TOLERANCE
 from tvm_rammer.progress import tell
 from tvm_rammer.transform.add_guard import AddGuard
 from tvm_rammer.transform.attach_description import AttachDescription, Description, ModelNames

@@ -14,9 +14,9 @@ from math import prod, sqrt
 
 from tvm_rammer.kernel.finer import Option, finer_tilings
 from tvm_rammer.kernel.register_tile import RegisterTile, lanes_for
-from tvm_rammer.kernel.winograd_accuracy import winograd_error
-from tvm_rammer.kernel.winograd_matrices import FOUR, TWO, Transform
-from tvm_rammer.kernel.winograd_tiling import TileGrid, WinogradTiling
+from tvm_rammer.kernel.winograd.accuracy import winograd_error
+from tvm_rammer.kernel.winograd.matrices import FOUR, TWO, Transform
+from tvm_rammer.kernel.winograd.tiling import TileGrid, WinogradTiling
 from tvm_rammer.vdevice import VDevice
 
 #: Winograd is taken if it needs at most this part of the direct convolution's cycles.

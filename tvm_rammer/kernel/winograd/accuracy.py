@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from tvm_rammer.kernel.winograd_matrices import Matrix, Transform
+from tvm_rammer.kernel.winograd.matrices import Matrix, Transform
 
 #: Errors up to this are taken if nothing else is said: far below what float16 would cost.
 DEFAULT_TOLERANCE = 5e-5

@@ -1,8 +1,8 @@
 """Convolutions of 3 x 3 with stride 1 by Winograd's minimal filtering, where that pays.
 
 The weights are constants and transformed at compile time. What is left are two small transforms and
-2.25 or 4 times fewer multiplications (:mod:`~tvm_rammer.kernel.winograd_kernel`), for a rounding
-error that the user bounds (:mod:`~tvm_rammer.kernel.winograd_accuracy`). An infinite or NaN input
+2.25 or 4 times fewer multiplications (:mod:`~tvm_rammer.kernel.winograd.kernel`), for a rounding
+error that the user bounds (:mod:`~tvm_rammer.kernel.winograd.accuracy`). An infinite or NaN input
 makes the whole tile around it NaN, not only the outputs that it belongs to; a weight that is not
 finite makes its whole output channel NaN.
 """
@@ -15,10 +15,10 @@ from tvm import tirx
 
 from tvm_rammer.kernel.blocks import schedule_of
 from tvm_rammer.kernel.scheduled import Scheduled
-from tvm_rammer.kernel.winograd_accuracy import DEFAULT_TOLERANCE
-from tvm_rammer.kernel.winograd_choice import ConvolutionSize, choose_tiling, finer
-from tvm_rammer.kernel.winograd_kernel import winograd_function
-from tvm_rammer.kernel.winograd_match import match_convolution
+from tvm_rammer.kernel.winograd.accuracy import DEFAULT_TOLERANCE
+from tvm_rammer.kernel.winograd.choice import ConvolutionSize, choose_tiling, finer
+from tvm_rammer.kernel.winograd.kernel import winograd_function
+from tvm_rammer.kernel.winograd.match import match_convolution
 from tvm_rammer.vdevice import VDevice
 
 

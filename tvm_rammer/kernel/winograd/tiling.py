@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tvm_rammer.kernel.register_tile import RegisterTile
-from tvm_rammer.kernel.winograd_matrices import Transform
+from tvm_rammer.kernel.winograd.matrices import Transform
 
 
 @dataclass(frozen=True)

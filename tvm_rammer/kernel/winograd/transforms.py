@@ -15,9 +15,9 @@ from typing import Any
 from tvm import tirx
 
 from tvm_rammer.kernel.loops import all_of, bind, loop, number, sequence, vector, when
-from tvm_rammer.kernel.winograd_match import Convolution3x3
-from tvm_rammer.kernel.winograd_matrices import Matrix
-from tvm_rammer.kernel.winograd_tiling import TileGrid, WinogradTiling
+from tvm_rammer.kernel.winograd.match import Convolution3x3
+from tvm_rammer.kernel.winograd.matrices import Matrix
+from tvm_rammer.kernel.winograd.tiling import TileGrid, WinogradTiling
 
 #: ``write(row, column, channel, value)`` and ``read(row, column, channel)``.
 Write = Callable[[Any, Any, Any, Any], Any]

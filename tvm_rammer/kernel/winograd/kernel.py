@@ -17,9 +17,9 @@ from typing import Any
 from tvm import tirx
 
 from tvm_rammer.kernel.loops import buffer, loop, number, parallel, sequence, vector, when
-from tvm_rammer.kernel.winograd_match import Convolution3x3
-from tvm_rammer.kernel.winograd_tiling import WinogradTiling
-from tvm_rammer.kernel.winograd_transforms import grid_of, input_transform, output_transform
+from tvm_rammer.kernel.winograd.match import Convolution3x3
+from tvm_rammer.kernel.winograd.tiling import WinogradTiling
+from tvm_rammer.kernel.winograd.transforms import grid_of, input_transform, output_transform
 
 
 def winograd_function(conv: Convolution3x3, tiling: WinogradTiling) -> tirx.PrimFunc:

@@ -1,0 +1,10 @@
+"""From plans to machine code, and measurements by means of that code.
+
+- ``cpu``: a region's entry, the dispatcher, the launch; ``table``: the plan as data for it
+- ``lowering``, ``shards``, ``shard_compiler``, ``operators``: rTask bodies, compiled side by side
+- ``vector_math*``: elementary functions as vector code
+- ``llvm_text``, ``wait_text``, ``stamps``: what TIR cannot express
+- ``guard``, ``guard_text``: the check of the CPU and the workers of a thread
+- ``measure``, ``measure_plans``, ``kernel_timing``: kernels and plans, timed
+- ``bodies``: bodies as functions on numpy arrays
+"""
