@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tvm_rammer.errors import InputError
+from tvm_rammer.testing.bench.result_file import load, resumed, write_whole
 from tvm_rammer.testing.bench.study import Study
 
 _FORMAT = 1
@@ -54,9 +54,7 @@ class Ablations:
             f"{json.dumps(model)}: {json.dumps(asdict(found))}"
             for model, found in self.studies.items()
         )
-        partial = path.with_name(f"{path.name}.partial")
-        partial.write_text(f'{json.dumps(data)[:-1]},\n"studies": {{\n{studies}\n}}}}\n')
-        partial.replace(path)
+        write_whole(path, f'{json.dumps(data)[:-1]},\n"studies": {{\n{studies}\n}}}}\n')
 
 
 def load_ablations(path: Path) -> Ablations:
@@ -67,28 +65,19 @@ def load_ablations(path: Path) -> Ablations:
     InputError
         The file is missing or of another kind.
     """
-    try:
-        data = json.loads(path.read_text())
-        if data["format"] != _FORMAT:
-            raise ValueError
-        given = data["setting"]
-        return Ablations(
-            AblationSetting(given["quick"], tuple(given["veus"])),
-            data["machine"],
-            {model: Study.from_json(item) for model, item in data["studies"].items()},
-            data["failed"],
-        )
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path} is not a result of ablations.py; give another file") from error
+    return load(path, _FORMAT, "ablations.py", _parsed)
 
 
 def resume_ablations(path: Path | None, setting: AblationSetting) -> Ablations:
     """What an earlier run found under the same setting, or nothing yet."""
-    if path is None or not path.exists():
-        return Ablations(setting)
-    found = load_ablations(path)
-    if found.setting != setting:
-        raise InputError(f"{path} was measured with {found.setting}; give another file")
-    return found
+    return resumed(path, load_ablations, Ablations(setting))
+
+
+def _parsed(data: Any) -> Ablations:
+    given = data["setting"]
+    return Ablations(
+        AblationSetting(given["quick"], tuple(given["veus"])),
+        data["machine"],
+        {model: Study.from_json(item) for model, item in data["studies"].items()},
+        data["failed"],
+    )

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tvm_rammer.errors import InputError
+from tvm_rammer.testing.bench.result_file import load, resumed, write_whole
 from tvm_rammer.testing.timing_results import Outcome, Ratio, paired_ratio
 
 _FORMAT = 2
@@ -92,9 +92,7 @@ class ResultFile:
             f'"machine": {json.dumps(self.machine)}',
             f'"models": {{\n{_models_text(self.models)}\n}}',
         ]
-        partial = path.with_name(f"{path.name}.partial")
-        partial.write_text("{" + ",\n".join(lines) + "}\n")
-        partial.replace(path)
+        write_whole(path, "{" + ",\n".join(lines) + "}\n")
 
 
 def load_results(path: Path) -> ResultFile:
@@ -105,32 +103,23 @@ def load_results(path: Path) -> ResultFile:
     InputError
         The file is missing or of another kind.
     """
-    try:
-        data = json.loads(path.read_text())
-        if data["format"] != _FORMAT:
-            raise ValueError
-        models = {
-            model: {
-                name: Record(Outcome.from_json(item["outcome"]), item["session"])
-                for name, item in records.items()
-            }
-            for model, records in data["models"].items()
-        }
-        return ResultFile(Setting(**data["setting"]), data["machine"], models)
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path} is not a result of bench_peers.py; give another file") from error
+    return load(path, _FORMAT, "bench_peers.py", _parsed)
 
 
 def resume(path: Path | None, setting: Setting) -> ResultFile:
     """What an earlier run measured under the same setting, or nothing yet."""
-    if path is None or not path.exists():
-        return ResultFile(setting, {}, {})
-    found = load_results(path)
-    if found.setting != setting:
-        raise InputError(f"{path} was measured with {found.setting}; give another file")
-    return found
+    return resumed(path, load_results, ResultFile(setting, {}, {}))
+
+
+def _parsed(data: Any) -> ResultFile:
+    models = {
+        model: {
+            name: Record(Outcome.from_json(item["outcome"]), item["session"])
+            for name, item in records.items()
+        }
+        for model, records in data["models"].items()
+    }
+    return ResultFile(Setting(**data["setting"]), data["machine"], models)
 
 
 def _models_text(models: Mapping[str, Records]) -> str:
