@@ -71,14 +71,19 @@ def _unroll(
         starts.pop()
     applied = activations(nodes, node)
     results, finals = [], []
+    count = len(node.directions)
+    shared = [
+        nodes.split(part, 0, count) if part else ("",) * count for part in (w, r, b, peepholes)
+    ]
     for number, direction in enumerate(node.directions):
-        biases = _rows(nodes, node, b, number, 2 * node.gates)
+        own_w, own_r, own_b, own_peepholes = (parts[number] for parts in shared)
+        biases = _rows(nodes, own_b, 2 * node.gates)
         weights = Weights(
-            _matrices(nodes, node, w, number),
-            _matrices(nodes, node, r, number),
+            _matrices(nodes, node, own_w),
+            _matrices(nodes, node, own_r),
             biases[: node.gates],
             biases[node.gates :],
-            _rows(nodes, node, peepholes, number, 3),
+            _rows(nodes, own_peepholes, 3),
         )
         order = range(node.steps) if direction == "forward" else range(node.steps)[::-1]
         start = tuple(state[number] for state in starts)
@@ -147,22 +152,16 @@ def _starts(nodes: Nodes, node: RecurrentNode, state: str) -> tuple[str, ...]:
     return tuple(nodes.reshape(part, *shape) for part in parts)
 
 
-def _matrices(nodes: Nodes, node: RecurrentNode, weights: str, direction: int) -> tuple[str, ...]:
-    """For each gate [inputs, hidden], from [directions, gates * hidden, inputs]."""
-    one = nodes.split(weights, 0, len(node.directions))[direction]
-    parts = nodes.split(one, 1, node.gates)
+def _matrices(nodes: Nodes, node: RecurrentNode, weights: str) -> tuple[str, ...]:
+    """For each gate [inputs, hidden], from [1, gates * hidden, inputs]."""
+    parts = nodes.split(weights, 1, node.gates)
     flat = (nodes.reshape(part, node.hidden, -1) for part in parts)
     return tuple(nodes.op("Transpose", part, perm=(1, 0)) for part in flat)
 
 
-def _rows(
-    nodes: Nodes, node: RecurrentNode, rows: str, direction: int, count: int
-) -> tuple[str, ...]:
-    """``count`` times [1, hidden], from [directions, count * hidden]; nothing from nothing."""
-    if not rows:
-        return ()
-    one = nodes.split(rows, 0, len(node.directions))[direction]
-    return nodes.split(one, 1, count)
+def _rows(nodes: Nodes, rows: str, count: int) -> tuple[str, ...]:
+    """``count`` times [1, hidden], from [1, count * hidden]; nothing from nothing."""
+    return nodes.split(rows, 1, count) if rows else ()
 
 
 def _write_all(
