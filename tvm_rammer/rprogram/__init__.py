@@ -5,6 +5,7 @@ from tvm_rammer.rprogram.happens_before import Clocks, linear_extension, vector_
 from tvm_rammer.rprogram.interpret import (
     UNWRITTEN,
     Interpreter,
+    SymbolicInterpreter,
     interpret_numeric,
     interpret_symbolic,
     legal_interleavings,
@@ -36,6 +37,7 @@ __all__ = [
     "ROperator",
     "RProgram",
     "RTask",
+    "SymbolicInterpreter",
     "Wait",
     "aligned",
     "dtype_bytes",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -12,10 +11,12 @@ import numpy.typing as npt
 from tvm_rammer.errors import InputError, PlanError
 from tvm_rammer.rprogram.happens_before import Place, task_label, walk
 from tvm_rammer.rprogram.program import ALIGNMENT, Buffer, RProgram, RTask, dtype_bytes
-from tvm_rammer.rprogram.rows import pieces, root_of, row_strides, rows_of
+from tvm_rammer.rprogram.rows import Rows, pieces, root_of, row_strides, rows_of
 
 #: Stands for the producer of bytes that no rTask has written.
 UNWRITTEN = -1
+
+_NOWHERE = Rows("nowhere", 0, 0)
 
 Array = npt.NDArray[np.generic]
 Body = Callable[[int, int, "list[Array]"], None]
@@ -143,29 +144,46 @@ class SymbolicInterpreter(Interpreter):
     Attributes
     ----------
     seen : dict
-        See :func:`interpret_symbolic`.
+        See :func:`interpret_symbolic`; that of the last run.
     """
 
     def __init__(self, program: RProgram) -> None:
         super().__init__(program)
         self.seen: dict[tuple[int, int, int], frozenset[int]] = {}
-        numbers = range(len(program.buffers))
-        found, _ = pieces([rows_of(program.buffers, number) for number in numbers])
-        self._pieces: list[list[int]] = [piece.tolist() for piece in found]
-        self._log: defaultdict[int, list[tuple[int, int]]] = defaultdict(lambda: [(UNWRITTEN, 0)])
+        rows = [rows_of(program.buffers, number) for number in range(len(program.buffers))]
+        # Nobody writes inputs and constants.
+        found, count = pieces([r if _is_written(r) else _NOWHERE for r in rows])
+        self._pieces = [piece.tolist() for piece in found]
+        self._reads = [self._pieces_read(number) for number in range(len(program.operators))]
+        self._writes = [self._pieces_written(number) for number in range(len(program.operators))]
+        self._log: list[list[tuple[int, int]]] = [[] for _ in range(count)]
+
+    def run(self, order: Sequence[Place]) -> None:
+        """Run on memory that nothing has written; an interpreter may run many interleavings."""
+        self.seen = {}
+        self._log = [[(UNWRITTEN, 0)] for _ in self._log]
+        super().run(order)
 
     def run_task(self, veu: int, position: int, task: RTask) -> None:
-        op = self.program.operators[task.operator]
-        kernel = self.program.kernels[op.kernel]
-        for argument, (buffer, mode) in enumerate(zip(op.arguments, kernel.modes, strict=True)):
-            root = self.program.buffers[root_of(self.program.buffers, buffer)]
-            if mode == "read" and root.space in ("arena", "output"):
-                self.seen[veu, position, argument] = frozenset(
-                    writer for piece in self._pieces[buffer] for writer, _ in self._log[piece]
-                )
-        for buffer in self.program.writes(task.operator):
-            for piece in self._pieces[buffer]:
-                self._write(self._log[piece], task, kernel.num_tiles)
+        for argument, where in self._reads[task.operator]:
+            self.seen[veu, position, argument] = frozenset(
+                writer for piece in where for writer, _ in self._log[piece]
+            )
+        tiles = self.program.kernel_of(task.operator).num_tiles
+        for piece in self._writes[task.operator]:
+            self._write(self._log[piece], task, tiles)
+
+    def _pieces_read(self, operator: int) -> list[tuple[int, list[int]]]:
+        """The arguments of an operator that are read from the arena or an output."""
+        buffers, modes = self.program.buffers, self.program.kernel_of(operator).modes
+        return [
+            (argument, self._pieces[buffer])
+            for argument, buffer in enumerate(self.program.operators[operator].arguments)
+            if modes[argument] == "read" and _is_written(rows_of(buffers, buffer))
+        ]
+
+    def _pieces_written(self, operator: int) -> list[int]:
+        return [p for buffer in self.program.writes(operator) for p in self._pieces[buffer]]
 
     @staticmethod
     def _write(log: list[tuple[int, int]], task: RTask, num_tiles: int) -> None:
@@ -219,6 +237,10 @@ class NumericInterpreter(Interpreter):
         op = self.program.operators[task.operator]
         body = self._bodies[self.program.kernels[op.kernel].name]
         body(task.start, task.stop, [self._views[buffer] for buffer in op.arguments])
+
+
+def _is_written(rows: Rows) -> bool:
+    return rows.space.startswith(("arena", "output"))
 
 
 def _view(

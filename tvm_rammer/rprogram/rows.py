@@ -19,6 +19,8 @@ from tvm_rammer.rprogram.program import Buffer, RProgram
 
 Ints = npt.NDArray[np.int64]
 
+_NONE: Ints = np.empty(0, np.int64)
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -157,14 +159,25 @@ def pieces(rows: Sequence[Rows]) -> tuple[list[Ints], int]:
     count : int
         All of their numbers are below.
     """
+    if not rows:
+        return [], 0
     ends: defaultdict[str, int] = defaultdict(int)
     for item in rows:
         ends[item.space] = max(ends[item.space], item.stop)
     bases = dict(zip(ends, accumulate(ends.values(), initial=0), strict=False))
-    runs = [tuple(bases[item.space] + ends for ends in item.runs()) for item in rows]
-    cuts = np.unique(np.concatenate([np.empty(0, np.int64), *(end for run in runs for end in run)]))
-    covered = [_ranges(*(np.searchsorted(cuts, end) for end in run)) for run in runs]
-    name = _merge(covered, [k for k, item in enumerate(rows) if item.count > 1], len(cuts))
+    runs = [item.runs() for item in rows]
+    shift = np.repeat([bases[item.space] for item in rows], [len(run[0]) for run in runs])
+    starts, stops = (shift + np.concatenate([_NONE, *ends]) for ends in zip(*runs, strict=True))
+    cuts = np.unique(np.concatenate([starts, stops]))
+    firsts, lasts = np.searchsorted(cuts, starts), np.searchsorted(cuts, stops)
+    # How many intervals between cuts come before each run, and before each buffer.
+    before = np.concatenate([[0], np.cumsum(lasts - firsts)])
+    bounds = before[np.cumsum([len(run[0]) for run in runs])]
+    covered = np.split(_ranges(firsts, lasts), bounds[:-1])
+    scattered = [k for k, item in enumerate(rows) if item.count > 1]
+    if not scattered:
+        return covered, len(cuts)
+    name = _merge(covered, scattered, len(cuts))
     found = [
         np.unique(name[here]) if rows[k].count > 1 else _distinct(name[here])
         for k, here in enumerate(covered)
