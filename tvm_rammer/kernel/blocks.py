@@ -6,10 +6,12 @@ from typing import Any
 
 import tvm_ffi
 from tvm import s_tir, tirx
-from tvm.ir import TensorLoad
+from tvm.ir import Call, TensorLoad
 
 #: ``IterVar.iter_type`` of a reduction axis.
 _REDUCE = 2
+#: The operator of a choice, whatever a release of TVM calls it.
+_CHOICE = tirx.if_then_else(tirx.Var("condition", "bool"), 1.0, 0.0).op
 
 
 def schedule_of(func: tirx.PrimFunc) -> s_tir.Schedule:
@@ -80,3 +82,8 @@ def variables(expression: Any) -> set[Any]:
     found: list[Any] = []
     tvm_ffi.structural_walk(expression, (tirx.Var, found.append))
     return set(found)
+
+
+def is_choice(expression: Any) -> bool:
+    """Whether an expression is ``if_then_else(condition, value, otherwise)``."""
+    return isinstance(expression, Call) and bool(_CHOICE.same_as(expression.op))

@@ -14,7 +14,7 @@ import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.ir import Call, TensorLoad
 
-from tvm_rammer.kernel.blocks import only_reduction, schedule_of, variables
+from tvm_rammer.kernel.blocks import is_choice, only_reduction, schedule_of, variables
 
 _REDUCE = 2
 
@@ -161,7 +161,7 @@ def _cheap(factor: Any) -> bool:
     """A load, perhaps converted or padded: it may be computed again for every use."""
     if isinstance(factor, tirx.Cast):
         return _cheap(factor.value)
-    if isinstance(factor, Call) and getattr(factor.op, "name", "").endswith("if_then_else"):
+    if is_choice(factor):
         return _cheap(factor.args[1]) and not isinstance(factor.args[2], TensorLoad)
     return isinstance(factor, TensorLoad)
 

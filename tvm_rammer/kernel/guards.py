@@ -14,9 +14,8 @@ from itertools import product
 from typing import Any
 
 from tvm import tirx
-from tvm.ir import Call
 
-from tvm_rammer.kernel.blocks import variables
+from tvm_rammer.kernel.blocks import is_choice, variables
 from tvm_rammer.kernel.contraction import substitute
 
 _COMPARISONS = (tirx.LT, tirx.LE, tirx.GT, tirx.GE)
@@ -40,7 +39,7 @@ class Guarded:
 
 def guarded(data: Any) -> Guarded:
     """Take an expression apart; its guards are linear comparisons, if it has any."""
-    if isinstance(data, Call) and getattr(data.op, "name", "").endswith("if_then_else"):
+    if is_choice(data):
         condition, element, zero = data.args
         guards = _conjunction(condition)
         if all(isinstance(guard, _COMPARISONS) and _is_linear(guard) for guard in guards):

@@ -17,9 +17,9 @@ from typing import Any
 
 import tvm_ffi
 from tvm import s_tir, sym, tirx
-from tvm.ir import Call, Op, Range, TensorLoad
+from tvm.ir import Range, TensorLoad
 
-from tvm_rammer.kernel.blocks import only_reduction, schedule_of, variables
+from tvm_rammer.kernel.blocks import is_choice, only_reduction, schedule_of, variables
 from tvm_rammer.kernel.pointwise import (
     Axis,
     FlatViews,
@@ -37,7 +37,6 @@ from tvm_rammer.vdevice import VDevice
 
 #: Most elements of a window; the sums of larger ones stay loops.
 _MOST_TERMS = 32
-_CHOICE = "tirx.if_then_else"
 #: So many tiles share out evenly.
 _FEWEST_TILES = 32
 #: Windows that are computed together.
@@ -152,7 +151,7 @@ class _Pool:
 
     def _inside(self) -> Any:
         """The term with a load that never leaves its buffer."""
-        if not _is_choice(self.term) or not isinstance(self.term.args[1], TensorLoad):
+        if not is_choice(self.term) or not isinstance(self.term.args[1], TensorLoad):
             return self.term
         condition, load, otherwise = self.term.args
         nearest, same = [], self.combine is tirx.max and self._is_inside(condition, load)
@@ -191,11 +190,6 @@ class _Pool:
         within = [each for index, extent in pairs for each in (index >= 0, index < extent)]
         with analyzer.constraint_scope(tirx.all(*within)):
             return bool(analyzer.can_prove(condition))
-
-
-def _is_choice(term: Any) -> bool:
-    """Whether a term is ``if_then_else(condition, value, otherwise)``."""
-    return isinstance(term, Call) and isinstance(term.op, Op) and term.op.name == _CHOICE
 
 
 def _slides(term: Any, axes: set[Any], window: set[Any]) -> bool:

@@ -12,7 +12,7 @@ from tvm.error import InternalError
 from tvm.ir import Call, Op
 from tvm.s_tir import ScheduleError
 
-from tvm_rammer.kernel.blocks import is_reduction, root_blocks, schedule_of
+from tvm_rammer.kernel.blocks import is_choice, is_reduction, root_blocks, schedule_of
 from tvm_rammer.kernel.rows.axes import Axes, Nest, join_axes
 from tvm_rammer.kernel.rows.plain_nests import all_plain
 from tvm_rammer.kernel.rows.program import Home, RowProgram, Step, Store
@@ -72,7 +72,7 @@ def _attempt(primitive: Any, block: Any) -> bool:
 def _calls(body: Any) -> bool:
     found: list[Any] = []
     tvm_ffi.structural_walk(body, (Call, found.append))
-    return any(isinstance(call.op, Op) and call.op.name != "tirx.if_then_else" for call in found)
+    return any(isinstance(call.op, Op) and not is_choice(call) for call in found)
 
 
 def _nest(block: Any) -> Nest:

@@ -9,9 +9,10 @@ from typing import Any
 import tvm
 import tvm_ffi
 from tvm import s_tir, tirx
-from tvm.ir import Call, TensorLoad
+from tvm.ir import TensorLoad
 
 from tvm_rammer.kernel.blocks import (
+    is_choice,
     multiply_accumulate,
     only_reduction,
     parameter_number,
@@ -81,7 +82,7 @@ class Convolution3x3:
         The places where the condition holds are convex, so that the corners of a tile tell.
         """
         value: Any = self.prologue.store.value if self.prologue else None
-        return value if _is_if_then_else(value) and _is_linear(value.args[0]) else None
+        return value if is_choice(value) and _is_linear(value.args[0]) else None
 
     def write(self, place: Sequence[Any], value: Any) -> Any:
         """The statement that puts a result, after the epilogue, into its place."""
@@ -175,10 +176,6 @@ def _reads_in_place(definition: Definition, buffer: Any) -> bool:
 def _at(expression: Any, axes: Sequence[Any], place: Sequence[Any]) -> Any:
     values = dict(zip(axes, place, strict=True))
     return tvm_ffi.structural_map(expression, (tirx.Var, lambda var: values.get(var, var)))
-
-
-def _is_if_then_else(value: Any) -> bool:
-    return isinstance(value, Call) and getattr(value.op, "name", "").endswith("if_then_else")
 
 
 def _is_linear(condition: Any) -> bool:
