@@ -18,14 +18,12 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from tvm_rammer.frontend import load_model
 from tvm_rammer.rprogram import OperatorGraph
 from tvm_rammer.rprogram.verify import verify
 from tvm_rammer.schedule import POLICIES, CostModel, plan_memory, simulate, synchronise
+from tvm_rammer.testing.bench.graphs import operator_graphs
 from tvm_rammer.testing.models import get_model
 from tvm_rammer.transform.options import Options
-from tvm_rammer.transform.partition_regions import is_region
-from tvm_rammer.transform.pipeline import partition_module
 from tvm_rammer.vdevice import VDevice, resolve_target
 
 #: Those that the literature reports search times for, and the zoo's longest.
@@ -62,29 +60,18 @@ def main(models: str, policies: str, veus: int, tiny: bool, json_path: Path | No
     """Time policies on models."""
     console = Console()
     found: list[Planning] = []
+    options = Options(num_veus=veus, oversubscribe=True)
+    vdevice = options.vdevice(resolve_target())
     for name in models.split(","):
         with console.status(f"{name} ..."):
-            graphs, vdevice = operator_graphs(name, veus, tiny)
+            info = get_model(name)
+            graphs = operator_graphs(info.tiny() if tiny else info.build(), options)
         for graph in graphs:
             mine = [time_policy(name, graph, vdevice, policy) for policy in policies.split(",")]
             console.print(_table(f"{name}: {len(graph.operators):,} operators", mine))
             found += mine
     if json_path:
         json_path.write_text(json.dumps([asdict(one) for one in found], indent=1))
-
-
-def operator_graphs(name: str, veus: int, tiny: bool) -> tuple[list[OperatorGraph], VDevice]:
-    """The operator graphs of a model's regions, and the device to plan for."""
-    info = get_model(name)
-    target = resolve_target()
-    options = Options(num_veus=veus, oversubscribe=True)
-    loaded = load_model(info.tiny() if tiny else info.build())
-    partitioned = partition_module(loaded.module, target, options)
-    module = partitioned.module
-    symbols = [symbol for symbol, func in module.functions_items() if is_region(func)]
-    with target:
-        graphs = [partitioned.compiler.graph(symbol, module).graph for symbol in symbols]
-    return graphs, options.vdevice(target)
 
 
 def time_policy(name: str, graph: OperatorGraph, vdevice: VDevice, policy: str) -> Planning:

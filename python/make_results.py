@@ -4,6 +4,7 @@
     python python/bench_peers.py --json docs/results/peers.json
     python python/bench_peers.py --winograd off --json docs/results/peers_direct.json
     python python/ablations.py --json docs/results/ablations.json
+    python python/compare_policies.py --json docs/results/scaling.json
     python python/make_results.py --readme README.md
 
 Only the first file must be there.
@@ -16,7 +17,6 @@ from pathlib import Path
 import click
 
 from tvm_rammer.errors import RammerError
-from tvm_rammer.testing.bench.ablation_file import load_ablations
 from tvm_rammer.testing.bench.pages import (
     Results,
     ablations_page,
@@ -25,8 +25,11 @@ from tvm_rammer.testing.bench.pages import (
     peers_page,
     readme_part,
     replace_part,
+    scaling_page,
 )
 from tvm_rammer.testing.bench.records import load_results
+from tvm_rammer.testing.bench.scaling import SCALINGS
+from tvm_rammer.testing.bench.study import STUDIES
 
 
 @click.command()
@@ -61,11 +64,14 @@ def main(folder: Path, readme: Path | None) -> None:
 
 def read(folder: Path) -> Results:
     """What lies in a folder."""
-    direct, ablations = folder / "peers_direct.json", folder / "ablations.json"
+    direct, ablations, scaling = (
+        folder / f"{name}.json" for name in ("peers_direct", "ablations", "scaling")
+    )
     return Results(
         load_results(folder / "peers.json"),
         load_results(direct) if direct.exists() else None,
-        load_ablations(ablations) if ablations.exists() else None,
+        STUDIES.load(ablations) if ablations.exists() else None,
+        SCALINGS.load(scaling) if scaling.exists() else None,
     )
 
 
@@ -77,14 +83,18 @@ def write(results: Results, folder: Path) -> list[Path]:
     pages = {"README.md": overview(results), "peers.md": peers_page(results)}
     if results.ablations:
         pages["ablations.md"] = ablations_page(results.ablations)
+    if results.scaling:
+        pages["scaling.md"] = scaling_page(results.scaling)
     for name, text in pages.items():
         (folder / name).write_text(text)
     plot_peers(results.peers.models, contenders_of(results.peers), folder / "peers.svg")
     plots = ["peers.svg"]
-    if results.ablations and results.ablations.studies:
-        plot_policies(results.ablations.studies, folder / "policies.svg")
-        plot_scaling(results.ablations.studies, folder / "scaling.svg")
-        plots += ["policies.svg", "scaling.svg"]
+    if results.ablations and results.ablations.found:
+        plot_policies(results.ablations.found, folder / "policies.svg")
+        plots.append("policies.svg")
+    if results.scaling and results.scaling.found:
+        plot_scaling(results.scaling.found, folder / "scaling.svg")
+        plots.append("scaling.svg")
     return [folder / name for name in (*pages, *plots)]
 
 

@@ -9,7 +9,6 @@ import pytest
 from click.testing import CliRunner
 
 from tvm_rammer.schedule import POLICIES
-from tvm_rammer.testing.bench.ablation_file import Ablations, AblationSetting
 from tvm_rammer.testing.bench.study import BARRIERS, study, veus
 from tvm_rammer.testing.models import get_model
 
@@ -31,41 +30,11 @@ def test_unknown_names_suggest_the_nearest(ablations: ModuleType) -> None:
     assert result.output == "Error: there is no model 'alexnett'; did you mean 'alexnet'?\n"
 
 
-def test_numbers_of_veus_must_be_positive(ablations: ModuleType) -> None:
-    result = CliRunner().invoke(ablations.main, ["--models", "mlp", "--veus", "2,0"])
-    assert result.output == (
-        "Error: --veus '2,0' is no list of positive whole numbers, such as 2,4,8\n"
-    )
-
-
-def test_a_model_that_fails_is_written_down_and_the_next_one_studied(
-    ablations: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Fails:
-        def __init__(self, **_: object) -> None: ...
-        def __enter__(self) -> Fails:
-            return self
-
-        def __exit__(self, *_: object) -> None: ...
-        def submit(self, *_: object) -> Fails:
-            return self
-
-        def result(self) -> None:
-            raise MemoryError("no memory")
-
-    monkeypatch.setattr(ablations, "ProcessPoolExecutor", Fails)
-    found = Ablations(AblationSetting(True, (2,)))
-    ablations.measure(found, "mlp", True, 0.1)
-    assert found.failed == {"mlp": "MemoryError: no memory"}
-    assert found.studies == {}
-
-
 @pytest.mark.slow
 def test_a_study_has_all_plans() -> None:
-    found = study(get_model("recommender").tiny(), 0.1, [2, 8])
+    found = study(get_model("recommender").tiny(), 0.1)
     assert {*POLICIES, "auto", BARRIERS} <= set(found.plans)
     assert found.num_veus == 1 or veus(1) in found.plans
-    assert set(found.scaling) == {"2", "8"}
     assert found.dispatch_ns is not None and found.dispatch_ns > 0
     assert found.kernels is None or found.kernels.milliseconds > 0
     for plan in found.plans.values():

@@ -9,8 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from tvm_rammer.schedule import POLICIES
-from tvm_rammer.testing.bench.ablation_file import Ablations, AblationSetting
+from tvm_rammer.testing.bench.findings import Findings, FindingsSetting
 from tvm_rammer.testing.bench.records import Record, ResultFile, Setting
+from tvm_rammer.testing.bench.scaling import BOUNDS, Scaling
 from tvm_rammer.testing.bench.study import BARRIERS, PlanResult, Study
 from tvm_rammer.testing.timing_results import Outcome
 
@@ -48,10 +49,15 @@ def store_peers(folder: Path) -> None:
 def store_ablations(folder: Path) -> None:
     plan = PlanResult(1.0, (1.0, 0.9, 1.1), 1.0, 2, 1, 0.5, 0.5)
     plans = dict.fromkeys(("auto", *POLICIES, BARRIERS), plan)
-    makespans = dict.fromkeys(("auto", *POLICIES, "bound"), 1.0)
-    study = Study(2, ("estf",), plans, 1.0, 0.1, None, 0, {"2": makespans, "4": makespans}, {})
-    found = Ablations(AblationSetting(False, (2, 4)), MACHINE, {"mlp": study})
-    found.save(folder / "ablations.json")
+    study = Study(2, ("estf",), plans, 1.0, 0.1, None)
+    Findings(FindingsSetting(False), MACHINE, {"mlp": study}).save(folder / "ablations.json")
+
+
+def store_scaling(folder: Path) -> None:
+    makespans = dict.fromkeys(("auto", *POLICIES, "bound", *BOUNDS), 1.0)
+    scaling = Scaling(3, 0, {"2": makespans, "4": makespans}, {})
+    found = Findings(FindingsSetting(False, (2, 4)), MACHINE, {"mlp": scaling})
+    found.save(folder / "scaling.json")
 
 
 def test_pages_and_plots_are_the_same_for_the_same_results(
@@ -60,10 +66,12 @@ def test_pages_and_plots_are_the_same_for_the_same_results(
     pytest.importorskip("matplotlib")
     store_peers(tmp_path)
     store_ablations(tmp_path)
+    store_scaling(tmp_path)
     readme = tmp_path / "TOP.md"
     readme.write_text("<!-- results: begin -->\n<!-- results: end -->\n")
     arguments = ["--folder", str(tmp_path), "--readme", str(readme)]
-    names = ["README.md", "peers.md", "ablations.md", "peers.svg", "policies.svg", "scaling.svg"]
+    texts = ["README.md", "peers.md", "ablations.md", "scaling.md"]
+    names = [*texts, "peers.svg", "policies.svg", "scaling.svg"]
     made = []
     for _ in range(2):
         result = CliRunner().invoke(make_results.main, arguments)
@@ -71,7 +79,7 @@ def test_pages_and_plots_are_the_same_for_the_same_results(
         made.append([(tmp_path / name).read_text() for name in (*names, "TOP.md")])
     assert made[0] == made[1]
     assert result.output.splitlines() == [f"wrote {tmp_path / n}" for n in (*names, "TOP.md")]
-    assert "goal met" in made[0][3]
+    assert "goal met" in made[0][4]
 
 
 def test_only_the_comparison_with_peers_is_needed(make_results: ModuleType, tmp_path: Path) -> None:

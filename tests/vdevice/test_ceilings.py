@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 from dataclasses import asdict, replace
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
 from tvm_rammer.vdevice import ceilings as module
 from tvm_rammer.vdevice import resolve_target, vdevice_for
 from tvm_rammer.vdevice.ceiling_text import multiply_adds
-from tvm_rammer.vdevice.ceilings import Ceilings, ceilings, chains, compile_loops, memory_level
+from tvm_rammer.vdevice.ceilings import (
+    Ceilings,
+    ceilings,
+    chains,
+    compile_loops,
+    measure_together,
+    memory_level,
+)
+from tvm_rammer.vdevice.one_core import on_every_core
 
 TARGET = resolve_target()
 HOST = vdevice_for(TARGET)
@@ -51,6 +61,26 @@ def test_the_better_of_two_measurements_is_kept(measurements):
     best = Ceilings(2e9, 4e9, 3e9, 2e9, 5e9)
     assert ceilings(TARGET, HOST, refresh=True) == best
     assert ceilings(TARGET, HOST) == best
+
+
+def test_all_cores_together_add_up(monkeypatch):
+    cores = len(os.sched_getaffinity(0))
+    monkeypatch.setattr(module, "_compile", lambda target, vdevice: (None, {}))
+    monkeypatch.setattr(module, "_measured", lambda vdevice, compute, reads: LOW)
+    want = Ceilings(**{name: cores * speed for name, speed in asdict(LOW).items()})
+    assert measure_together(TARGET, HOST) == want
+
+
+def test_every_core_works_at_the_same_time():
+    cores = os.sched_getaffinity(0)
+    meeting = Barrier(len(cores))
+
+    def work():
+        meeting.wait(timeout=60)  # one after the other they would never meet
+        return os.sched_getaffinity(0)
+
+    assert on_every_core(work) == [{core} for core in sorted(cores)]
+    assert os.sched_getaffinity(0) == cores
 
 
 def test_another_vector_width_has_other_ceilings(measurements):

@@ -26,7 +26,7 @@ from tvm_rammer.vdevice.ceiling_text import (
     read_step,
 )
 from tvm_rammer.vdevice.cpu import host_cpu
-from tvm_rammer.vdevice.one_core import on_one_core
+from tvm_rammer.vdevice.one_core import on_every_core, on_one_core
 from tvm_rammer.vdevice.vdevice import VDevice
 
 #: Raised when the measuring changes, so that older results are not used.
@@ -113,6 +113,14 @@ def measure(target: Any, vdevice: VDevice) -> Ceilings:
     """Measure the ceilings, in a thread that stays on one core."""
     compute, reads = _compile(target, vdevice)
     return on_one_core(lambda: _measured(vdevice, compute, reads))
+
+
+def measure_together(target: Any, vdevice: VDevice) -> Ceilings:
+    """What all cores that we may use reach at the same time, added up: they share memory."""
+    compute, reads = _compile(target, vdevice)
+    found = on_every_core(lambda: _measured(vdevice, compute, reads))
+    totals = zip(*(asdict(one).values() for one in found), strict=True)
+    return Ceilings(*map(sum, totals))
 
 
 def _measured(vdevice: VDevice, compute: Any, reads: dict[int, Any]) -> Ceilings:

@@ -17,7 +17,7 @@ def rows(title: str, *studies: Study) -> list[list[str]]:
 
 @pytest.mark.parametrize("title", BY_TITLE)
 def test_every_row_is_as_long_as_the_headings(title: str) -> None:
-    studies = {"a": small_study(choices=3), "b": small_study()}
+    studies = {"a": small_study(3.0), "b": small_study()}
     table = BY_TITLE[title]
     assert table.rows(studies)
     assert {len(row) for row in table.rows(studies)} == {len(table.columns(studies))}
@@ -78,20 +78,7 @@ def test_what_has_no_profile_has_a_dash() -> None:
 def test_kernels_and_the_sequential_plan_are_compared_with_the_roofline() -> None:
     study = small_study()
     title = "Kernels against the roofline"
-    assert rows(title, study) == [["model0", "4", "2.5", "1.60x", "2", "1.60x"]]
+    assert rows(title, study) == [["model0", "4", "2.5", "1.60x", "2", "1.25", "1.60x"]]
     assert rows(title, replace(study, kernels=None)) == []
     assert slow_kernel_rows(study) == [["conv x 2", "convolution", "3", "2", "1.50x"]]
     assert slow_kernel_rows(replace(study, kernels=None)) == []
-
-
-def test_scaling_ends_with_the_bound() -> None:
-    table = BY_TITLE["More vEUs, simulated"]
-    assert table.columns({"a": small_study()}) == ["model", "2", "64", "bound, 64"]
-    assert rows("More vEUs, simulated", small_study()) == [["model0", "1.00x", "2.00x", "4.00x"]]
-
-
-def test_only_models_with_a_choice_of_kernels_are_compared_with_the_fast_ones_alone() -> None:
-    assert rows("Fast and efficient rKernels, simulated", small_study(choices=3)) == [
-        ["model0", "3", "1.25x", "2.50x"]
-    ]
-    assert rows("Fast and efficient rKernels, simulated", small_study()) == []

@@ -3,12 +3,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from small_studies import small_study
+from small_studies import small_scaling, small_study
 from timed_records import records, timed
 
 from tvm_rammer.errors import InputError
 from tvm_rammer.testing.bench import pages
-from tvm_rammer.testing.bench.ablation_file import Ablations, AblationSetting
+from tvm_rammer.testing.bench.findings import Findings, FindingsSetting
 from tvm_rammer.testing.bench.pages import BEGIN, END, Results
 from tvm_rammer.testing.bench.records import Record, ResultFile, Setting
 from tvm_rammer.testing.timing_results import Outcome
@@ -45,10 +45,10 @@ MODELS = {
     ),
 }
 PEERS = ResultFile(Setting(False, 2), MACHINE, MODELS)
-ABLATIONS = Ablations(
-    AblationSetting(False, (2, 64)), MACHINE, {"mlp": small_study()}, {"vgg19": "its process ended"}
-)
-ALL = Results(PEERS, ResultFile(Setting(False, 2, False), MACHINE, MODELS), ABLATIONS)
+FAILED = {"vgg19": "its process ended"}
+ABLATIONS = Findings(FindingsSetting(False), MACHINE, {"mlp": small_study()}, FAILED)
+SCALING = Findings(FindingsSetting(False, (2, 64)), MACHINE, {"bert_base": small_scaling(2)})
+ALL = Results(PEERS, ResultFile(Setting(False, 2, False), MACHINE, MODELS), ABLATIONS, SCALING)
 
 
 def test_the_overview_says_how_far_the_goals_are_met() -> None:
@@ -71,13 +71,20 @@ def test_the_overview_says_what_is_lost_and_why() -> None:
         "| 1.00x |"
     ) in text
     assert "| mlp | sequential | estf | 3.00x | 3.00 to 3.00 |" in text
-    assert "| bert_base |" not in text
+    assert "| bert_base | onnxruntime |" not in text
     assert (
         "### mlp: kernels that lose most to their roofline\n\n"
         "| operators | rule | ms on one core | roofline, ms | ratio |\n"
         "| --- | --- | --: | --: | --: |\n"
         "| conv x 2 | convolution | 3 | 2 | 1.50x |"
     ) in text
+
+
+def test_the_overview_shows_what_classes_of_models_gain() -> None:
+    text = pages.overview(ALL)
+    assert "## What co-scheduling gains, and what is left" in text
+    assert "| bert_base | - | - | - | 4 | 4 | 2 | work | 100% |" in text
+    assert "[more vEUs, simulated](scaling.md)" in text
 
 
 def test_where_nothing_is_lost_the_overview_says_so() -> None:
@@ -108,10 +115,24 @@ def test_the_page_of_peers_has_everybody_and_who_failed() -> None:
 
 def test_the_page_of_ablations_has_every_answer_and_who_failed() -> None:
     text = pages.ablations_page(ABLATIONS)
-    for title in ("Policies", "Winograd", "Utilisation", "More vEUs, simulated"):
+    for title in ("Policies", "Winograd", "Utilisation"):
         assert f"\n## {title}\n" in text
-    assert "Fast and efficient" not in text  # no operator has a choice
     assert "- vgg19: its process ended" in text
+
+
+def test_the_page_of_more_veus_has_every_answer() -> None:
+    text = pages.scaling_page(SCALING)
+    for title in ("More vEUs", "What is left on the fewest vEUs", "Fast and efficient rKernels"):
+        assert f"\n## {title}\n" in text
+    assert "](scaling.svg)" in text
+    assert "## Failed" not in text
+
+
+def test_the_overview_compares_sequential_plans_with_their_rooflines() -> None:
+    text = pages.overview(ALL)
+    assert "](ablations.md): at most 1.15x on 0 of 1 models." in text
+    assert "| mlp | 4 | 2.5 | 1.60x | 2 | 1.25 | 1.60x |" in text
+    assert "## The sequential plan" not in pages.overview(Results(PEERS))
 
 
 def test_the_part_of_the_readme_is_replaced_and_nothing_else() -> None:

@@ -7,6 +7,7 @@ from tvm_rammer.schedule import POLICIES
 from tvm_rammer.testing import SHAPES, random_graph
 from tvm_rammer.testing.bench.scaling import (
     BOUND,
+    BOUNDS,
     count_choices,
     fast_only,
     makespans,
@@ -22,7 +23,9 @@ KNOWN = VDevice("two cores", num_veus=2)
 @given(st.sampled_from(sorted(SHAPES)), st.integers(2, 12), st.integers(0, 99))
 def test_auto_is_between_the_bound_and_sequential(shape: str, operators: int, seed: int) -> None:
     found = makespans([random_graph(seed, shape, operators)], KNOWN, 4)
-    assert set(found) == {"auto", *POLICIES, BOUND}
+    assert set(found) == {"auto", *POLICIES, BOUND, *BOUNDS}
+    # With one region the largest of the three is the bound.
+    assert found[BOUND] == max(found[name] for name in BOUNDS)
     assert found[BOUND] <= found["auto"] * (1 + 1e-9)
     assert found["auto"] <= found["sequential"] * (1 + 1e-9)
 

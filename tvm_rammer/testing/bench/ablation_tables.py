@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from statistics import geometric_mean
 
 from tvm_rammer.schedule import AUTO, POLICIES
-from tvm_rammer.testing.bench.scaling import BOUND, Makespans, mean_speed_up, speed_up
 from tvm_rammer.testing.bench.study import (
     BARRIERS,
     BASE,
@@ -133,7 +132,8 @@ def _dispatch_rows(studies: Studies) -> Rows:
     ]
 
 
-def _roofline_rows(studies: Studies) -> Rows:
+def roofline_rows(studies: Studies) -> Rows:
+    """All kernels on one core, and the sequential plan on all, against what these reach at best."""
     return [
         [
             model,
@@ -141,7 +141,8 @@ def _roofline_rows(studies: Studies) -> Rows:
             f"{kernels.roofline:.3g}",
             f"{kernels.milliseconds / kernels.roofline:.2f}x",
             f"{found.plans[BASE].milliseconds:.3g}",
-            f"{found.num_veus * found.plans[BASE].milliseconds / kernels.roofline:.2f}x",
+            f"{kernels.together:.3g}",
+            f"{found.plans[BASE].milliseconds / kernels.together:.2f}x",
         ]
         for model, found in studies.items()
         if (kernels := found.kernels) and kernels.roofline
@@ -161,54 +162,6 @@ def slow_kernel_rows(study: Study) -> Rows:
             f"{kernel.milliseconds / kernel.roofline:.2f}x" if kernel.roofline else "-",
         ]
         for kernel in study.kernels.slowest
-    ]
-
-
-def _scaling_columns(studies: Studies) -> Sequence[str]:
-    counts = _simulated_counts(studies)
-    return ["model", *counts, *(f"bound, {count}" for count in counts[-1:])]
-
-
-def _simulated_counts(studies: Studies) -> list[str]:
-    return list(next(iter(studies.values())).scaling) if studies else []
-
-
-def _scaling_rows(studies: Studies) -> Rows:
-    counts = _simulated_counts(studies)
-    rows = [
-        [
-            model,
-            *(f"{speed_up(found.scaling[count]):.2f}x" for count in counts),
-            *(f"{speed_up(found.scaling[count], BOUND):.2f}x" for count in counts[-1:]),
-        ]
-        for model, found in studies.items()
-    ]
-    if len(rows) > 1:
-        by_count: list[list[Makespans]] = [
-            [found.scaling[count] for found in studies.values()] for count in counts
-        ]
-        means = [f"{mean_speed_up(found):.2f}x" for found in by_count]
-        bound = [f"{mean_speed_up(found, BOUND):.2f}x" for found in by_count[-1:]]
-        rows.append(["geometric mean", *means, *bound])
-    return rows
-
-
-def _choice_columns(studies: Studies) -> Sequence[str]:
-    return ["model", "operators with a choice", *_simulated_counts(studies)]
-
-
-def _choice_rows(studies: Studies) -> Rows:
-    return [
-        [
-            model,
-            f"{found.choices:,}",
-            *(
-                f"{fast[AUTO] / found.scaling[count][AUTO]:.2f}x"
-                for count, fast in found.scaling_fast.items()
-            ),
-        ]
-        for model, found in studies.items()
-        if found.choices
     ]
 
 
@@ -234,6 +187,17 @@ def _percent(share: float | None) -> str:
 
 #: Headings of :func:`slow_kernel_rows`.
 SLOW_KERNEL_COLUMNS = ("operators", "rule", "ms on one core", "roofline, ms", "ratio")
+
+#: Headings of :func:`roofline_rows`.
+ROOFLINE_COLUMNS = (
+    "model",
+    "kernels, ms",
+    "roofline of one core, ms",
+    "ratio",
+    "sequential, ms",
+    "roofline of all, ms",
+    "ratio",
+)
 
 TABLES = (
     AblationTable(
@@ -286,25 +250,12 @@ TABLES = (
     ),
     AblationTable(
         "Kernels against the roofline",
-        "All operators one after the other on one core, measured kernel by kernel, against the "
-        "least that the core's multiply-adds and bandwidths allow for the same algorithms; and the "
-        "sequential plan on all vEUs against its share of the same roofline.",
-        _fixed("model", "kernels, ms", "roofline, ms", "ratio", "sequential, ms", "ratio"),
-        _roofline_rows,
-    ),
-    AblationTable(
-        "More vEUs, simulated",
-        "Speed-up of auto over sequential by number of vEUs, both simulated with the measured "
-        "costs of the same kernels, one memory and one last-level cache. The bound is that of a "
-        "makespan that no plan of these kernels can beat.",
-        _scaling_columns,
-        _scaling_rows,
-    ),
-    AblationTable(
-        "Fast and efficient rKernels, simulated",
-        "Makespan of auto's plan where every operator has its fast rKernel alone, over that where "
-        "it may choose, by number of vEUs.",
-        _choice_columns,
-        _choice_rows,
+        "The sum over all operators of what is larger, operations over the rate of multiply-adds "
+        "or bytes over the bandwidth of where they lie, for the algorithm that each operator uses. "
+        "First one core: every kernel measured by itself. Then all vEUs: the sequential plan as it "
+        "runs, against rates that all cores reach at the same time, measured just before and after "
+        "it.",
+        _fixed(*ROOFLINE_COLUMNS),
+        roofline_rows,
     ),
 )

@@ -6,6 +6,8 @@ from __future__ import annotations
 DEFAULT_GOAL = 1.0
 #: Geometric mean over all models.
 MEAN_GOAL = 0.65
+#: The most that a sequential plan may take of its roofline.
+ROOFLINE_GOAL = 1.15
 
 _RECURRENT = 0.40
 

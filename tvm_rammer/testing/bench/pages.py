@@ -8,15 +8,21 @@ from typing import Any
 
 from tvm_rammer.errors import InputError
 from tvm_rammer.testing.bench import machine, peers, verdicts
-from tvm_rammer.testing.bench.ablation_file import Ablations
 from tvm_rammer.testing.bench.ablation_tables import (
+    ROOFLINE_COLUMNS,
     SLOW_KERNEL_COLUMNS,
     TABLES,
+    roofline_rows,
     slow_kernel_rows,
 )
-from tvm_rammer.testing.bench.goals import MEAN_GOAL
+from tvm_rammer.testing.bench.class_gains import class_gains
+from tvm_rammer.testing.bench.findings import Findings
+from tvm_rammer.testing.bench.goals import MEAN_GOAL, ROOFLINE_GOAL
 from tvm_rammer.testing.bench.markdown import table
 from tvm_rammer.testing.bench.records import ResultFile
+from tvm_rammer.testing.bench.scaling import Scaling
+from tvm_rammer.testing.bench.scaling_tables import TABLES as SCALING_TABLES
+from tvm_rammer.testing.bench.study import BASE, Study
 from tvm_rammer.testing.contenders import CANDIDATES
 
 #: Between these lines of the README stands what :func:`readme_part` writes.
@@ -31,12 +37,15 @@ class Results:
     ----------
     peers, direct : ResultFile
         Against peers: with Winograd's algorithm, and without.
-    ablations : Ablations
+    ablations : Findings of Study
+    scaling : Findings of Scaling
+        More vEUs, simulated.
     """
 
     peers: ResultFile
     direct: ResultFile | None = None
-    ablations: Ablations | None = None
+    ablations: Findings[Study] | None = None
+    scaling: Findings[Scaling] | None = None
 
 
 def contenders_of(found: ResultFile) -> list[str]:
@@ -51,13 +60,13 @@ def overview(results: Results) -> str:
         "# Results",
         _setting(results.peers),
         "\n".join(f"- {line}" for line in summary(results.peers.models)),
-        "Pages: [every contender on every model](peers.md)"
-        + (", [what single decisions are worth](ablations.md)" if results.ablations else "")
-        + ".",
+        _links(results),
         "![Time of every contender over that of the fastest peer](peers.svg)",
         _misses(results.peers.models),
         *_slow_kernels(results),
         _losses(results.peers.models),
+        *_gains(results),
+        *_rooflines(results),
         _commands(results),
     ]
     return _page(parts)
@@ -124,7 +133,7 @@ def peers_page(results: Results) -> str:
     return _page(parts)
 
 
-def ablations_page(found: Ablations) -> str:
+def ablations_page(found: Findings[Study]) -> str:
     """What single decisions are worth."""
     parts = [
         "# What single decisions are worth",
@@ -132,17 +141,27 @@ def ablations_page(found: Ablations) -> str:
         + machine.sentence(found.machine),
         f"`{found.machine['command']}`",
         "![Time of every policy over that of the sequential plan](policies.svg)",
-        "![Simulated speed-up of auto over sequential by number of vEUs](scaling.svg)",
     ]
     for item in TABLES:
-        if rows := item.rows(found.studies):
-            parts += [f"## {item.title}", item.text, table(item.columns(found.studies), rows)]
-    if found.failed:
-        parts += [
-            "## Failed",
-            "\n".join(f"- {model}: {why}" for model, why in found.failed.items()),
-        ]
-    return _page(parts)
+        if rows := item.rows(found.found):
+            parts += [f"## {item.title}", item.text, table(item.columns(found.found), rows)]
+    return _page([*parts, *_failed(found)])
+
+
+def scaling_page(found: Findings[Scaling]) -> str:
+    """What the plans would be worth on more vEUs."""
+    parts = [
+        "# More vEUs, simulated",
+        "Plans of the same kernels for devices with more vEUs than this machine has, with the "
+        "kernels' costs as measured here, one memory and one last-level cache. "
+        + machine.sentence(found.machine),
+        f"`{found.machine['command']}`",
+        "![Simulated speed-up of auto over sequential by number of vEUs](scaling.svg)",
+    ]
+    for item in SCALING_TABLES:
+        if rows := item.rows(found.found):
+            parts += [f"## {item.title}", item.text, table(item.columns(found.found), rows)]
+    return _page([*parts, *_failed(found)])
 
 
 def readme_part(results: Results, folder: str) -> str:
@@ -185,6 +204,52 @@ def _notes(found: ResultFile, names: Sequence[str]) -> list[str]:
     return ["\n".join(f"- {note}" for note in notes)] if notes else []
 
 
+def _failed(found: Findings[Any]) -> list[str]:
+    if not found.failed:
+        return []
+    return ["## Failed", "\n".join(f"- {model}: {why}" for model, why in found.failed.items())]
+
+
+def _links(results: Results) -> str:
+    pages = ["[every contender on every model](peers.md)"]
+    if results.ablations:
+        pages.append("[what single decisions are worth](ablations.md)")
+    if results.scaling:
+        pages.append("[more vEUs, simulated](scaling.md)")
+    return f"Pages: {', '.join(pages)}."
+
+
+def _gains(results: Results) -> list[str]:
+    """What auto gains by classes of models, beside what the simulation leaves."""
+    if results.scaling is None:
+        return []
+    models = results.peers.models
+    chosen = {
+        model: verdicts.policy_of(records[peers.OURS].outcome.facts)
+        for model, records in models.items()
+        if peers.OURS in records
+    }
+    return class_gains(models, results.scaling.found, results.peers.setting.threads, chosen)
+
+
+def _rooflines(results: Results) -> list[str]:
+    """The sequential plans beside the least that all cores allow."""
+    rows = roofline_rows(results.ablations.found) if results.ablations else []
+    if not rows or results.ablations is None:
+        return []
+    good = sum(
+        study.plans[BASE].milliseconds <= ROOFLINE_GOAL * study.kernels.together
+        for study in results.ablations.found.values()
+        if study.kernels
+    )
+    text = (
+        "What the sequential plan takes on all vEUs over the sum of its operators' rooflines, see "
+        f"[what single decisions are worth](ablations.md): at most {ROOFLINE_GOAL:.2f}x on {good} "
+        f"of {len(rows)} models."
+    )
+    return ["## The sequential plan and its roofline", text, table(ROOFLINE_COLUMNS, rows)]
+
+
 def _misses(models: peers.Models) -> str:
     missed = [verdict for verdict in verdicts.verdicts(models) if not verdict.met]
     if not missed:
@@ -213,7 +278,7 @@ def _slow_kernels(results: Results) -> list[str]:
     """For every model that misses its goal, the kernels that lose most to their roofline."""
     if results.ablations is None:
         return []
-    studies, parts = results.ablations.studies, []
+    studies, parts = results.ablations.found, []
     for verdict in verdicts.verdicts(results.peers.models):
         rows = slow_kernel_rows(studies[verdict.model]) if verdict.model in studies else []
         if rows and not verdict.met:
@@ -251,7 +316,7 @@ def _losses(models: peers.Models) -> str:
 def _commands(results: Results) -> str:
     found: list[Mapping[str, Any]] = [results.peers.machine]
     found += [results.direct.machine] if results.direct else []
-    found += [results.ablations.machine] if results.ablations else []
+    found += [part.machine for part in (results.ablations, results.scaling) if part]
     lines = [f"{facts['command']}  # {facts['date'][:10]}" for facts in found if facts]
     text = "\n".join([*lines, "python python/make_results.py --readme README.md"])
     return f"## Commands\n\n```text\n{text}\n```"

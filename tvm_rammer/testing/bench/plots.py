@@ -16,6 +16,7 @@ from tvm_rammer.testing.bench.ablation_tables import Studies
 from tvm_rammer.testing.bench.goals import goal
 from tvm_rammer.testing.bench.records import ratio
 from tvm_rammer.testing.bench.scaling import mean_speed_up, speed_up
+from tvm_rammer.testing.bench.scaling_tables import Scalings, counts_of
 from tvm_rammer.testing.bench.study import BASE
 from tvm_rammer.testing.timing_results import Ratio
 
@@ -112,14 +113,14 @@ def plot_policies(studies: Studies, path: Path) -> None:
     _save(figure, path)
 
 
-def plot_scaling(studies: Studies, path: Path) -> None:
+def plot_scaling(scalings: Scalings, path: Path) -> None:
     """Simulated speed-up of auto over sequential by number of vEUs: all models, and the mean."""
     figure, axes = _figure(4.0)
-    counts = list(next(iter(studies.values())).scaling)
+    counts = counts_of(scalings)
     places = list(map(int, counts))
-    by_gain = sorted(studies, key=lambda model: -speed_up(studies[model].scaling[counts[-1]]))
+    by_gain = sorted(scalings, key=lambda model: -speed_up(scalings[model].makespans[counts[-1]]))
     for rank, model in enumerate(by_gain):
-        values = [speed_up(studies[model].scaling[count]) for count in counts]
+        values = [speed_up(scalings[model].makespans[count]) for count in counts]
         named = rank < len(_OTHERS)
         axes.plot(
             places,
@@ -128,7 +129,9 @@ def plot_scaling(studies: Studies, path: Path) -> None:
             linewidth=1.2 if named else 0.7,
             label=model if named else None,
         )
-    mean = [mean_speed_up([found.scaling[count] for found in studies.values()]) for count in counts]
+    mean = [
+        mean_speed_up([found.makespans[count] for found in scalings.values()]) for count in counts
+    ]
     axes.plot(places, mean, color=_COLOURS["auto"], linewidth=2.5, label="geometric mean")
     axes.set_xscale("log", base=2)
     axes.set_xticks(places, counts)

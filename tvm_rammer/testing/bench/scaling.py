@@ -2,17 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import geometric_mean
+from typing import Any
+
+import onnx
 
 from tvm_rammer.rprogram import OperatorGraph
 from tvm_rammer.schedule import AUTO, POLICIES, CostModel, auto, bounds
-from tvm_rammer.vdevice import VDevice
+from tvm_rammer.testing.bench.findings import FindingsFile
+from tvm_rammer.testing.bench.graphs import operator_graphs
+from tvm_rammer.vdevice import VDevice, vdevice_for
 
-#: Makespans in seconds by policy; ``BOUND`` is one that no plan of the same kernels can beat.
+#: Makespans in seconds by policy, and what no plan of the same kernels can beat: ``BOUND``, the
+#: largest of the other three region by region.
 Makespans = dict[str, float]
 BOUND = "bound"
+CRITICAL_PATH, WORK, BANDWIDTH = "critical path", "work", "bandwidth"
+BOUNDS = (CRITICAL_PATH, WORK, BANDWIDTH)
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """A model on devices of several sizes, simulated with the measured costs of its kernels.
+
+    Attributes
+    ----------
+    operators : int
+        Of all regions.
+    choices : int
+        Operators with more than one rKernel.
+    makespans, fast : mapping of str to Makespans
+        By number of vEUs: with all rKernels, and with the fast ones alone (empty if there are no
+        others).
+    """
+
+    operators: int
+    choices: int
+    makespans: dict[str, Makespans]
+    fast: dict[str, Makespans]
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Scaling:
+        """The scaling that ``dataclasses.asdict`` made plain data of."""
+        return Scaling(**data)
+
+
+#: What compare_policies.py writes.
+SCALINGS = FindingsFile("compare_policies.py", Scaling.from_json)
+
+
+def scaling(model: onnx.ModelProto, counts: Sequence[int]) -> Scaling:
+    """Simulate a model on so many vEUs, with the costs of this machine."""
+    graphs = operator_graphs(model, measured=True)
+    known = vdevice_for()
+    choices = count_choices(graphs)
+    return Scaling(
+        sum(len(graph.operators) for graph in graphs),
+        choices,
+        {str(count): makespans(graphs, known, count) for count in counts},
+        {
+            str(count): makespans(fast_only(graphs), known, count)
+            for count in (counts if choices else ())
+        },
+    )
 
 
 def makespans(graphs: Sequence[OperatorGraph], known: VDevice, num_veus: int) -> Makespans:
@@ -22,14 +76,19 @@ def makespans(graphs: Sequence[OperatorGraph], known: VDevice, num_veus: int) ->
     """
     costs = CostModel.of(known)
     vdevice = VDevice(known.name, num_veus=num_veus, l2_bytes=known.l2_bytes)
-    sums: Makespans = dict.fromkeys((AUTO, *POLICIES, BOUND), 0.0)
+    sums: Makespans = dict.fromkeys((AUTO, *POLICIES, BOUND, *BOUNDS), 0.0)
     for graph in graphs:
         chosen, decision = auto(graph, vdevice, costs, POLICIES)
         predicted = {contender.name: contender.predicted for contender in decision.contenders}
         sums[AUTO] += chosen.predicted
         for policy in POLICIES:
             sums[policy] += predicted.get(policy, predicted["sequential"])
-        sums[BOUND] += bounds(chosen.program).makespan + costs.launch
+        least = bounds(chosen.program, costs)
+        sums[BOUND] += least.makespan + costs.launch
+        for name, seconds in zip(
+            BOUNDS, (least.critical_path, least.work, least.traffic), strict=True
+        ):
+            sums[name] += seconds + costs.launch
     return sums
 
 

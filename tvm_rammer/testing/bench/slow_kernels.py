@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tvm_rammer.kernel.roofline import roofline
+from tvm_rammer.vdevice.ceilings import Ceilings
+
 if TYPE_CHECKING:
     from tvm_rammer.runtime.kernel_report import KernelReport
 
@@ -42,17 +45,28 @@ class KernelTimes:
     ----------
     milliseconds, roofline : float
         Measured, and the least that the machine allows.
+    together : float
+        The roofline of all cores at once, each operator spread over them: what they reach side by
+        side, as measured just before and after the model's plans.
     slowest : tuple of SlowKernel
         What loses most to its roofline comes first.
     """
 
     milliseconds: float
     roofline: float
+    together: float
     slowest: tuple[SlowKernel, ...]
 
 
-def kernel_times(report: KernelReport) -> KernelTimes | None:
-    """The times in a report; None where the machine's ceilings are not known."""
+def kernel_times(report: KernelReport, together: Ceilings) -> KernelTimes | None:
+    """The times in a report; None where the machine's ceilings are not known.
+
+    Parameters
+    ----------
+    report : KernelReport
+    together : Ceilings
+        Of all cores at the same time, added up.
+    """
     if report.roofline_seconds is None:
         return None
     found = [
@@ -67,4 +81,9 @@ def kernel_times(report: KernelReport) -> KernelTimes | None:
         if facts.roof
     ]
     found.sort(key=lambda kernel: kernel.roofline - kernel.milliseconds)
-    return KernelTimes(1e3 * report.seconds, 1e3 * report.roofline_seconds, tuple(found[:_NAMED]))
+    least = sum(
+        facts.count * roofline(facts.work, facts.working_set, together, report.vdevice).seconds
+        for facts in report.kernels
+    )
+    slowest = tuple(found[:_NAMED])
+    return KernelTimes(1e3 * report.seconds, 1e3 * report.roofline_seconds, 1e3 * least, slowest)

@@ -10,19 +10,18 @@ from typing import Any
 import onnx
 
 from tvm_rammer.errors import InputError
-from tvm_rammer.rprogram import OperatorGraph
 from tvm_rammer.runtime.build import build
 from tvm_rammer.runtime.graph_module import GraphModule
 from tvm_rammer.runtime.kernel_report import kernel_report
 from tvm_rammer.runtime.library import Library
 from tvm_rammer.runtime.report import Report, make_report
 from tvm_rammer.schedule import AUTO, POLICIES, CostModel, simulate
+from tvm_rammer.testing.bench.findings import FindingsFile
 from tvm_rammer.testing.bench.race import race, ratios
-from tvm_rammer.testing.bench.scaling import Makespans, count_choices, fast_only, makespans
 from tvm_rammer.testing.bench.slow_kernels import KernelTimes, SlowKernel, kernel_times
 from tvm_rammer.testing.reference import random_inputs
-from tvm_rammer.transform.partition_regions import is_region
 from tvm_rammer.vdevice import vdevice_for
+from tvm_rammer.vdevice.ceilings import measure_together
 
 #: Everything is compared with it.
 BASE = "sequential"
@@ -76,11 +75,6 @@ class Study:
         share of the run.
     kernels : KernelTimes, optional
         The rKernels against the roofline; None where the machine's ceilings are not known.
-    choices : int
-        Operators with more than one rKernel.
-    scaling, scaling_fast : mapping of str to Makespans
-        Simulated, by number of vEUs: with all rKernels, and with the fast ones alone (empty if
-        there are no others).
     """
 
     num_veus: int
@@ -89,9 +83,6 @@ class Study:
     dispatch_ns: float | None
     dispatch_share: float | None
     kernels: KernelTimes | None
-    choices: int
-    scaling: dict[str, Makespans]
-    scaling_fast: dict[str, Makespans]
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Study:
@@ -108,7 +99,11 @@ class Study:
         return Study(**{**data, **changed})
 
 
-def study(model: onnx.ModelProto, seconds: float, counts: Sequence[int]) -> Study:
+#: What ablations.py writes.
+STUDIES = FindingsFile("ablations.py", Study.from_json)
+
+
+def study(model: onnx.ModelProto, seconds: float) -> Study:
     """Study a model on this machine.
 
     Parameters
@@ -116,8 +111,6 @@ def study(model: onnx.ModelProto, seconds: float, counts: Sequence[int]) -> Stud
     model : onnx.ModelProto
     seconds : float
         For timing, compiling not included.
-    counts : sequence of int
-        Numbers of vEUs to simulate.
     """
     library = build(model)
     assert library.source is not None
@@ -125,7 +118,11 @@ def study(model: onnx.ModelProto, seconds: float, counts: Sequence[int]) -> Stud
     inputs = random_inputs(model)
     variants = dict(_variants(library, report, model))
     modules = {name: _instance(variant, inputs) for name, variant in variants.items()}
+    # The clock of a shared machine changes from minute to minute, and its ceilings with it.
+    target, vdevice = library.source.compiler.target, vdevice_for()
+    before = measure_together(target, vdevice)
     times = race({name: module.run for name, module in modules.items()}, seconds)
+    together = measure_together(target, vdevice).best(before)
     relative = ratios(times, BASE)
     plans = {
         name: _result(variants[name], modules[name], times[name], relative[name])
@@ -133,39 +130,18 @@ def study(model: onnx.ModelProto, seconds: float, counts: Sequence[int]) -> Stud
     }
     single = modules.get(veus(1)) or _instance(library.replan(BASE, 1), inputs)
     dispatch = _dispatch(single)
-    graphs = operator_graphs(library)
-    choices = count_choices(graphs)
-    known = vdevice_for()
     return Study(
         report.num_veus,
         tuple(program.policy for program in library.programs.values()),
         plans,
         *dispatch,
-        kernel_times(kernel_report(library.source)),
-        choices,
-        {str(count): makespans(graphs, known, count) for count in counts},
-        {
-            str(count): makespans(fast_only(graphs), known, count)
-            for count in (counts if choices else ())
-        },
+        kernel_times(kernel_report(library.source), together),
     )
 
 
 def veus(count: int) -> str:
     """The name of the plan that ``auto`` makes for so many vEUs."""
     return f"{AUTO}, {count} vEU{'s' if count > 1 else ''}"
-
-
-def operator_graphs(library: Library) -> list[OperatorGraph]:
-    """The operator graphs that a library was planned from, with the costs that were measured."""
-    assert library.source is not None
-    module, compiler = library.source.module, library.source.compiler
-    with compiler.target:
-        return [
-            compiler.graph(symbol, module).graph
-            for symbol, func in module.functions_items()
-            if is_region(func)
-        ]
 
 
 def _variants(

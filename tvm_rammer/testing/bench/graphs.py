@@ -1,0 +1,37 @@
+"""The operator graphs of a model's regions, as the policies get them."""
+
+from __future__ import annotations
+
+import onnx
+
+from tvm_rammer.frontend import load_model
+from tvm_rammer.rprogram import OperatorGraph
+from tvm_rammer.transform.options import Options
+from tvm_rammer.transform.partition_regions import is_region
+from tvm_rammer.transform.pipeline import partition_module
+from tvm_rammer.vdevice import resolve_target
+
+
+def operator_graphs(
+    model: onnx.ModelProto, options: Options | None = None, measured: bool = False
+) -> list[OperatorGraph]:
+    """The operator graphs of a model for this machine.
+
+    Parameters
+    ----------
+    model : onnx.ModelProto
+    options : Options, optional
+    measured : bool
+        With measured costs of the kernels, which compiles those that were never measured here; with
+        modelled ones otherwise.
+    """
+    target = resolve_target()
+    partitioned = partition_module(load_model(model).module, target, options or Options())
+    module, compiler = partitioned.module, partitioned.compiler
+    symbols = [symbol for symbol, func in module.functions_items() if is_region(func)]
+    with target:
+        for symbol in symbols:
+            compiler.graph(symbol, module)
+        if measured and symbols:
+            compiler.measure(symbols)
+        return [compiler.graph(symbol, module).graph for symbol in symbols]
