@@ -8,7 +8,7 @@ and few weights are live; the other way round LLVM keeps the broadcasts and spil
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -20,6 +20,7 @@ from tvm_rammer.kernel.blocks import variables
 from tvm_rammer.kernel.columns import Columns, Layout
 from tvm_rammer.kernel.contraction import Axis, Contraction, rewrite, substitute
 from tvm_rammer.kernel.guards import Guarded, everywhere, guarded, mentions, together
+from tvm_rammer.kernel.prefetch import prefetches
 from tvm_rammer.kernel.register_tile import RegisterTile
 
 #: Columns that are packed at once: of more, whose distance is a power of two, the first-level cache
@@ -157,11 +158,19 @@ class Nest:
         return sequence(
             [
                 tirx.AllocBuffer(sums),
+                *self._prefetches(at, first_row, rows),
                 inside(start),
                 self._reduction(at, first_row, rows, add),
                 inside(write),
             ]
         )
+
+    def _prefetches(self, at: _Place, first_row: Any, rows: int) -> list[Any]:
+        def first_lane(row: int, vector: int) -> Values:
+            return self._values(at, first_row, _number(row), _number(vector), _number(0))
+
+        tile = replace(self.tile, rows=rows)
+        return prefetches(self.contraction, self.rows, self.columns.axis, tile, first_lane)
 
     def _reduction(
         self, at: _Place, first_row: Any, rows: int, body: Callable[[Values, Guards], Any]

@@ -1,0 +1,79 @@
+"""Prefetches of what a register tile needs only at its end: the lines that it writes and adds to.
+
+While a tile sums up, memory has time to deliver them. A store to a line that no cache holds waits
+for it as a load does, as processors read a line before they write a part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import prod
+from typing import Any
+
+import tvm_ffi
+from tvm import tirx
+from tvm.ir import Call, Op, PrimType, TensorLoad
+
+from tvm_rammer.kernel.blocks import variables
+from tvm_rammer.kernel.columns import is_contiguous
+from tvm_rammer.kernel.contraction import Axis, Contraction, substitute
+from tvm_rammer.kernel.register_tile import RegisterTile
+from tvm_rammer.rprogram import dtype_bytes
+
+#: Tiles with fewer steps are over before memory answers.
+_FEWEST_STEPS = 64
+#: Bytes that a prefetch brings.
+_LINE_BYTES = 64
+_READ, _WRITE = 0, 1
+#: Into the nearest cache, and of data, not of code.
+_NEAREST, _DATA = 3, 1
+
+
+def prefetches(
+    contraction: Contraction,
+    rows: Axis | None,
+    columns: Axis,
+    tile: RegisterTile,
+    values: Callable[[int, int], Mapping[Any, Any]],
+) -> list[Any]:
+    """The statements that prefetch what the epilogue of a tile reads and writes.
+
+    Parameters
+    ----------
+    contraction : Contraction
+    rows : Axis, optional
+        Of a tile without rows, all is written at once.
+    columns : Axis
+        The axis of the vectors.
+    tile : RegisterTile
+    values : callable
+        Where the first lane of a row and a vector of the tile is: by spatial axis.
+    """
+    if rows is None or prod(axis.extent for axis in contraction.reduced) < _FEWEST_STEPS:
+        return []
+    store = contraction.store
+    loads: list[Any] = []
+    tvm_ffi.structural_walk(store.value, (TensorLoad, loads.append))
+    others = [load for load in loads if not load.source.same_as(contraction.product)]
+    places = [(tirx.BufferLoad(store.buffer, list(store.indices)), _WRITE)]
+    places += [(load, _READ) for load in others if rows.var in variables(load.indices)]
+    first = {axis.var: tirx.const(0, "int64") for axis in contraction.repeated}
+    return [
+        _prefetch(substitute(place, {**values(row, vector), **first}), kind)
+        for place, kind in places
+        if is_contiguous(columns, place)
+        for row in range(tile.rows)
+        for vector in range(0, tile.vectors, _vectors_of_a_line(tile, str(place.source.dtype)))
+    ]
+
+
+def _vectors_of_a_line(tile: RegisterTile, dtype: str) -> int:
+    return max(1, _LINE_BYTES // (tile.lanes * dtype_bytes(dtype)))
+
+
+def _prefetch(place: Any, kind: int) -> Any:
+    options = [tirx.const(option, "int32") for option in (kind, _NEAREST, _DATA)]
+    call = Call(
+        Op.get("tirx.prefetch"), [tirx.address_of(place), *options], ret_ty=PrimType("void")
+    )
+    return tirx.Evaluate(call)
