@@ -49,6 +49,9 @@ class Nest:
         A reduced axis whose loop is unrolled.
     few_tasks : int
         With fewer tasks than this, the tiles of rows become tasks of their own.
+    rows_first : bool
+        Whether a task is followed by the one with the next columns of the same rows, and not by the
+        one with the next rows of the same columns.
     packed : Var, optional
         The buffer of packed weights: ``[outer..., vector, reduced..., lane]``.
     packed_axes : tuple of Axis, tuple of Axis
@@ -62,28 +65,31 @@ class Nest:
     tile: RegisterTile
     taps: Axis | None
     few_tasks: int
+    rows_first: bool = False
     packed: Any = None
     packed_axes: tuple[tuple[Axis, ...], tuple[Axis, ...]] = ((), ())
 
     def statement(self) -> Any:
         """The parallel loop over all tasks."""
-        outer = self._outer_axes()
-        counts = [*(axis.extent for axis in outer[0]), self.layout.groups, self.layout.tiles]
-        counts += [axis.extent for axis in outer[1]]
-        row_tasks = self.rows is not None and prod(counts) < self.few_tasks
-        if row_tasks:
-            counts.append(self._row_tiles())
+        batch, others = self._outer_axes()
+        columns = [self.layout.groups, self.layout.tiles]
+        rows = [axis.extent for axis in others]
+        row_tasks = prod([*(axis.extent for axis in batch), *columns, *rows]) < self.few_tasks
+        if self.rows is not None and row_tasks:
+            rows.append(self._row_tiles())
+        counts = [axis.extent for axis in batch]
+        counts += [*rows, *columns] if self.rows_first else [*columns, *rows]
 
         def task(number: Any) -> Any:
             parts = _digits(number, counts)
-            values: dict[Any, Any] = {}
-            for axis in outer[0]:
-                values[axis.var] = parts.pop(0)
-            group, tile = parts.pop(0), parts.pop(0)
-            for axis in outer[1]:
-                values[axis.var] = parts.pop(0)
+            places, parts = parts[: len(batch)], parts[len(batch) :]
+            first = len(rows) if self.rows_first else 0
+            group, tile = parts[first : first + 2]
+            places += parts[:first] + parts[first + 2 :]
+            axes = [*batch, *others]
+            values = {axis.var: place for axis, place in zip(axes, places, strict=False)}
             at = _Place(values, group, tile)
-            return self._row_tile(at, parts.pop(0)) if row_tasks else self._all_rows(at)
+            return self._row_tile(at, places[-1]) if len(rows) > len(others) else self._all_rows(at)
 
         return loop("task", prod(counts), task, ForKind.PARALLEL)
 

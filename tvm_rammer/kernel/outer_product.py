@@ -8,6 +8,7 @@ compiled, others, where it is needed, by a loop nest of its own.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 from tvm import tirx
@@ -64,13 +65,26 @@ def outer_product(
         return None
     layout = Layout(columns.axis.extent, columns.group, tile.vectors, tile.lanes)
     few_tasks = max(_FEW_TASKS, _TASKS_OF_A_VEU * vdevice.num_veus)
-    nest = Nest(contraction, columns, layout, rows, tile, taps, few_tasks)
     weights = columns.weights(contraction)
+    rows_first = _rows_first(contraction, weights, vdevice)
+    nest = Nest(contraction, columns, layout, rows, tile, taps, few_tasks, rows_first)
     if is_constant(contraction, columns, constants):
         return _packed_constant(nest, origin)
     if is_contiguous(columns.axis, weights):
         return _scheduled(nest, nest.statement(), origin)
     return _packed_at_run_time(nest, origin)
+
+
+def _rows_first(contraction: Contraction, weights: Any, vdevice: VDevice) -> bool:
+    """Whether all columns of a row are computed before the next row.
+
+    vEUs then write rows of their own. With columns first they write pieces of all rows, between
+    those of others, and take lines that both write from each other all the time: on Zen 4 ten times
+    as long as the store itself. But each row reads all weights, which must stay in a cache.
+    """
+    source = load_of(weights).source
+    nbytes = prod(int(extent) for extent in source.shape) * dtype_bytes(str(source.dtype))
+    return nbytes <= vdevice.l2_bytes // 2
 
 
 def _rows(contraction: Contraction, columns: Columns) -> Axis | None:
