@@ -11,3 +11,7 @@ settings.load_profile("repeatable")
 
 # Measurements of a loaded test machine stay out of the user's cache, and the other way round.
 os.environ["TVM_RAMMER_CACHE_DIR"] = tempfile.mkdtemp(prefix="tvm-rammer-tests-")
+
+# A pool's workers yield 300,000 times before they sleep, even after their thread has ended. Tests
+# make many pools of more workers than cores; hundreds of threads would take a machine's time.
+os.environ["TVM_THREAD_POOL_SPIN_COUNT"] = "100"

@@ -68,3 +68,35 @@ def test_other_processes_end():
     with busy(2) as processes:
         assert all(process.poll() is None for process in processes)
     assert all(process.poll() is not None for process in processes)
+
+
+_HOLDS_A_BUSY_PROCESS = """
+import time
+from tvm_rammer.testing.soak import busy
+with busy(1) as (process,):
+    print(process.pid, flush=True)
+    time.sleep(600)
+"""
+
+
+def test_other_processes_end_with_one_that_was_killed():
+    parent = subprocess.Popen(
+        [sys.executable, "-c", _HOLDS_A_BUSY_PROCESS], stdout=subprocess.PIPE, text=True
+    )
+    assert parent.stdout
+    child = Path("/proc", parent.stdout.readline().strip())
+    assert (child / "stat").exists()
+    parent.terminate()
+    parent.communicate()
+    end = time.monotonic() + 60
+    while _runs(child):
+        assert time.monotonic() < end, "a busy process has outlived its parent"
+        time.sleep(0.05)
+
+
+def _runs(process: Path) -> bool:
+    """Whether a process is there; one that has ended may wait for its status to be read."""
+    try:
+        return (process / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

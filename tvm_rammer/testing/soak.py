@@ -39,6 +39,12 @@ _LONGEST_BLOCK = 16
 _RUNS_WITHOUT_WAITS = 100
 #: Seconds in which a block of runs must end; a wait gives the run up after half of them.
 _PATIENCE = 120.0
+#: Computes until nobody holds the other end of its input: also if its parent was killed.
+_BUSY = """
+import os, threading
+threading.Thread(target=lambda: (os.read(0, 1), os._exit(0))).start()
+while True: pass
+"""
 
 Report = Callable[[int, str], None]
 
@@ -118,16 +124,17 @@ def soak(
 
 @contextmanager
 def busy(processes: int) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Other processes that compute without end, as long as the context lasts."""
+    """Other processes that compute as long as the context lasts, and this process."""
     running = [
-        subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)
+        subprocess.Popen([sys.executable, "-c", _BUSY], stdin=subprocess.PIPE)
+        for _ in range(processes)
     ]
     try:
         yield running
     finally:
         for process in running:
             process.kill()
-            process.wait()
+            process.communicate()
 
 
 def _report(report: Report, before: int, label: str, more: int) -> None:
