@@ -8,8 +8,9 @@ import pytest
 from tvm import relax, tirx
 
 from tvm_rammer.codegen import shard_compiler, shards
-from tvm_rammer.codegen.cpu import RegionSignature, TensorSpec, build_module
+from tvm_rammer.codegen.cpu import build_module
 from tvm_rammer.codegen.shard_compiler import ShardCompiler
+from tvm_rammer.codegen.signature import RegionSignature, TensorSpec
 from tvm_rammer.kernel.library import KernelLibrary
 from tvm_rammer.vdevice import resolve_target, vdevice_for
 

@@ -1,6 +1,7 @@
 """From plans to machine code, and measurements by means of that code.
 
-- ``cpu``: a region's entry, the dispatcher, the launch; ``table``: the plan as data for it
+- ``cpu``: the dispatcher; ``table``: the plan as data for it
+- ``entry``, ``signature``, ``argument_text``: what a caller calls, and with what
 - ``lowering``, ``shards``, ``shard_compiler``, ``operators``: rTask bodies, compiled side by side
 - ``vector_math*``: elementary functions as vector code
 - ``llvm_text``, ``wait_text``, ``stamps``: what TIR cannot express

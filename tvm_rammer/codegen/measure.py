@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import tvm
 
-from tvm_rammer.codegen.cpu import RegionSignature
+from tvm_rammer.codegen.signature import RegionSignature
 from tvm_rammer.codegen.table import arena_tensor_bytes, header_bytes, instruction_table
 from tvm_rammer.rprogram import (
     Buffer,

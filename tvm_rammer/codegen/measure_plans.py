@@ -17,7 +17,7 @@ import numpy as np
 import tvm
 import tvm_ffi
 
-from tvm_rammer.codegen.cpu import RegionSignature, TensorSpec
+from tvm_rammer.codegen.signature import RegionSignature, TensorSpec
 from tvm_rammer.codegen.table import arena_tensor_bytes, instruction_table
 from tvm_rammer.rprogram import RProgram
 from tvm_rammer.vdevice import configure_pool

@@ -39,6 +39,8 @@ declare i32 @sched_getcpu()
 declare i32 @sched_getaffinity(i32, i64, ptr)
 declare i32 @sched_setaffinity(i32, i64, ptr)
 declare i32 @clock_gettime(i32, ptr)
+declare i32 @snprintf(ptr, i64, ptr, ...)
+declare void @TVMFFIErrorSetRaisedFromCStrParts(ptr, ptr, i32)
 
 define void @rammer_signal(ptr %counter, i32 %count) alwaysinline {{
   %cpu = call i32 @sched_getcpu()
@@ -166,9 +168,6 @@ reached:
 """
 
 _REPORT_TEXT = """
-declare i32 @snprintf(ptr, i64, ptr, ...)
-declare void @TVMFFIErrorSetRaisedFromCStrParts(ptr, ptr, i32)
-
 @rammer_wait_message = private constant [{size} x i8] c"{message}\\00"
 @rammer_wait_kind = private constant [13 x i8] c"RuntimeError\\00"
 

@@ -16,7 +16,8 @@ import numpy as np
 import tvm
 import tvm_ffi
 
-from tvm_rammer.codegen.cpu import RegionSignature, TensorSpec, kernel_ids
+from tvm_rammer.codegen.cpu import kernel_ids
+from tvm_rammer.codegen.signature import RegionSignature, TensorSpec
 from tvm_rammer.codegen.table import arena_tensor_bytes, instruction_table
 from tvm_rammer.frontend import load_model
 from tvm_rammer.rprogram import ALIGNMENT, OperatorGraph, RProgram, verify

@@ -11,10 +11,11 @@ import tvm
 from tvm import relax
 from tvm.ir import GlobalVar
 
-from tvm_rammer.codegen.cpu import RegionSignature, TensorSpec, build_module, kernel_ids
+from tvm_rammer.codegen.cpu import build_module, kernel_ids
 from tvm_rammer.codegen.made_up_data import divides_by_data
 from tvm_rammer.codegen.measure import measure_kernels, operands_of
 from tvm_rammer.codegen.shard_compiler import ShardCompiler
+from tvm_rammer.codegen.signature import RegionSignature, TensorSpec
 from tvm_rammer.codegen.table import WAIT_LIMIT, arena_tensor_bytes, instruction_table
 from tvm_rammer.kernel.costs import cost_key, load_costs, store_costs
 from tvm_rammer.kernel.library import KernelLibrary

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import tvm
 
-from tvm_rammer.codegen.cpu import RegionSignature
 from tvm_rammer.codegen.measure_plans import measure_plans
+from tvm_rammer.codegen.signature import RegionSignature
 from tvm_rammer.progress import tell
 from tvm_rammer.rprogram import OperatorGraph
 from tvm_rammer.schedule import POLICIES, CostModel
