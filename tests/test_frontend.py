@@ -22,6 +22,7 @@ from tvm import relax, tirx
 
 from tvm_rammer.errors import InputError, ModelError
 from tvm_rammer.frontend import LoadedModel, load_model
+from tvm_rammer.onnx_file import read_onnx_file
 
 LIGHT = sorted(
     glob.glob(os.path.join(os.path.dirname(onnx.backend.test.__file__), "data/light/*.onnx"))
@@ -133,6 +134,64 @@ def test_external_data_is_read_from_beside_the_model(tmp_path, monkeypatch):
     monkeypatch.chdir("/")
     expected = load_model(linear()).module
     tvm.ir.assert_structural_equal(load_model(tmp_path / "m.onnx").module, expected)
+
+
+def many_uses(side: int = 160) -> onnx.ModelProto:
+    """Large weights of a MatMul, of a Gemm, of an Add and as an output; and one for two nodes."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "shared"], ["a"]),
+        helper.make_node("Gemm", ["a", "shared", "bias"], ["b"], transB=1),
+        helper.make_node("Add", ["b", "added"], ["c"]),
+        helper.make_node("MatMul", ["c", "given"], ["y"]),
+    ]
+    weights = [weight(name, side, side) for name in ("shared", "added", "given", "unused")]
+    weights += [weight("bias", side), numpy_helper.from_array(np.eye(99, dtype="float64"), "z")]
+    inputs = [tensor("given", (side, side)), tensor("x", (side, side))]
+    outputs = [tensor("y", (side, side)), tensor("given", (side, side))]
+    return model_of(*nodes, inputs=inputs, outputs=outputs, weights=weights)
+
+
+def test_large_weights_from_a_file_are_those_of_the_model(tmp_path):
+    model = many_uses()
+    onnx.save(model, tmp_path / "m.onnx")
+    found, expected = load_model(tmp_path / "m.onnx"), load_model(model)
+    assert (found.input_names, found.output_names) == (expected.input_names, expected.output_names)
+    assert found.module["main"].attrs["num_input"] == 1
+    x = np.eye(160, dtype="float32") / 1e6
+    for got, wanted in zip(run(found, x), run(expected, x), strict=True):
+        np.testing.assert_array_equal(got, wanted)
+
+
+def test_which_weights_of_a_file_are_no_part_of_the_message(tmp_path):
+    onnx.save(many_uses(), tmp_path / "m.onnx")
+    model = read_onnx_file(tmp_path / "m.onnx")
+    assert sorted(model.weights) == ["shared", "unused"]
+    kept = [value.name for value in model.proto.graph.initializer]
+    assert kept == ["added", "given", "bias", "z"]
+    assert all(value.raw_data for value in model.proto.graph.initializer)
+    np.testing.assert_array_equal(
+        model.weights["shared"].numpy(), numpy_helper.to_array(weight("", 160, 160))
+    )
+
+
+def test_a_branch_may_use_a_large_weight(tmp_path):
+    def branch(name: str, operator: str) -> onnx.GraphProto:
+        node = helper.make_node(operator, ["w"], [name])
+        return helper.make_graph([node], name, [], [tensor(name, (160, 160))])
+
+    node = helper.make_node(
+        "If", ["c"], ["y"], then_branch=branch("t", "Neg"), else_branch=branch("e", "Abs")
+    )
+    model = model_of(
+        helper.make_node("MatMul", ["x", "w"], ["unused"]),
+        node,
+        inputs=[tensor("c", (), TensorProto.BOOL), tensor("x", (1, 160))],
+        outputs=[tensor("y", (160, 160))],
+        weights=[weight("w", 160, 160)],
+    )
+    onnx.save(model, tmp_path / "m.onnx")
+    assert not read_onnx_file(tmp_path / "m.onnx").weights
+    tvm.ir.assert_structural_equal(load_model(tmp_path / "m.onnx").module, load_model(model).module)
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import os
 import re
 import traceback
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from tvm.relax.frontend.onnx import from_onnx
 
 from tvm_rammer.errors import ModelError
 from tvm_rammer.input_shapes import Dims, Shapes, static_shapes, symbol_values
+from tvm_rammer.onnx_file import OnnxModel, read_onnx_file
 from tvm_rammer.recurrent import unroll_recurrent
 
 #: What protobuf can hold in one message.
@@ -83,6 +84,8 @@ def load_model(model: Any, shapes: Shapes | None = None) -> LoadedModel:
         where = os.fspath(model)
         model = _read(Path(model))
     if isinstance(model, onnx.ModelProto):
+        model = OnnxModel(model)
+    if isinstance(model, OnnxModel):
         return _from_onnx(model, shapes, where)
     if isinstance(model, tvm.IRModule):
         return _specialise(_from_relax(model, where), shapes, where)
@@ -99,27 +102,30 @@ def load_model(model: Any, shapes: Shapes | None = None) -> LoadedModel:
 def _read(path: Path) -> Any:
     reader = {".json": _read_json, ".pt2": _read_pt2}.get(path.suffix, _read_onnx)
     try:
-        return reader(path.read_bytes(), path)
+        return reader(path)
     except FileNotFoundError as error:
         raise ModelError(f"{path}: no such file; give the path of a model") from error
     except OSError as error:
         raise ModelError(f"{path}: cannot be read: {error.strerror}; give a model file") from error
 
 
-def _read_onnx(data: bytes, path: Path) -> onnx.ModelProto:
-    if not data:
+def _read_onnx(path: Path) -> OnnxModel:
+    size = path.stat().st_size
+    if not size:
         raise ModelError(f"{path}: the file is empty; export the model again")
     try:
-        model = onnx.load_model_from_string(data)
+        model = read_onnx_file(path)
+    except OSError:
+        raise
     except Exception as error:
         advice = "export the model again"
-        if len(data) >= _PROTOBUF_LIMIT:
+        if size >= _PROTOBUF_LIMIT:
             advice = "above 2 GB use onnx.save(..., save_as_external_data=True)"
         raise ModelError(
             f"{path}: not an ONNX model, or damaged ({_line(error)}); {advice}"
         ) from error
     try:
-        onnx.load_external_data_for_model(model, str(path.parent))
+        onnx.load_external_data_for_model(model.proto, str(path.parent))
     except Exception as error:
         raise ModelError(
             f"{path}: the weights beside it cannot be read: {_line(error)}; "
@@ -128,7 +134,8 @@ def _read_onnx(data: bytes, path: Path) -> onnx.ModelProto:
     return model
 
 
-def _read_json(data: bytes, path: Path) -> tvm.IRModule:
+def _read_json(path: Path) -> tvm.IRModule:
+    data = path.read_bytes()
     try:
         module = tvm.ir.load_json(data.decode())
     except Exception as error:
@@ -143,7 +150,8 @@ def _read_json(data: bytes, path: Path) -> tvm.IRModule:
     return module
 
 
-def _read_pt2(data: bytes, path: Path) -> Any:
+def _read_pt2(path: Path) -> Any:
+    data = path.read_bytes()
     try:
         import torch
     except ImportError as error:
@@ -157,19 +165,37 @@ def _read_pt2(data: bytes, path: Path) -> Any:
         ) from error
 
 
-def _from_onnx(model: onnx.ModelProto, shapes: Shapes, where: str) -> LoadedModel:
-    if model.functions:
-        model = onnx.inliner.inline_local_functions(model)
-    graph = model.graph
+def _from_onnx(model: OnnxModel, shapes: Shapes, where: str) -> LoadedModel:
+    proto = model.proto
+    if proto.functions:
+        proto = onnx.inliner.inline_local_functions(proto)
+    graph = proto.graph
     if not graph.output:
         raise ModelError(f"{where}: the graph has no outputs; there is nothing to compile")
     if foreign := [node for node in graph.node if node.domain not in _DOMAINS]:
         raise ModelError(f"{where}: {_unsupported(foreign)}")
-    weights = {tensor.name for tensor in graph.initializer}
-    inputs = {v.name: _onnx_dims(v, where) for v in graph.input if v.name not in weights}
+    known = {tensor.name for tensor in graph.initializer}
+    given = [value for value in graph.input if value.name not in known]
+    inputs = {v.name: _onnx_dims(v, where) for v in given if v.name not in model.weights}
     static = static_shapes(inputs, shapes, where)
-    module = _import(unroll_recurrent(model, static, where), static, where)
+    sizes = static | {name: tuple(weight.shape) for name, weight in model.weights.items()}
+    module = _import(unroll_recurrent(proto, sizes, where), sizes, where)
+    module = _bind_weights(module, [value.name for value in given], model.weights)
     return LoadedModel(module, tuple(inputs), tuple(value.name for value in graph.output))
+
+
+def _bind_weights(
+    module: tvm.IRModule, names: Sequence[str], weights: Mapping[str, tvm.runtime.Tensor]
+) -> tvm.IRModule:
+    """Make constants of the parameters of ``main`` that are weights."""
+    if not weights:
+        return module
+    params = zip(module["main"].params, names, strict=True)
+    bound = {param: weights[name] for param, name in params if name in weights}
+    module = relax.transform.BindParams("main", bound)(module)
+    # The importer has counted the weights too.
+    module["main"] = module["main"].with_attr("num_input", len(names) - len(bound))
+    return module
 
 
 def _import(model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]], where: str) -> tvm.IRModule:

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 import tvm
-import tvm_ffi
 
 from tvm_rammer.codegen.signature import RegionSignature, TensorSpec
 from tvm_rammer.codegen.table import arena_tensor_bytes, instruction_table
 from tvm_rammer.rprogram import RProgram
+from tvm_rammer.tensors import as_tensor
 from tvm_rammer.vdevice import configure_pool
 
 #: Seconds of measuring after which no further round starts, and the rounds there are at least and
@@ -82,12 +82,7 @@ def _bind(
     generator = np.random.default_rng(0)
     inputs = [_input(spec, generator) for spec in signature.inputs]
     outputs = [tvm.runtime.empty(spec.shape, spec.dtype) for spec in signature.outputs]
-    # NumPy gives an empty array a stride of 0, which compiled code does not take.
-    pool = (
-        tvm_ffi.from_dlpack(np.require(constants, requirements=["C", "W"]))
-        if constants.size
-        else tvm.runtime.empty((0,), "uint8")
-    )
+    pool = as_tensor(constants)
 
     def bound(program: RProgram, by_wave: bool) -> Callable[[], None]:
         layout = signature.layout

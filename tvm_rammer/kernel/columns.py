@@ -12,6 +12,7 @@ from tvm.ir import TensorLoad
 
 from tvm_rammer.kernel.blocks import variables
 from tvm_rammer.kernel.contraction import Axis, Contraction, load_of
+from tvm_rammer.kernel.scheduled import Packing
 
 
 @dataclass(frozen=True)
@@ -197,7 +198,7 @@ def _number(value: int) -> Any:
 
 
 @dataclass(frozen=True)
-class PackColumns:
+class PackColumns(Packing):
     """The packing of weights into vectors: ``[..., vector, reduced..., lane]``.
 
     Attributes
@@ -213,18 +214,15 @@ class PackColumns:
     outer: int
     layout: Layout
 
-    def __call__(self, array: np.ndarray) -> np.ndarray:
+    def fill(self, packed: np.ndarray, array: np.ndarray) -> None:
         layout = self.layout
-        moved = array.transpose(self.order)
+        columns = np.moveaxis(array.transpose(self.order), self.outer, 0)
+        vectors = np.moveaxis(packed, (self.outer, -1), (0, 1))
         per_group = layout.tiles * layout.vectors
-        firsts = [
-            group * layout.group + layout.first(vector)
-            for group in range(layout.groups)
-            for vector in range(per_group)
-        ]
-        places = np.asarray(firsts)[:, None] + np.arange(layout.lanes)
-        vectors = np.take(moved, places, axis=self.outer)
-        return np.ascontiguousarray(np.moveaxis(vectors, self.outer + 1, -1))
+        for number, vector in enumerate(vectors):
+            group, place = divmod(number, per_group)
+            first = group * layout.group + layout.first(place)
+            vector[...] = columns[first : first + layout.lanes]
 
     def tensor(self, array: te.Tensor) -> te.Tensor:
         """The packed array as a computation, for weights that are not known yet."""

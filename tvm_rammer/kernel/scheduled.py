@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
@@ -9,15 +10,26 @@ from typing import Protocol
 import numpy as np
 from tvm import tirx
 
+from tvm_rammer.tensors import empty
 from tvm_rammer.vdevice import VDevice
 
 
-class Packing(Protocol):
+class Packing(ABC):
     """How a constant parameter is laid out anew at compile time; frozen and hashable."""
 
+    @abstractmethod
+    def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape that the kernel declares, for an array of the given shape."""
+
+    @abstractmethod
+    def fill(self, packed: np.ndarray, array: np.ndarray) -> None:
+        """Write the packed array; ``packed`` is compact and row-major."""
+
     def __call__(self, array: np.ndarray) -> np.ndarray:
-        """The packed array: compact and row-major, of the shape that the kernel declares."""
-        ...
+        """The packed array."""
+        packed = empty(self.shape(array.shape), array.dtype)
+        self.fill(packed, array)
+        return packed
 
 
 @dataclass(frozen=True)

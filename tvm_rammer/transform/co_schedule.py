@@ -23,6 +23,7 @@ from tvm_rammer.progress import tell, tell_each
 from tvm_rammer.rprogram import Buffer, OperatorGraph, RProgram
 from tvm_rammer.schedule import AUTO, plan
 from tvm_rammer.schedule.decisions import Decision
+from tvm_rammer.tensors import constant
 from tvm_rammer.transform.decide_plan import decide_plan
 from tvm_rammer.transform.operator_graph import RegionGraph, region_graph
 from tvm_rammer.transform.partition_regions import is_region
@@ -263,7 +264,7 @@ class _Replacer(relax.PyExprMutator):
         if not isinstance(call.op, GlobalVar) or call.op not in self.regions:
             return call
         region = self.regions[call.op]
-        arguments = [*call.args, relax.const(region.graph.constants), relax.const(region.table)]
+        arguments = [*call.args, constant(region.graph.constants), constant(region.table)]
         types = [relax.TensorType(spec.shape, spec.dtype) for spec in region.signature.outputs]
         types.append(relax.TensorType((region.arena_bytes,), "uint8"))
         results = self.builder_.emit(

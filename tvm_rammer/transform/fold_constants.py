@@ -15,6 +15,7 @@ from tvm import relax
 from tvm.ir import GenericConst
 from tvm.tirx import FloatImm, IntImm
 
+from tvm_rammer.tensors import as_array, constant
 from tvm_rammer.transform.relax_util import operator_name, rewrite, static_shape
 
 Evaluate = Callable[[Any, list[np.ndarray]], np.ndarray]
@@ -103,8 +104,7 @@ class _Folder(relax.PyExprMutator):
             return call
         with np.errstate(all="ignore"):
             value = evaluate(call, operands)
-        value = np.ascontiguousarray(value, dtype=operands[0].dtype).reshape(shape)
-        return relax.const(value, dtype)
+        return constant(np.asarray(value, dtype).reshape(shape))
 
     def visit_tuple_getitem_(self, item: Any) -> Any:
         item = super().visit_tuple_getitem_(item)
@@ -118,7 +118,7 @@ class _Folder(relax.PyExprMutator):
         axis = int(call.attrs.axis)
         start = sum(shape[axis] for shape in shapes[: item.index])
         part = value.take(range(start, start + shapes[item.index][axis]), axis)
-        return relax.const(part, str(value.dtype))
+        return constant(part)
 
     def _operands(self, call: Any) -> list[np.ndarray] | None:
         """The values of all tensor operands, or ``None`` if one is not a constant."""
@@ -142,7 +142,7 @@ class _Folder(relax.PyExprMutator):
 def _value(expression: Any) -> np.ndarray | None:
     """The value of a constant tensor or an immediate scalar, ``None`` for anything else."""
     if isinstance(expression, GenericConst) and hasattr(expression.value, "numpy"):
-        return np.asarray(expression.value.numpy())
+        return as_array(expression.value)
     if isinstance(expression, FloatImm | IntImm):
         return np.asarray(expression.value, dtype=str(expression.ty.dtype))
     return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from tvm_rammer.kernel.scheduled import Packing
 from tvm_rammer.kernel.strides import with_strides
 from tvm_rammer.progress import tell_each
 from tvm_rammer.rprogram import Buffer, Operator, OperatorGraph, aligned
+from tvm_rammer.tensors import as_array, empty
 from tvm_rammer.transform.concatenations import concatenate_in_place, strides_of
 from tvm_rammer.transform.region_calls import TensorCall, region_calls
 
@@ -82,7 +84,7 @@ def region_graph(
 class ConstantPool:
     """Constants one after the other, equal ones once."""
 
-    parts: list[np.ndarray] = field(default_factory=list)
+    parts: list[tuple[int, np.ndarray, Packing | None]] = field(default_factory=list)
     nbytes: int = 0
     known: dict[Any, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
 
@@ -90,17 +92,28 @@ class ConstantPool:
         """Offset of a constant in the pool, and its shape there."""
         key = (constant.value, packing)
         if key not in self.known:
-            value = constant.value.numpy()
-            packed = packing(value) if packing else np.ascontiguousarray(value)
-            flat = packed.reshape(-1).view(np.uint8)
-            self.known[key] = self.nbytes, tuple(packed.shape)
-            self.parts.append(np.pad(flat, (0, aligned(flat.size) - flat.size)))
-            self.nbytes += aligned(flat.size)
+            value = as_array(constant.value)
+            shape = packing.shape(value.shape) if packing else value.shape
+            self.known[key] = self.nbytes, shape
+            self.parts.append((self.nbytes, value, packing))
+            self.nbytes += aligned(prod(shape) * value.itemsize)
         return self.known[key]
 
     def array(self) -> np.ndarray:
-        """All constants as one array of bytes."""
-        return np.concatenate(self.parts) if self.parts else np.zeros(0, np.uint8)
+        """All constants as one array of bytes, which TVM can share."""
+        pool = empty((self.nbytes,), np.uint8)
+        end = 0
+        for offset, value, packing in self.parts:
+            shape = packing.shape(value.shape) if packing else value.shape
+            pool[end:offset] = 0
+            end = offset + prod(shape) * value.itemsize
+            packed = pool[offset:end].view(value.dtype).reshape(shape)
+            if packing:
+                packing.fill(packed, value)
+            else:
+                packed[...] = value
+        pool[end:] = 0
+        return pool
 
 
 @dataclass

@@ -16,6 +16,7 @@ from tvm.ir import GenericConst
 
 from tvm_rammer.codegen.operators import build_operators
 from tvm_rammer.kernel.library import KernelLibrary
+from tvm_rammer.tensors import as_array, constant
 from tvm_rammer.transform.co_schedule import link
 from tvm_rammer.transform.eligibility import reason_to_leave_out, result_types
 from tvm_rammer.transform.relax_util import rewrite
@@ -80,12 +81,10 @@ class _Scheduler(relax.PyExprMutator):
         name = self._name(symbol, constants, kernel.scheduled.func)
         return relax.call_dps_packed(name, relax.Tuple(arguments), result_types(call))
 
-    def _pack(self, constant: Any, packing: Any) -> Any:
-        key = (constant.value, packing)
+    def _pack(self, weight: Any, packing: Any) -> Any:
+        key = (weight.value, packing)
         if key not in self.packed:
-            packed = packing(constant.value.numpy())
-            # Without a dtype, doubles would become floats.
-            self.packed[key] = relax.const(packed, str(packed.dtype))
+            self.packed[key] = constant(packing(as_array(weight.value)))
         return self.packed[key]
 
     def _name(self, symbol: Any, constants: frozenset[int], func: tirx.PrimFunc) -> str:

@@ -54,11 +54,10 @@ class Transform:
     def transform_weight(self, weight: np.ndarray) -> np.ndarray:
         """``G g G^T`` of every filter, in double precision: ``[out, 3, 3, in]`` to
         ``[(m + 2)^2, in, out]``."""
-        matrix = np.array(self.weight)
-        rows = np.tensordot(matrix, weight.astype(np.float64), (1, 1))
-        both = np.tensordot(matrix, rows, (1, 2))
-        channels = (weight.shape[3], weight.shape[0])
-        return both.transpose(1, 0, 3, 2).reshape(self.products, *channels)
+        outer, _, _, inner = weight.shape
+        both = np.kron(self.weight, self.weight)
+        taps = weight.transpose(1, 2, 3, 0).astype(np.float64, order="C")
+        return (both @ taps.reshape(9, -1)).reshape(self.products, inner, outer)
 
 
 def product(factors: Sequence[Matrix]) -> np.ndarray:

@@ -8,11 +8,15 @@ from typing import Any
 import numpy as np
 
 from tvm_rammer.kernel.register_tile import RegisterTile
+from tvm_rammer.kernel.scheduled import Packing
 from tvm_rammer.kernel.winograd.matrices import Transform
+
+#: Output channels whose weights are transformed together.
+_CHANNELS = 64
 
 
 @dataclass(frozen=True)
-class WinogradPacking:
+class WinogradPacking(Packing):
     """Transforms weights and lays them out ``[out / columns, (m + 2)^2, in, columns]``.
 
     A weight that is not finite makes all results of its output channel NaN.
@@ -21,12 +25,21 @@ class WinogradPacking:
     transform: Transform
     columns: int
 
-    def __call__(self, array: np.ndarray) -> np.ndarray:
+    def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        outer, _, _, inner = shape
+        return outer // self.columns, self.transform.products, inner, self.columns
+
+    def fill(self, packed: np.ndarray, array: np.ndarray) -> None:
+        _, products, inner, columns = packed.shape
+        # As many groups at a time as the caches hold.
+        step = max(1, _CHANNELS // columns)
         with np.errstate(invalid="ignore"):
-            moved = self.transform.transform_weight(array).astype(np.float32)
-        products, inner, outer = moved.shape
-        groups = moved.reshape(products, inner, outer // self.columns, self.columns)
-        return np.ascontiguousarray(groups.transpose(2, 0, 1, 3))
+            for first in range(0, len(packed), step):
+                groups = packed[first : first + step]
+                weights = array[first * columns : (first + len(groups)) * columns]
+                moved = self.transform.transform_weight(weights)
+                moved = moved.reshape(products, inner, len(groups), columns)
+                groups[...] = moved.transpose(2, 0, 1, 3)
 
 
 @dataclass(frozen=True)
