@@ -56,7 +56,10 @@ from tvm_rammer.vdevice.cache import cache_directory
 
 SCRIPT = "python/bench_peers.py"
 #: Seconds for a model, set-up included.
-SECONDS, QUICK_SECONDS = 80.0, 15.0
+SECONDS, QUICK_SECONDS = 80.0, 12.0
+#: Seconds that each contender warms up, and turns that each takes.
+WARM_UP, QUICK_WARM_UP = 0.5, 0.1
+BLOCKS, QUICK_BLOCKS = 10, 5
 #: What a build measures of a model's kernels and plans, not of the machine.
 MODEL_CACHES = ("kernel_costs.json", "decisions.json", "model_statistics.json")
 
@@ -80,7 +83,11 @@ class Session:
     show_default=True,
     help="Names, separated by commas, or all.",
 )
-@click.option("--blocks", default=10, show_default=True, help="Turns that each contender takes.")
+@click.option(
+    "--blocks",
+    type=click.IntRange(1),
+    help=f"Turns that each contender takes.  [default: {BLOCKS}; {QUICK_BLOCKS} with --quick]",
+)
 @click.option("--runs", default=20, show_default=True, help="Timed runs in a turn.")
 @click.option(
     "--seconds",
@@ -107,7 +114,7 @@ class Session:
 def main(
     models: str,
     contenders: str,
-    blocks: int,
+    blocks: int | None,
     runs: int,
     seconds: float | None,
     minutes: float | None,
@@ -138,7 +145,13 @@ def main(
             tuple(names),
             next((name for name in names if CANDIDATES[name].peer), names[0]),
             setting,
-            Settings(blocks=blocks, runs=runs, session_s=budget, timeout_s=timeout),
+            Settings(
+                blocks or (QUICK_BLOCKS if quick else BLOCKS),
+                runs,
+                QUICK_WARM_UP if quick else WARM_UP,
+                session_s=budget,
+                timeout_s=timeout,
+            ),
             {"python": torch_python} if torch_python else {},
         )
         results = resume(json_path, setting)
@@ -215,7 +228,7 @@ def measure(
     done = results.models.setdefault(model, {})
     done |= {name: record for name, record in made.items() if name in wanted or record.good}
     results.models[model] = {name: done[name] for name in CANDIDATES if name in done}
-    results.machine = machine.machine(SCRIPT)
+    results.machine = machine.machine(SCRIPT, results.machine)
 
 
 def write_model(model: str, quick: bool, model_file: Path, inputs_file: Path) -> None:
@@ -249,7 +262,11 @@ def _check_folders(*paths: Path | None) -> None:
 
 
 def _table(models: peers.Models, names: Sequence[str]) -> Table:
-    table = Table(title="median, ms", caption="- : not installed", show_lines=False)
+    table = Table(
+        title="median, ms",
+        caption="- : not installed, or it does not take the model",
+        show_lines=False,
+    )
     for number, column in enumerate(peers.columns(names)):
         table.add_column(column, justify="right" if number else "left", overflow="fold")
     for row in peers.rows(models, names):

@@ -32,6 +32,10 @@ def misses() -> Prepared:
     return sleeps(0)
 
 
+def lacks() -> Prepared:
+    raise NotImplementedError("there is no converter\nof GreaterOrEqual")
+
+
 def dies() -> Prepared:
     os.write(2, b"something\nlast words\n")
     os.abort()

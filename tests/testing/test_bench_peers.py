@@ -39,7 +39,7 @@ def test_results_are_written_and_not_measured_again(bench: ModuleType, tmp_path:
     fixed = ("--models", "mlp", "--blocks", 2, "--runs", 3, "--json", path, "--quick")
     first = run(bench, *fixed, "--contenders", "onnxruntime-1")
     assert first.exit_code == 0, first.output
-    assert "1 model, 1 contender: about 1 minute, at 15 s for a model" in first.output
+    assert "1 model, 1 contender: about 1 minute, at 12 s for a model" in first.output
     before = load_results(path).models["mlp"]["onnxruntime-1"]
 
     both = ("--contenders", "onnxruntime,onnxruntime-1")

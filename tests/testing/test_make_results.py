@@ -23,7 +23,7 @@ MACHINE = {
     "date": "2026-11-21T17:00:00+00:00",
     "python": "3.11.7",
     "versions": {},
-    "command": "python python/bench_peers.py",
+    "commands": {"python python/bench_peers.py": "2026-11-21T17:00:00+00:00"},
 }
 
 

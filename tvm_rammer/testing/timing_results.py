@@ -23,7 +23,7 @@ class Outcome:
     name : str
     status : {"ok", "failed", "disagrees", "missing"}
         ``disagrees``: its outputs are not the others', so it was not timed. ``missing``: what it
-        needs is not installed.
+        needs is not installed, or it has nothing for an operator of the model.
     note : str
         Why the status is not ``ok``.
     blocks_ns : tuple of tuple of int

@@ -87,10 +87,11 @@ class Worker:
             method = getattr(self, request.pop("do"))
             return dict(method(**request))
         except Exception as error:
-            # A module of this package that is not there is a fault, not a peer left out.
-            if isinstance(error, ModuleNotFoundError) and "tvm_rammer" not in str(error):
-                return {"missing": str(error)}
             text = " ".join(str(error).split())
+            # A module of this package that is not there is a fault, not a peer left out.
+            absent = isinstance(error, ModuleNotFoundError | NotImplementedError)
+            if absent and "tvm_rammer" not in text:
+                return {"missing": text}
             return {"error": f"{type(error).__name__}: {text}"}
 
 

@@ -67,4 +67,4 @@ def test_a_model_that_fails_or_crashes_is_written_down_and_the_next_one_done() -
         found.find("script.py", model, found_out, 3)
     assert found.failed == {"vgg19": "MemoryError: no memory", "alexnet": "its process ended"}
     assert found.found == {"mlp": small_scaling(3)}
-    assert found.machine["command"].startswith("python script.py")
+    assert next(iter(found.machine["commands"])).startswith("python script.py")

@@ -20,7 +20,7 @@ MACHINE: dict[str, Any] = {
     "date": "2026-11-21T17:00:00+00:00",
     "python": "3.11.7",
     "versions": {"apache-tvm": "0.27.0", "torch": "not installed"},
-    "command": "python python/bench_peers.py --json r.json",
+    "commands": {"python python/bench_peers.py --json r.json": "2026-11-21T17:00:00+00:00"},
 }
 PLACE = "Some CPU, 2 CPUs, Linux 6, 2026-11-21; Python 3.11.7, apache-tvm 0.27.0."
 FACTS = {
@@ -111,6 +111,13 @@ def test_the_page_of_peers_has_everybody_and_who_failed() -> None:
     assert "## Medians without Winograd's algorithm, ms" in text
     assert "### mlp" in text
     assert "without Winograd" not in pages.peers_page(Results(PEERS))
+
+
+def test_a_contender_of_another_environment_tells_its_versions() -> None:
+    facts = {"versions": {"torch": "2.13.0"}}
+    models = {"mlp": records(timed("pytorch", 2.0, facts=facts), timed("auto", 1.0))}
+    text = pages.peers_page(Results(ResultFile(Setting(True, 2), MACHINE, models)))
+    assert "- `pytorch`: PyTorch through onnx2torch, eager (torch 2.13.0)\n" in text
 
 
 def test_the_page_of_ablations_has_every_answer_and_who_failed() -> None:

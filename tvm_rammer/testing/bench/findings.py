@@ -62,7 +62,7 @@ class Findings(Generic[T]):
                 self.failed[model] = "its process ended"
             except Exception as error:
                 self.failed[model] = f"{type(error).__name__}: {error}"
-        self.machine = machine(script)
+        self.machine = machine(script, self.machine)
 
     def save(self, path: Path) -> None:
         """Write the file in one step: an interrupt leaves the old one whole."""

@@ -15,8 +15,18 @@ from typing import Any
 _PACKAGES = ("apache-tvm", "apache-tvm-ffi", "onnx", "onnxruntime", "openvino", "torch", "numpy")
 
 
-def machine(script: str) -> dict[str, Any]:
-    """Facts about this machine, as plain data; ``script`` is how people call what runs."""
+def machine(script: str, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Facts about this machine, as plain data.
+
+    Parameters
+    ----------
+    script : str
+        How people call what runs.
+    before : mapping of str to anything, optional
+        The facts of the run that this one goes on from: its commands stay.
+    """
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    command = shlex.join(["python", script, *sys.argv[1:]])
     return {
         "cpu": _cpu(),
         "cpus": len(os.sched_getaffinity(0)),
@@ -24,8 +34,8 @@ def machine(script: str) -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "versions": {name: _version(name) for name in _PACKAGES},
-        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "command": shlex.join(["python", script, *sys.argv[1:]]),
+        "date": now,
+        "commands": {**(before or {}).get("commands", {}), command: now},
     }
 
 
@@ -37,6 +47,11 @@ def sentence(facts: Mapping[str, Any]) -> str:
         f"{facts['cpu']}, {facts['cpus']} CPUs, {facts['system']}, {facts['date'][:10]}; "
         f"Python {facts['python']}, {versions}."
     )
+
+
+def commands(facts: Mapping[str, Any]) -> list[str]:
+    """What to type for the same measurements, each with the day on which it last ran."""
+    return [f"{command}  # {date[:10]}" for command, date in facts.get("commands", {}).items()]
 
 
 def _cpu() -> str:

@@ -103,7 +103,9 @@ def peers_page(results: Results) -> str:
     """Every contender on every model."""
     found = results.peers
     names = contenders_of(found)
-    described = "\n".join(f"- `{name}`: {CANDIDATES[name].description}" for name in names)
+    described = "\n".join(
+        f"- `{name}`: {CANDIDATES[name].description}{_versions(found, name)}" for name in names
+    )
     parts = [
         "# Every contender on every model",
         _setting(found),
@@ -139,7 +141,7 @@ def ablations_page(found: Findings[Study]) -> str:
         "# What single decisions are worth",
         "Plans of the same compiled kernels take turns in one process. "
         + machine.sentence(found.machine),
-        f"`{found.machine['command']}`",
+        *_typed(found.machine),
         "![Time of every policy over that of the sequential plan](policies.svg)",
     ]
     for item in TABLES:
@@ -155,7 +157,7 @@ def scaling_page(found: Findings[Scaling]) -> str:
         "Plans of the same kernels for devices with more vEUs than this machine has, with the "
         "kernels' costs as measured here, one memory and one last-level cache. "
         + machine.sentence(found.machine),
-        f"`{found.machine['command']}`",
+        *_typed(found.machine),
         "![Simulated speed-up of auto over sequential by number of vEUs](scaling.svg)",
     ]
     for item in SCALING_TABLES:
@@ -202,6 +204,17 @@ def _setting(found: ResultFile) -> str:
 def _notes(found: ResultFile, names: Sequence[str]) -> list[str]:
     notes = peers.notes(found.models, names)
     return ["\n".join(f"- {note}" for note in notes)] if notes else []
+
+
+def _versions(found: ResultFile, name: str) -> str:
+    """What a contender that lives in another environment says about that."""
+    told = {
+        f"{package} {version}"
+        for records in found.models.values()
+        if name in records
+        for package, version in records[name].outcome.facts.get("versions", {}).items()
+    }
+    return f" ({', '.join(sorted(told))})" if told else ""
 
 
 def _failed(found: Findings[Any]) -> list[str]:
@@ -314,12 +327,15 @@ def _losses(models: peers.Models) -> str:
 
 
 def _commands(results: Results) -> str:
-    found: list[Mapping[str, Any]] = [results.peers.machine]
-    found += [results.direct.machine] if results.direct else []
-    found += [part.machine for part in (results.ablations, results.scaling) if part]
-    lines = [f"{facts['command']}  # {facts['date'][:10]}" for facts in found if facts]
+    parts = (results.peers, results.direct, results.ablations, results.scaling)
+    lines = [line for part in parts if part for line in machine.commands(part.machine)]
     text = "\n".join([*lines, "python python/make_results.py --readme README.md"])
     return f"## Commands\n\n```text\n{text}\n```"
+
+
+def _typed(facts: Mapping[str, Any]) -> list[str]:
+    lines = machine.commands(facts)
+    return ["\n".join(["```text", *lines, "```"])] if lines else []
 
 
 def _page(parts: Sequence[str]) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
+from importlib import import_module, metadata
 from typing import Any
 
 import numpy as np
 
-Prepared = tuple[Callable[[], object], Callable[[], list[np.ndarray]]]
+Prepared = tuple[Callable[[], object], Callable[[], list[np.ndarray]], Callable[[], dict[str, Any]]]
 
 
 def pytorch(model: str, inputs: str, threads: int, compiled: bool = False) -> Prepared:
@@ -28,4 +28,5 @@ def pytorch(model: str, inputs: str, threads: int, compiled: bool = False) -> Pr
 
     if compiled:  # it compiles at the first call: that is set-up
         run()
-    return run, lambda: [value.numpy() for value in last]
+    versions = {name: metadata.version(name) for name in ("torch", "onnx2torch")}
+    return run, lambda: [value.numpy() for value in last], lambda: {"versions": versions}
