@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import kernel_runs
 import numpy as np
 import pytest
 import tvm
+import tvm_ffi
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from kernel_runs import (
@@ -22,7 +24,7 @@ from kernel_runs import (
     run_relax,
 )
 from tvm import relax, te, tirx
-from tvm.ir import GlobalVar
+from tvm.ir import Call, GlobalVar
 
 from tvm_rammer.codegen.lowering import lowering_pipeline
 from tvm_rammer.kernel.blocks import schedule_of
@@ -41,6 +43,8 @@ QUICK = settings(max_examples=10)
 #: Large enough to be worthwhile.
 X, W = numbers((1, 14, 14, 32)), numbers((32, 3, 3, 32), seed=1)
 ONE_AROUND = (1, 1, 1, 1)
+#: Of its cache some of the small weights of these tests are too large.
+SMALL_CACHE = replace(HOST, l2_bytes=1 << 14)
 
 sizes = st.tuples(st.integers(1, 2), st.integers(1, 13), st.integers(1, 13))
 pads = st.tuples(*[st.integers(0, 2)] * 4)
@@ -65,7 +69,7 @@ def run_tiling(
     """Run a convolution, whose weights are parameter 1, in a given tiling."""
     conv = match_convolution(schedule_of(func), frozenset([1]))
     assert conv is not None
-    scheduled = winograd_function(conv, tiling).with_attr("tirx.is_scheduled", True)
+    scheduled = winograd_function(conv, tiling, SMALL_CACHE).with_attr("tirx.is_scheduled", True)
     packed = [tiling.packing(a) if k == 1 else a for k, a in enumerate(inputs)]
     return run_prim_func(scheduled, packed, seed=seed)
 
@@ -267,3 +271,14 @@ def test_code_for_aarch64():
     exports = {v: f.with_attr("global_symbol", v.name_hint) for v, f in functions.items()}
     module = tvm.tirx.build(tvm.IRModule(exports), target, pipeline=lowering_pipeline())
     assert "\tfmla\tv" in module.inspect_source("asm")
+
+
+@pytest.mark.parametrize("l2_bytes", [1 << 10, 1 << 30])
+def test_weights_that_are_too_large_for_the_cache_are_prefetched(l2_bytes):
+    func = legalized_func(lambda x: conv2d(x, constant(W)), X)
+    made = Winograd().apply(func, frozenset([1]), replace(HOST, l2_bytes=l2_bytes))
+    assert made is not None
+    calls = []
+    tvm_ffi.structural_walk(made.func.body, (Call, calls.append))
+    sources = {c.args[0].args[0].source for c in calls if c.op.name == "tirx.prefetch"}
+    assert sources == ({made.func.params[1]} if l2_bytes < 1 << 20 else set())

@@ -1,4 +1,4 @@
-"""Prefetches of what a register tile needs only at its end: the lines that it writes and adds to.
+"""Prefetches, above all of what a register tile needs at its end: lines that it writes and adds to.
 
 While a tile sums up, memory has time to deliver them. A store to a line that no cache holds waits
 for it as a load does, as processors read a line before they write a part of it.
@@ -24,9 +24,16 @@ from tvm_rammer.rprogram import dtype_bytes
 _FEWEST_STEPS = 64
 #: Bytes that a prefetch brings.
 _LINE_BYTES = 64
-_READ, _WRITE = 0, 1
+READ, WRITE = 0, 1
 #: Into the nearest cache, and of data, not of code.
 _NEAREST, _DATA = 3, 1
+
+
+def prefetch(place: Any, kind: int = READ) -> Any:
+    """The statement that brings the line of a load into the nearest cache."""
+    options = [tirx.const(option, "int32") for option in (kind, _NEAREST, _DATA)]
+    operands = [tirx.address_of(place), *options]
+    return tirx.Evaluate(Call(Op.get("tirx.prefetch"), operands, ret_ty=PrimType("void")))
 
 
 def prefetches(
@@ -55,11 +62,11 @@ def prefetches(
     loads: list[Any] = []
     tvm_ffi.structural_walk(store.value, (TensorLoad, loads.append))
     others = [load for load in loads if not load.source.same_as(contraction.product)]
-    places = [(tirx.BufferLoad(store.buffer, list(store.indices)), _WRITE)]
-    places += [(load, _READ) for load in others if rows.var in variables(load.indices)]
+    places = [(tirx.BufferLoad(store.buffer, list(store.indices)), WRITE)]
+    places += [(load, READ) for load in others if rows.var in variables(load.indices)]
     first = {axis.var: tirx.const(0, "int64") for axis in contraction.repeated}
     return [
-        _prefetch(substitute(place, {**values(row, vector), **first}), kind)
+        prefetch(substitute(place, {**values(row, vector), **first}), kind)
         for place, kind in places
         if is_contiguous(columns, place)
         for row in range(tile.rows)
@@ -69,11 +76,3 @@ def prefetches(
 
 def _vectors_of_a_line(tile: RegisterTile, dtype: str) -> int:
     return max(1, _LINE_BYTES // (tile.lanes * dtype_bytes(dtype)))
-
-
-def _prefetch(place: Any, kind: int) -> Any:
-    options = [tirx.const(option, "int32") for option in (kind, _NEAREST, _DATA)]
-    call = Call(
-        Op.get("tirx.prefetch"), [tirx.address_of(place), *options], ret_ty=PrimType("void")
-    )
-    return tirx.Evaluate(call)

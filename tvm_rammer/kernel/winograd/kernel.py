@@ -12,17 +12,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from tvm import tirx
 
 from tvm_rammer.kernel.loops import buffer, loop, number, parallel, sequence, vector, when
+from tvm_rammer.kernel.prefetch import prefetch
 from tvm_rammer.kernel.winograd.match import Convolution3x3
 from tvm_rammer.kernel.winograd.tiling import WinogradTiling
 from tvm_rammer.kernel.winograd.transforms import grid_of, input_transform, output_transform
+from tvm_rammer.vdevice import VDevice
+
+#: Bytes of weights that are prefetched: a page, where the prefetchers of processors stop.
+_AHEAD = 4096
 
 
-def winograd_function(conv: Convolution3x3, tiling: WinogradTiling) -> tirx.PrimFunc:
+def winograd_function(
+    conv: Convolution3x3, tiling: WinogradTiling, vdevice: VDevice
+) -> tirx.PrimFunc:
     """The PrimFunc whose parallel root loops are the stages.
 
     Its weights are those that ``tiling.packing`` makes.
@@ -32,7 +40,8 @@ def winograd_function(conv: Convolution3x3, tiling: WinogradTiling) -> tirx.Prim
     weight = buffer("weight", shape)
     params = list(conv.params)
     params[conv.weight_position] = weight
-    kernel = _Kernel(conv, tiling, weight, groups, grid_of(conv, tiling).num_tiles)
+    far = 4 * prod(shape) > vdevice.l2_bytes
+    kernel = _Kernel(conv, tiling, weight, far, groups, grid_of(conv, tiling).num_tiles)
     body = kernel.fused() if tiling.fused else kernel.staged()
     attributes = {"global_symbol": "main", "tirx.noalias": True, "s_tir": True}
     return tirx.PrimFunc(params, body).with_attrs(attributes)
@@ -56,6 +65,7 @@ class _Kernel:
     conv: Convolution3x3
     tiling: WinogradTiling
     weight: Any
+    far_weights: bool
     groups: int
     num_tiles: int
 
@@ -214,7 +224,12 @@ class _Kernel:
                 product = data(first + row, channel) * weight(channel, column)
                 return tirx.BufferStore(total, total[lane] + product, [lane])
 
-            return sequence(each(add))
+            return sequence([*ahead(channel), *each(add)])
+
+        def ahead(channel: Any) -> list[Any]:
+            steps = _AHEAD // (4 * self.tiling.columns)
+            columns = range(0, tile.vectors * tile.lanes, tile.lanes) if self.far_weights else ()
+            return [prefetch(weight(channel + steps, number(column))) for column in columns]
 
         return tirx.SeqStmt(
             [

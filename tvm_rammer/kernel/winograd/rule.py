@@ -50,6 +50,6 @@ class Winograd:
         packings = ((conv.weight_position, tiling.packing),)
         scheduled = None
         for each in reversed([tiling, *finer(size, tiling, vdevice)]):
-            made = winograd_function(conv, each)
+            made = winograd_function(conv, each, vdevice)
             scheduled = Scheduled(made, self.name, str(each), packings, scheduled)
         return scheduled
