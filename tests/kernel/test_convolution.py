@@ -76,6 +76,17 @@ def attributes(**changes: Any) -> dict[str, Any]:
     return {**plain, **changes}
 
 
+@settings(max_examples=5, deadline=None)
+@given(channels=st.integers(60, 700), size=st.integers(1, 6), vdevice=vdevices)
+@example(channels=257, size=3, vdevice=VDEVICES[0])
+def test_long_sums(channels, size, vdevice):
+    """Sums in blocks of channels, or of kernel positions and channels, with padding around."""
+    x, w = numbers((1, size, size + 1, channels)), numbers((8, 3, 3, channels), seed=1)
+    attrs = {"strides": (1, 1), "padding": (1, 1, 1, 1), "dilation": (1, 1), "groups": 1}
+    out, _ = run_conv2d(x, w, attrs, vdevice, constant_weights=True)
+    assert_close(out, convolve(x, w, attrs))
+
+
 @QUICK
 @given(
     size=st.tuples(st.integers(1, 2), st.integers(7, 12), st.integers(7, 12), st.integers(1, 5)),

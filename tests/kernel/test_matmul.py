@@ -46,6 +46,27 @@ def test_constant_weights(m, k, n, transposed, vdevice):
         assert origins == ["matmul"]
 
 
+@settings(max_examples=6, deadline=None)
+@given(m=st.integers(1, 9), k=st.integers(900, 3000), n=st.integers(1, 40), vdevice=vdevices)
+@example(m=1, k=1025, n=16, vdevice=VDEVICES[0])
+@example(m=3, k=2039, n=5, vdevice=VDEVICES[0])
+def test_long_sums(m, k, n, vdevice):
+    """Blocks of a long sum cover it, whether or not its length has a suitable divisor."""
+    x, w = numbers((m, k)), numbers((k, n), seed=1)
+    (out,), _ = run_relax(lambda x: OP.matmul(x, constant(w)), x, vdevice=vdevice)
+    assert_close(out, x.astype(np.float64) @ w)
+
+
+@pytest.mark.parametrize("k", [2048, 25088])
+def test_long_sums_are_exact(k):
+    """In blocks they have less than half of the error of one chain of additions."""
+    x, w = np.abs(numbers((4, k))), numbers((k, 64), seed=1)
+    want = x.astype(np.float64) @ w
+    chain = np.add.accumulate(x[:, :, None] * w, axis=1)[:, -1]
+    (out,), _ = run_relax(lambda x: OP.matmul(x, constant(w)), x)
+    assert np.linalg.norm(out - want) < np.linalg.norm(chain - want) / 2
+
+
 @QUICK
 @given(m=rows, k=depths, n=columns, vdevice=vdevices)
 def test_transposed_weights(m, k, n, vdevice):

@@ -140,9 +140,8 @@ def test_winograd_costs_some_exactness():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
-def test_without_winograd_a_network_is_three_times_as_exact(name):
-    """What is left are sums in another order than ONNX Runtime's, 2e-5 in vgg19."""
-    assert max(errors(before_softmax(light(name)), 0)) < TOLERANCE / 3
+def test_without_winograd_a_network_is_ten_times_as_exact(name):
+    assert max(errors(before_softmax(light(name)), 0)) < TOLERANCE / 10
 
 
 @pytest.mark.slow

@@ -3,6 +3,9 @@
 The tile's sums are a small buffer whose every index is a constant once its loops are unrolled, so
 that LLVM keeps it in registers. In the innermost loops rows lie outside of vectors: one broadcast
 and few weights are live; the other way round LLVM keeps the broadcasts and spills.
+
+Long sums are taken in blocks, whose sums are then added up: the rounding error of a chain of
+additions grows with its length, and the few additions more are not noticed.
 """
 
 from __future__ import annotations
@@ -26,6 +29,11 @@ from tvm_rammer.kernel.register_tile import RegisterTile
 #: Columns that are packed at once: of more, whose distance is a power of two, the first-level cache
 #: would hold only some, as it has few places for addresses that are alike.
 _PACKED_AT_ONCE = 8
+#: A chain of additions is at most this long: with sums of thousands, a third of the error is left
+#: that one chain has.
+_LONGEST_CHAIN = 512
+#: A shorter chain costs more than it gains.
+_SHORTEST_CHAIN = 64
 
 Values = Mapping[Any, Any]
 Guards = Sequence[Any]
@@ -135,6 +143,7 @@ class Nest:
         contraction, tile = self.contraction, self.tile
         shape = (rows * tile.vectors * tile.lanes,)
         sums = tirx.decl_buffer(shape, contraction.dtype, "sums")
+        totals = tirx.decl_buffer(shape, contraction.dtype, "totals") if self.blocked else sums
 
         def element(row: Any, vector: Any, lane: Any) -> Any:
             return (row * tile.vectors + vector) * tile.lanes + lane
@@ -147,10 +156,19 @@ class Nest:
             return _unrolled(rows, tile.vectors, tile.lanes, statement)
 
         def start(place: Any, *_: Any) -> Any:
-            return tirx.BufferStore(sums, contraction.initial, [place])
+            return tirx.BufferStore(totals, contraction.initial, [place])
 
         def write(place: Any, vector: Any, values: Values, lane: Any) -> Any:
-            return self._write(sums[place], values)
+            return self._write(totals[place], values)
+
+        def block(additions: Any) -> Any:
+            def clear(place: Any, *_: Any) -> Any:
+                return tirx.BufferStore(sums, tirx.const(0, contraction.dtype), [place])
+
+            def total(place: Any, *_: Any) -> Any:
+                return tirx.BufferStore(totals, totals[place] + sums[place], [place])
+
+            return sequence([inside(clear), additions, inside(total)])
 
         def add(reduced: Values, guards: Guards) -> Any:
             def statement(place: Any, vector: Any, values: Values, lane: Any) -> Any:
@@ -164,9 +182,10 @@ class Nest:
         return sequence(
             [
                 tirx.AllocBuffer(sums),
+                *([tirx.AllocBuffer(totals)] if self.blocked else []),
                 *self._prefetches(at, first_row, rows),
                 inside(start),
-                self._reduction(at, first_row, rows, add),
+                self._reduction(at, first_row, rows, add, block),
                 inside(write),
             ]
         )
@@ -178,16 +197,35 @@ class Nest:
         tile = replace(self.tile, rows=rows)
         return prefetches(self.contraction, self.rows, self.columns.axis, tile, first_lane)
 
+    @property
+    def blocked(self) -> bool:
+        """Whether the sums are so long that they are taken in blocks."""
+        floating = self.contraction.dtype.startswith("float")
+        return floating and prod(axis.extent for axis in self.reduced) > _LONGEST_CHAIN
+
     def _reduction(
-        self, at: _Place, first_row: Any, rows: int, body: Callable[[Values, Guards], Any]
+        self,
+        at: _Place,
+        first_row: Any,
+        rows: int,
+        body: Callable[[Values, Guards], Any],
+        block: Callable[[Any], Any],
     ) -> Any:
-        """The loops of the reduction, with the guards of the data as far outside as can be."""
+        """The loops of the reduction, with the guards of the data as far outside as can be.
+
+        ``block`` is put around the loops of each block of a long sum.
+        """
         row = () if self.rows is None else (self.rows.var,)
         ends: dict[Any, tuple[Any, Any]] = {}
         if self.rows is not None:
             ends[self.rows.var] = (first_row, first_row + (rows - 1))
 
-        def nest(axes: Sequence[Axis], values: Values, guards: Guards, inline: Guards) -> Any:
+        def nest(
+            axes: Sequence[Axis], values: Values, guards: Guards, inline: Guards, whole: bool
+        ) -> Any:
+            steps = prod(axis.extent for axis in axes)
+            if whole and steps <= _LONGEST_CHAIN:
+                return block(nest(axes, values, guards, inline, False))
             waiting = [axis.var for axis in axes]
             ready = [guard for guard in guards if not mentions(guard, waiting)]
             left = [guard for guard in guards if mentions(guard, waiting)]
@@ -195,31 +233,46 @@ class Nest:
             skip = [guard for guard in ready if not mentions(guard, row)]
             each = [guard for guard in ready if mentions(guard, row)]
             if skip:
-                inner = nest(axes, values, [*each, *left], inline)
+                inner = nest(axes, values, [*each, *left], inline, whole)
                 return tirx.IfThenElse(substitute(together(skip), bound), inner, None)
             if each and not self.columns.elementwise:
-                plain = nest(axes, values, left, inline)
-                guarded = nest(axes, values, left, [*inline, *each])
+                plain = nest(axes, values, left, inline, whole)
+                guarded = nest(axes, values, left, [*inline, *each], whole)
                 return tirx.IfThenElse(substitute(everywhere(each, ends), bound), plain, guarded)
             inline = [*inline, *each]
             if not axes:
                 return body(values, inline)
             axis, *rest = axes
             kind = ForKind.UNROLLED if axis is self.taps else ForKind.SERIAL
-            return loop(
-                str(axis.var.name),
-                axis.extent,
-                lambda number: nest(rest, {**values, axis.var: number}, left, inline),
-                kind,
-            )
+
+            def steps_of(extent: int, first: Any, whole: bool) -> Any:
+                return loop(
+                    str(axis.var.name),
+                    extent,
+                    lambda number: nest(
+                        rest, {**values, axis.var: first + number}, left, inline, whole
+                    ),
+                    kind,
+                )
+
+            inner = steps // axis.extent
+            if not whole or inner > _LONGEST_CHAIN:
+                return steps_of(axis.extent, _number(0), whole)
+            length = _block_length(axis.extent, inner)
+            full, ragged = divmod(axis.extent, length)
+            blocks = [
+                loop("block", full, lambda b: block(steps_of(length, b * length, False))),
+                *([block(steps_of(ragged, _number(full * length), False))] if ragged else []),
+            ]
+            return sequence(blocks)
 
         guards = self.data.guards
-        general = nest(self.reduced, {}, guards, [])
+        general = nest(self.reduced, {}, guards, [], self.blocked)
         if not (guards and self.columns.elementwise):
             return general
         for axis in self.reduced:
             ends[axis.var] = (_number(0), _number(axis.extent - 1))
-        plain = nest(self.reduced, {}, [], [])
+        plain = nest(self.reduced, {}, [], [], self.blocked)
         inside = substitute(everywhere(guards, ends), at.values)
         return tirx.IfThenElse(inside, plain, general)
 
@@ -337,6 +390,13 @@ def loop(name: str, extent: int, body: Callable[[Any], Any], kind: ForKind = For
         return body(_number(0))
     var = tirx.Var(name, "int64")
     return tirx.For(var, _number(0), _number(extent), kind, body(var))
+
+
+def _block_length(extent: int, inner: int) -> int:
+    """How much of an axis makes a block: a divisor of its extent, unless all are small."""
+    most = _LONGEST_CHAIN // inner
+    least = -(-_SHORTEST_CHAIN // inner)
+    return next((n for n in range(most, least - 1, -1) if extent % n == 0), most)
 
 
 def _number(value: int) -> Any:
