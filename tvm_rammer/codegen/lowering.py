@@ -1,7 +1,7 @@
 """The lowering of everything that this package compiles: TVM's own, with vector code for libm's.
 
-It leaves out one pass of TVM's: rewriting storage would hoist the local buffers of an rTask body
-out of its device attributes.
+It lets NaN through ReLU and Clip, and leaves out one pass of TVM's: rewriting storage would hoist
+the local buffers of an rTask body out of its device attributes.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 import tvm
 from tvm import tirx
 
+from tvm_rammer.codegen.keep_nan import KeepNaN
 from tvm_rammer.codegen.vector_math_calls import LinkElementaryFunctions, NameElementaryFunctions
 
 #: Name under which our lowering is known to ``tvm.tirx.build``.
@@ -65,7 +66,9 @@ def _lowering() -> Any:
     from tvm.s_tir.pipeline import default_s_tir_pipeline
 
     stock, finalize_host, finalize_device = default_s_tir_pipeline()
-    passes = tvm.transform.Sequential([NameElementaryFunctions(), stock, LinkElementaryFunctions()])
+    passes = tvm.transform.Sequential(
+        [NameElementaryFunctions(), stock, KeepNaN(), LinkElementaryFunctions()]
+    )
 
     @tvm.transform.module_pass(opt_level=0, name="RammerLowering")
     def lowering(mod: tvm.IRModule, _: Any) -> tvm.IRModule:
