@@ -8,7 +8,8 @@
 Every contender has a process of its own and they take turns in blocks of runs while the others
 sleep (see tvm_rammer/testing/fair_timing.py). With --json an interrupted benchmark goes on where it
 was: what is in the file is not measured again, unless it failed. Measurements of kernels and plans
-are made anew for every model, so that set-up times are those of a model never seen before.
+are made anew for every model, so that set-up times are those of a model never seen before; those of
+kernels are kept for other programs.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from rich.progress import (
 from rich.table import Table
 
 from tvm_rammer.errors import InputError, RammerError
+from tvm_rammer.kernel.costs import adopt_costs
 from tvm_rammer.testing.bench import machine, markdown, peers
 from tvm_rammer.testing.bench.records import Record, ResultFile, Setting, resume
 from tvm_rammer.testing.contenders import (
@@ -222,6 +224,7 @@ def measure(
             session.timing,
             progress,
         )
+        adopt_costs(cache)
     # The baseline that ran again meets the others in their session: its new record is the useful
     # one, unless it failed now.
     made = {o.name: Record(o, begin) for o in outcomes}

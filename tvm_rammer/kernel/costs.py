@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import tvm
@@ -49,7 +50,17 @@ def load_costs(keys: Mapping[str, str]) -> dict[str, float]:
 
 def store_costs(keys: Mapping[str, str], seconds: Mapping[str, float]) -> None:
     """Add measurements to those on disk."""
+    _store({keys[name]: value for name, value in seconds.items()})
+
+
+def adopt_costs(folder: Path) -> None:
+    """Add the measurements that processes with another cache folder left there."""
+    found = load_json(_FILE, folder)
+    if isinstance(found, dict):
+        _store(found)
+
+
+def _store(fresh: Mapping[str, float]) -> None:
     stored = load_json(_FILE)
-    merged = dict(stored) if isinstance(stored, dict) else {}
-    merged.update({keys[name]: value for name, value in seconds.items()})
+    merged = {**(stored if isinstance(stored, dict) else {}), **fresh}
     store_json(_FILE, dict(list(merged.items())[-_MAX_ENTRIES:]))

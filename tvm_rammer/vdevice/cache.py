@@ -17,10 +17,10 @@ def cache_directory() -> Path:
     return Path(os.environ.get("TVM_RAMMER_CACHE_DIR") or platformdirs.user_cache_dir("tvm-rammer"))
 
 
-def load_json(name: str) -> Any:
-    """What was stored under ``name``; None if there is nothing, or nothing that can be read."""
+def load_json(name: str, folder: Path | None = None) -> Any:
+    """What was stored under ``name``, here or in another folder; None if nothing can be read."""
     try:
-        return json.loads((cache_directory() / name).read_text())
+        return json.loads(((folder or cache_directory()) / name).read_text())
     except (OSError, ValueError):
         return None
 
