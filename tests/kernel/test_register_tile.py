@@ -51,6 +51,7 @@ def test_tiles_fit(rows, columns, vdevice, itemsize, taps):
     [
         (56, 64, "7 x 2 vectors of 16"),
         (27, 256, "7 x 2 vectors of 16"),
+        (13, 112, "13 x 1 vectors of 16"),
         (24, 48, "4 x 3 vectors of 16"),
         (28, 17, "7 x 3 vectors of 8"),
         (1, 1000, "1 x 4 vectors of 16"),

@@ -11,8 +11,9 @@ STACK_LIMIT = 1024
 #: Cycles from a multiply-add to the next one of the same sum, and some slack: with just enough sums
 #: to hide the four cycles, whatever else is late shows.
 _LATENCY = 5.5
-#: Loads take this much more than multiply-adds, since they also wait for each other.
-_LOAD = 1.25
+#: Loads take this much more than multiply-adds, since they also wait for each other, but for those
+#: of the widest multiply-adds, of which half as many are issued at once.
+_LOAD, _LOAD_OF_WIDEST = 1.25, 1.0
 #: Weights come from the second-level cache or from beyond it, data mostly from the first level: so
 #: much longer takes a vector of them, even where multiply-adds set the pace.
 _WEIGHTS = 0.3
@@ -95,8 +96,9 @@ def _cycles(tile: RegisterTile, rows: int, itemsize: int, taps: int) -> float:
     def step(height: int) -> float:
         # With taps, a step loads what the next ones use again.
         loads = tile.vectors * (height + 2 * taps - 1) / taps if taps else height + tile.vectors
+        load = _LOAD_OF_WIDEST if each == 1.0 and not taps else _LOAD
         far = 0.0 if taps else _WEIGHTS * tile.vectors * each
-        return max(height * tile.vectors * each, loads * each * _LOAD, _LATENCY) + far
+        return max(height * tile.vectors * each, loads * each * load, _LATENCY) + far
 
     full, ragged = divmod(rows, tile.rows)
     cycles = full * step(tile.rows) + (step(ragged) if ragged else 0.0)
