@@ -209,8 +209,7 @@ def _check(target: Any) -> None:
     similar = ", ".join(map(repr, get_close_matches(mcpu, known)))
     near = f" (near: {similar})" if similar else ""
     raise DeviceError(
-        f"LLVM knows no {processor} CPU {mcpu!r}{near}: use one that "
-        f"tvm.target.codegen.llvm_get_cpu_archlist(tvm.target.Target({general})) lists"
+        f"LLVM knows no {processor} CPU {mcpu!r}{near}: choose one of {', '.join(known)}"
     )
 
 
