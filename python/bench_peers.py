@@ -50,7 +50,7 @@ from tvm_rammer.testing.contenders import (
     contender,
     get_candidate,
 )
-from tvm_rammer.testing.fair_timing import Settings, time_contenders
+from tvm_rammer.testing.fair_timing import FEWEST_BLOCKS, Settings, time_contenders
 from tvm_rammer.testing.models import MODELS, before_softmax, get_model
 from tvm_rammer.testing.reference import random_inputs
 from tvm_rammer.units import counted
@@ -94,8 +94,8 @@ class Session:
 @click.option(
     "--seconds",
     type=click.FloatRange(0.0),
-    help=f"For a model, set-up included, but at least 3 turns.  [default: {SECONDS:g}; "
-    f"{QUICK_SECONDS:g} with --quick]",
+    help=f"For a model, set-up included, but at least {FEWEST_BLOCKS} turns.  "
+    f"[default: {SECONDS:g}; {QUICK_SECONDS:g} with --quick]",
 )
 @click.option(
     "--minutes", type=click.FloatRange(0.0), help="No further model is begun after so many minutes."
@@ -225,11 +225,12 @@ def measure(
             progress,
         )
         adopt_costs(cache)
-    # The baseline that ran again meets the others in their session: its new record is the useful
-    # one, unless it failed now.
+    # A baseline that ran again meets the others in their session: its new record is the useful one
+    # where that is the session of our default. Otherwise it was there to compare the outputs.
     made = {o.name: Record(o, begin) for o in outcomes}
     done = results.models.setdefault(model, {})
-    done |= {name: record for name, record in made.items() if name in wanted or record.good}
+    again = session.baseline if peers.OURS in wanted and made[session.baseline].good else ""
+    done |= {name: record for name, record in made.items() if name in (*wanted, again)}
     results.models[model] = {name: done[name] for name in CANDIDATES if name in done}
     results.machine = machine.machine(SCRIPT, results.machine)
 

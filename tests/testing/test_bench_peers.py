@@ -57,6 +57,20 @@ def test_results_are_written_and_not_measured_again(bench: ModuleType, tmp_path:
     assert load_results(path) == found
 
 
+def test_a_baseline_that_others_are_compared_with_later_keeps_its_times(
+    bench: ModuleType, tmp_path: Path
+) -> None:
+    pytest.importorskip("onnxruntime")
+    path = tmp_path / "r.json"
+    fixed = ("--models", "mlp", "--blocks", 1, "--runs", 3, "--json", path, "--quick")
+    assert run(bench, *fixed, "--contenders", "onnxruntime").exit_code == 0
+    before = load_results(path).models["mlp"]["onnxruntime"]
+    assert run(bench, *fixed, "--contenders", "onnxruntime,onnxruntime-1").exit_code == 0
+    after = load_results(path).models["mlp"]
+    assert after["onnxruntime"] == before
+    assert after["onnxruntime-1"].good
+
+
 def test_who_failed_before_is_tried_again(bench: ModuleType, tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     path = tmp_path / "r.json"

@@ -94,10 +94,10 @@ def test_a_fast_contender_gets_more_runs() -> None:
     assert [len(block) for block in outcome.blocks_ns] == [40, 40, 40]
 
 
-def test_no_round_begins_after_the_end_of_the_session_but_three_there_are() -> None:
+def test_no_round_begins_after_the_end_of_the_session_but_five_there_are() -> None:
     settings = replace(QUICK, blocks=8, session_s=0.0)
     (outcome,) = time_contenders([fake("sleeps", seconds=0.001)], settings)
-    assert len(outcome.blocks_ns) == 3
+    assert len(outcome.blocks_ns) == 5
 
 
 def test_what_a_contender_says_about_itself_is_kept() -> None:

@@ -28,7 +28,7 @@ from tvm_rammer.testing.timing_process import ContenderError, ContenderProcess, 
 from tvm_rammer.testing.timing_results import Outcome, distance, reference_of
 
 #: Rounds that there are however long they take: fewer say nothing about noise.
-_FEWEST_BLOCKS = 3
+FEWEST_BLOCKS = 5
 #: A block of short runs has up to so many times the runs that were asked for.
 _MOST_TIMES = 10
 
@@ -74,7 +74,7 @@ class Settings:
         and takes no more turns when all its blocks together have taken the budget.
     session_s : float
         No further round begins when all contenders together have taken so long, their set-up
-        included; but three rounds there are.
+        included; but :data:`FEWEST_BLOCKS` rounds there are.
     tolerance : float
         Relative error up to which outputs agree.
     timeout_s : float
@@ -134,7 +134,7 @@ def time_contenders(
                 step(f"{entrant.name}: warm-up")
                 entrant.warm_up()
             for number in range(settings.blocks):
-                if number >= _FEWEST_BLOCKS and time.monotonic() > end:
+                if number >= FEWEST_BLOCKS and time.monotonic() > end:
                     break
                 # Each round begins with another contender: nobody always follows the same one.
                 first = number % len(entrants)
