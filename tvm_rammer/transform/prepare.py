@@ -11,6 +11,7 @@ from tvm_rammer.transform.fold_affine import FoldAffine
 from tvm_rammer.transform.fold_constants import FoldConstants
 from tvm_rammer.transform.fuse_channel_windows import FuseChannelWindows
 from tvm_rammer.transform.fuse_normalizations import FuseNormalizations
+from tvm_rammer.transform.fuse_operators import FuseOperators
 from tvm_rammer.transform.legalize_operators import LegalizeOperators
 from tvm_rammer.transform.relax_util import OPAQUE
 from tvm_rammer.transform.simplify_operators import SimplifyOperators
@@ -40,7 +41,7 @@ class Prepare:
             LegalizeOperators(),
             relax.transform.AnnotateTIROpPattern(),
             relax.transform.FoldConstant(),
-            relax.transform.FuseOps(),
+            FuseOperators(),
             relax.transform.FuseTIR(),
             relax.transform.DeadCodeElimination(),
             _KeepFused(),

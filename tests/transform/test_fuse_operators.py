@@ -1,0 +1,99 @@
+"""Operators are fused as TVM's FuseOps fuses them, whatever the graph."""
+
+from __future__ import annotations
+
+import pytest
+import tvm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tvm import relax
+
+from tvm_rammer.testing.compiled_regions import tiny_model
+from tvm_rammer.transform.fuse_operators import FuseOperators
+from tvm_rammer.transform.legalize_operators import LegalizeOperators
+
+OP = relax.op
+SIDE = 4
+UNARY = (
+    OP.tanh,
+    OP.nn.relu,
+    OP.permute_dims,
+    lambda x: OP.reshape(x, (SIDE, SIDE)),
+    lambda x: OP.sum(x, axis=0, keepdims=True),
+    lambda x: OP.broadcast_to(OP.max(x, axis=[1], keepdims=True), (SIDE, SIDE)),
+    OP.nn.softmax,
+)
+BINARY = (OP.add, OP.multiply, OP.matmul, lambda x, y: OP.concat([x, y], axis=0))
+
+
+@st.composite
+def graphs(draw):
+    """A module of operators of all patterns on each other's results, with any outputs."""
+    builder = relax.BlockBuilder()
+    params = [relax.Var(f"x{k}", relax.TensorType((SIDE, SIDE), "float32")) for k in range(2)]
+    with builder.function("main", params):
+        with builder.dataflow():
+            # The latest results are read most, so that there are long chains.
+            results = list(params)
+            for _ in range(draw(st.integers(1, 24))):
+                near = st.integers(1, min(6, len(results)))
+                x, y = (results[-draw(near)] for _ in range(2))
+                if draw(st.integers(0, 9)) == 0:
+                    value = OP.split(x, 2, axis=1)
+                    pieces = builder.emit(value)
+                    value = OP.concat([builder.emit(pieces[k]) for k in (1, 0)], axis=1)
+                elif draw(st.booleans()):
+                    value = draw(st.sampled_from(UNARY))(x)
+                else:
+                    value = draw(st.sampled_from(BINARY))(x, y)
+                value = builder.emit(value)
+                if tuple(map(int, value.ty.shape.values)) != (SIDE, SIDE):
+                    value = builder.emit(OP.broadcast_to(OP.max(value), (SIDE, SIDE)))
+                results.append(value)
+            wanted = draw(st.lists(st.sampled_from(results[2:]), max_size=2, unique=True))
+            outputs = [builder.emit_output(result) for result in (results[-1], *wanted)]
+        builder.emit_func_output(outputs)
+    return builder.get()
+
+
+def legalized(mod):
+    passes = [
+        LegalizeOperators(),
+        relax.transform.AnnotateTIROpPattern(),
+        relax.transform.DeadCodeElimination(),
+    ]
+    with tvm.target.Target("llvm"):
+        return tvm.transform.Sequential(passes)(mod)
+
+
+def assert_fused_as_by_tvm(mod):
+    want = relax.transform.FuseOps()(mod)
+    tvm.ir.assert_structural_equal(FuseOperators()(mod), want)
+    return want
+
+
+@settings(max_examples=100)
+@given(graphs())
+def test_any_graph(mod):
+    assert_fused_as_by_tvm(legalized(mod))
+
+
+@pytest.mark.parametrize("name", ["lstm_8x8x256", "nasnet_cifar", "transformer_decoder"])
+def test_networks(name):
+    fused = assert_fused_as_by_tvm(legalized(tiny_model(name)))
+    assert any("fused" in symbol.name_hint for symbol in fused.get_global_vars())
+
+
+def test_variables_that_others_read_stay_results():
+    """A value that another block reads is a result of its dataflow block, also while we fuse."""
+    x = relax.Var("x", relax.TensorType((SIDE, SIDE), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            first = builder.emit_output(OP.tanh(x))
+            second = builder.emit_output(OP.matmul(first, first))
+        between = builder.emit(relax.op.call_pure_packed("f", second, ty_args=second.ty))
+        with builder.dataflow():
+            last = builder.emit_output(OP.nn.relu(OP.matmul(between, first)))
+        builder.emit_func_output(last)
+    assert_fused_as_by_tvm(legalized(builder.get()))
