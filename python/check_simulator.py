@@ -4,7 +4,9 @@
     python python/check_simulator.py --models lstm_8x8x256,inception_v1 --policies sequential,estf
 
 Every plan is verified and run through the kernel that a build would make; the plans of a model take
-turns. Other work on the machine makes plans slower than any simulation: the load is printed too.
+turns. A machine that others share changes its speed within minutes: what synchronising and memory
+cost is measured at the beginning, and the kernels of a model just before its plans. Other work on
+the machine makes plans slower than any simulation: the load is printed too.
 """
 
 from __future__ import annotations
@@ -60,6 +62,7 @@ def main(models: str, policies: str, veus: int | None, tiny: bool, json_path: Pa
     wanted = policies.split(",")
     if unknown := sorted({*wanted} - {*CHOICES}):
         raise click.BadParameter(f"there is no policy {unknown[0]!r}")
+    calibrated(vdevice_for(resolve_target(), veus), refresh=True)
     samples: list[Sample] = []
     for name in models.split(",") if models else MODELS:
         with console.status(f"{name} ..."):
@@ -89,7 +92,7 @@ def compare(name: str, policies: list[str], veus: int | None, tiny: bool) -> lis
     symbols = [symbol for symbol, func in module.functions_items() if is_region(func)]
     with target:
         graphs = [compiler.graph(symbol, module) for symbol in symbols]
-        compiler.measure(symbols)
+        compiler.measure(symbols, refresh=True)
         graphs = [compiler.graph(symbol, module) for symbol in symbols]
         kernels = compiler.module(tuple(signature_of(graph.graph) for graph in graphs))
     ids = kernel_ids(compiler.kernels.bodies)

@@ -9,19 +9,23 @@ from hypothesis import strategies as st
 from tvm_rammer.rprogram import Buffer, Operator, OperatorGraph, RKernel
 from tvm_rammer.schedule import CostModel
 from tvm_rammer.testing.random_graphs import SHAPES, random_graph
-from tvm_rammer.vdevice.vdevice import VDevice
+from tvm_rammer.vdevice.vdevice import MemoryCosts, VDevice
 
 US = 1e-6
 
 
 def device(num_veus: int) -> VDevice:
-    """A device with round costs: 1 us launch, 0.3 us barrier, 0.1 us point to point."""
+    """A device with round costs: 1 us launch, 0.3 us barrier, 0.1 us point to point.
+
+    All data are as near as those of the last-level cache.
+    """
     return VDevice(
         "test",
         num_veus=num_veus,
         launch_seconds=1 * US,
         barrier_seconds=0.3 * US,
         point_to_point_seconds=0.1 * US,
+        memory=MemoryCosts(transfer=0.0, transfer_byte=0.0),
     )
 
 

@@ -60,3 +60,17 @@ def test_the_baseline_is_always_there():
     within = policies_within(9 * 256, TOWERS, device(4), costs(), {"estf": POLICIES["estf"]})
     assert list(within) == ["estf"]
     assert "sequential" in policies_within(9 * 256, TOWERS, device(4), costs(), POLICIES)
+
+
+def test_no_policy_plans_twice():
+    asked: list[int] = []
+
+    def counted(*given):
+        asked.append(given[1].num_veus)
+        return POLICIES["estf"](*given)
+
+    within = policies_within(1 << 20, TOWERS, device(4), costs(), {"estf": counted})
+    for _ in range(2):
+        placement = within["estf"](TOWERS, device(4), costs())
+    assert placement == POLICIES["estf"](TOWERS, device(4), costs())
+    assert asked == [4]

@@ -84,3 +84,21 @@ def test_bytes_from_memory_are_a_bound():
     program = synchronise(graph, Placement("test", veus))
     given = replace(costs(), l3_bytes=WEIGHT, memory_bandwidth=WEIGHT / US)
     assert bounds(program, given).traffic == pytest.approx(2 * US)
+
+
+def test_a_cache_that_others_share_loses_what_would_fit():
+    """A quarter of four kilobytes is missing, and all of eight; in between, a line is drawn."""
+    given = replace(costs(), missing=((WEIGHT, 0.0), (4 * WEIGHT, 0.25), (8 * WEIGHT, 1.0)))
+    shares = [given.missing_share(count * WEIGHT) for count in (0, 1, 4, 6, 8, 20)]
+    assert shares == [0.0, 0.0, 0.25, 0.625, 1.0, 1.0]
+
+
+def test_one_veu_draws_less_from_memory_than_all():
+    given = replace(
+        costs(),
+        missing=((WEIGHT, 1.0),),
+        memory_bandwidth=WEIGHT / (8 * US),
+        core_memory_bandwidth=WEIGHT / (12 * US),
+    )
+    assert times([0], [[0]], given) == [[12.0]]
+    assert times([0, 1], [[0], [1]], given) == [[12.0], [16.0]]

@@ -9,9 +9,11 @@ import pytest
 
 from tvm_rammer.vdevice import VDevice, calibrate, calibrated, host_cpu, vdevice_for
 from tvm_rammer.vdevice.calibrate import SyncCosts
+from tvm_rammer.vdevice.vdevice import MemoryCosts
 
 needs_two_cores = pytest.mark.skipif(host_cpu().cores < 2, reason="one core has nothing to measure")
-FAST, SLOW = SyncCosts(1e-6, 2e-7, 5e-8), SyncCosts(4e-6, 8e-7, 9e-8)
+KEPT = MemoryCosts(1e-7, 2e-11, 3e10, 4e10, ((1 << 20, 0.0), (1 << 24, 0.75)))
+FAST, SLOW = SyncCosts(1e-6, 2e-7, 5e-8, KEPT), SyncCosts(4e-6, 8e-7, 9e-8, KEPT)
 HOST = VDevice("this machine", num_veus=2, cores=2, threads=2, host=True)
 
 
@@ -42,6 +44,14 @@ def test_what_was_measured_is_plausible(folder):
     assert 1e-8 < costs[2].point_to_point < 1e-2
     assert 1e-8 < costs[2].barrier < 1e-2
     assert 1e-8 < costs[2].launch < 1e-2
+    memory = costs[2].memory
+    assert 0 <= memory.transfer < 1e-2
+    assert 0 <= memory.transfer_byte < 1e-5
+    assert min(memory.bandwidth, memory.core_bandwidth) > 1e7
+    sizes, shares = zip(*memory.missing, strict=True)
+    assert list(sizes) == sorted(set(sizes))
+    assert (shares[0], shares[-1]) == (0.0, 1.0)
+    assert all(0 <= share <= 1 for share in shares)
 
 
 @needs_two_cores
@@ -50,6 +60,7 @@ def test_measured_once_then_known_to_everyone(measurements):
     first = calibrated(HOST)
     assert (first.launch_seconds, first.barrier_seconds) == (FAST.launch, FAST.barrier)
     assert first.point_to_point_seconds == FAST.point_to_point
+    assert first.memory == FAST.memory
     assert first.calibrated
     assert calibrated(HOST) == first
     assert measurements == [host_cpu().cores]
@@ -100,8 +111,32 @@ def test_a_damaged_file_is_measured_anew(folder, measurements, damage):
 
 
 @needs_two_cores
-def test_a_busy_machine_is_not_remembered(folder, monkeypatch):
-    crowded = SyncCosts(3e-6, 2e-6, 66e-6)
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("transfer", -1.0), ("transfer_byte", "x"), ("bandwidth", 0.0), ("missing", [[1]])],
+)
+def test_damaged_costs_of_memory_are_measured_anew(folder, measurements, field, value):
+    calibrated(HOST)
+    (file,) = folder.iterdir()
+    good = file.read_text()
+    stored = json.loads(good)
+    stored["costs"]["2"]["memory"][field] = value
+    file.write_text(json.dumps(stored))
+    assert not vdevice_for().calibrated
+    assert calibrated(HOST) == calibrated(HOST, refresh=True)
+    assert file.read_text() == good
+
+
+@needs_two_cores
+@pytest.mark.parametrize(
+    "crowded",
+    [
+        SyncCosts(3e-6, 2e-6, 66e-6),
+        SyncCosts(3e-6, 2e-6, 1e-7, MemoryCosts(transfer=66e-6, transfer_byte=0.0)),
+        SyncCosts(3e-6, 2e-6, 1e-7, MemoryCosts(transfer=0.0, transfer_byte=66e-6 / 4096)),
+    ],
+)
+def test_a_busy_machine_is_not_remembered(folder, monkeypatch, crowded):
     monkeypatch.setattr(calibrate, "measure", lambda cores: {2: crowded})
     with pytest.warns(UserWarning) as caught:
         assert not calibrated(HOST).calibrated

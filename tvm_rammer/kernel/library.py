@@ -107,4 +107,5 @@ def _kernel(name: str, stage: Stage, scheduled: Scheduled) -> RKernel:
         stage.tile_seconds,
         scheduled.origin,
         scheduled.tiling,
+        stage.footprints,
     )

@@ -8,6 +8,7 @@ arena. So a padded convolution whose padding was not inlined is two rOperators.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -19,11 +20,13 @@ from tvm.ir import PointerType, PrimType, TensorLoad
 
 from tvm_rammer.errors import ModelError
 from tvm_rammer.kernel.estimate import tile_seconds
+from tvm_rammer.kernel.footprint import Matrix, footprints
 from tvm_rammer.rprogram import dtype_bytes
 from tvm_rammer.rprogram.program import Mode
 
-#: What a PrimFunc goes through by itself before its loop nests are taken apart.
-_LOWER = (
+#: What a PrimFunc goes through by itself before its loop nests are taken apart. Its buffers keep
+#: their axes at first.
+_LOWER_BLOCKS = (
     s_tir.transform.CanonicalizeLoop(),
     s_tir.transform.LowerInitBlock(),
     s_tir.transform.PlanAndUpdateBufferAllocationLocation(),
@@ -32,6 +35,8 @@ _LOWER = (
     s_tir.transform.LowerMatchBuffer(),
     s_tir.transform.StmtSimplify(),
     s_tir.transform.LowerOpaqueBlock(),
+)
+_LOWER_BUFFERS = (
     tirx.transform.FlattenBuffer(),
     tirx.transform.BF16ComputeLegalize(),
     tirx.transform.NarrowDataType(32),
@@ -59,6 +64,7 @@ class Stage:
     arguments: tuple[int, ...]
     modes: tuple[Mode, ...]
     tile_seconds: float
+    footprints: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -84,10 +90,14 @@ def split_into_stages(func: tirx.PrimFunc) -> SplitKernel:
         When a parameter is not a buffer, or a buffer is declared on something else.
     """
     kept = func.with_body(_with_marked_tile_loops(func.body))
-    module = tvm.transform.Sequential(list(_LOWER))(tvm.IRModule({"main": kept}))
-    lowered = module["main"]
+    shaped = tvm.transform.Sequential(list(_LOWER_BLOCKS))(tvm.IRModule({"main": kept}))
+    lowered = tvm.transform.Sequential(list(_LOWER_BUFFERS))(shaped)["main"]
     parts = _Parts.of(lowered)
-    stages = [parts.stage(nest) for nest in parts.together()]
+    footprints = _Parts.of(shaped["main"]).footprints()
+    stages = [
+        parts.stage(nest, touched)
+        for nest, touched in zip(parts.together(), footprints, strict=True)
+    ]
     used = {number for stage in stages for number in stage.arguments}
     if any(number not in used for number in range(len(lowered.params), parts.num_buffers)):
         return _drop_unused(stages, parts, used)
@@ -168,7 +178,20 @@ class _Parts:
             end = max(end, shared, *(last[number] for number in written[place]))
         return [nests[0] if len(nests) == 1 else tirx.SeqStmt(nests) for nests in joined]
 
-    def stage(self, nest: Any) -> Stage:
+    def footprints(self) -> list[dict[int, tuple[int, ...]]]:
+        """What the tiles of each stage touch of every buffer, while the buffers have axes."""
+        matrices = {number: self._matrix(number) for number in range(self.num_buffers)}
+        return [footprints(nest, dict(self.views), matrices) for nest in self.together()]
+
+    def _matrix(self, number: int) -> Matrix:
+        if number >= len(self.params):
+            return Matrix.of(self.scratch[number - len(self.params)].shape)
+        param = self.params[number]
+        shape = tuple(int(extent) for extent in param.shape)
+        strides = [int(stride) for stride in param.strides]
+        return Matrix.of(shape, strides[-2] if len(strides) > 1 else None)
+
+    def stage(self, nest: Any, touched_cells: Mapping[int, tuple[int, ...]]) -> Stage:
         """Make the function of a tile range that runs one loop nest."""
         reads, writes = _accessed(nest)
         touched = [(view, number) for view, number in self.views if view in reads | writes]
@@ -189,7 +212,8 @@ class _Parts:
         num_tiles, loop = _tile_loop(nest, start, stop)
         body = _function([start, stop, *pointers.values()], [*declared, loop])
         seconds = tile_seconds(nest, num_tiles, sum(map(self._nbytes, arguments)))
-        return Stage(body, num_tiles, arguments, modes, seconds)
+        cells = tuple(touched_cells.get(number, ()) for number in arguments)
+        return Stage(body, num_tiles, arguments, modes, seconds, cells)
 
     def _offsets(self, nest: Any) -> list[Any]:
         """Where its tensor a parameter starts may be left open by a PrimFunc: at the pointer."""

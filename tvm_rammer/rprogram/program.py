@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import reduce
 from math import prod
+from operator import or_
 from typing import Literal
 
 import numpy as np
@@ -21,6 +23,10 @@ Mode = Literal["read", "write"]
 
 #: Every buffer of the arena and of the constant pool starts on a multiple of this many bytes.
 ALIGNMENT = 64
+
+#: Of a footprint: the parts that a buffer is cut into, and the equal ranges of a kernel's tiles.
+CELLS = 32
+TILE_RANGES = 16
 
 
 def dtype_bytes(dtype: str) -> int:
@@ -89,6 +95,9 @@ class RKernel:
         Which rule made it, e.g. ``"matmul"`` or ``"generic"``.
     tiling : str
         The tile, for people, e.g. ``"2x64 outputs, 4 vectors of 16"``.
+    footprints : tuple of tuple of int
+        For each pointer the cells of its buffer that each range of tiles touches, as a bit mask;
+        empty if that is not known, and every tile may touch everything.
     """
 
     name: str
@@ -97,6 +106,26 @@ class RKernel:
     tile_time: float = 1e-6
     origin: str = ""
     tiling: str = ""
+    footprints: tuple[tuple[int, ...], ...] = ()
+
+    def touched(self, pointer: int, start: int, stop: int) -> int:
+        """The cells of a pointer's buffer that the tiles ``start <= i < stop`` touch.
+
+        What is not known is everything that a read may need, and of a write a share like that of
+        the tiles.
+        """
+        if start >= stop:
+            return 0
+        if self.footprints and self.footprints[pointer]:
+            masks = self.footprints[pointer]
+            first = start * TILE_RANGES // self.num_tiles
+            last = -(-stop * TILE_RANGES // self.num_tiles)
+            return reduce(or_, masks[first:last])
+        if self.modes[pointer] == "read":
+            return (1 << CELLS) - 1
+        first = start * CELLS // self.num_tiles
+        last = -(-stop * CELLS // self.num_tiles)
+        return (1 << last) - (1 << first)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from tvm_rammer.rprogram.program import RProgram
 from tvm_rammer.rprogram.verify import verify
 
 #: Grows whenever the data types of a plan change.
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 #: Numbers of a plan end up in 64-bit arithmetic.
 _LARGEST = 2**63 - 1

@@ -16,6 +16,7 @@ from tvm_rammer.schedule.costs import CostModel, Device
 from tvm_rammer.schedule.memory import plan_memory
 from tvm_rammer.schedule.placement import Placement
 from tvm_rammer.schedule.synchronise import synchronise
+from tvm_rammer.vdevice.vdevice import MemoryCosts
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Part:
     launch_seconds: float
     l2_bytes: int
     l3_bytes: int
+    memory: MemoryCosts
 
     @classmethod
     def of(cls, vdevice: Device, num_veus: int) -> Part:
@@ -39,6 +41,7 @@ class Part:
             vdevice.launch_seconds,
             vdevice.l2_bytes,
             vdevice.l3_bytes,
+            vdevice.memory,
         )
 
 
@@ -55,6 +58,16 @@ class OnFewer:
         return replace(placement, veus=(*placement.veus, *idle))
 
 
+@dataclass(frozen=True)
+class Planned:
+    """A policy that has planned its graph already."""
+
+    placement: Placement
+
+    def __call__(self, graph: OperatorGraph, vdevice: Device, costs: CostModel) -> Placement:
+        return self.placement
+
+
 def policies_within(
     max_arena_bytes: int,
     graph: OperatorGraph,
@@ -62,7 +75,7 @@ def policies_within(
     costs: CostModel,
     policies: Mapping[str, Policy],
 ) -> dict[str, Policy]:
-    """The policies whose plans fit, each on as many vEUs as fit.
+    """The policies whose plans fit, each on as many vEUs as fit; they know the plans by now.
 
     Parameters
     ----------
@@ -84,10 +97,11 @@ def policies_within(
         for num_veus in _halvings(vdevice.num_veus):
             whole = num_veus == vdevice.num_veus
             limited: Policy = policy if whole else OnFewer(policy, num_veus)
-            program = plan_memory(synchronise(graph, limited(graph, vdevice, costs)))
+            placement = limited(graph, vdevice, costs)
+            program = plan_memory(synchronise(graph, placement))
             least[name] = min(program.arena_bytes, least.get(name, program.arena_bytes))
             if program.arena_bytes <= max_arena_bytes:
-                found[name] = limited
+                found[name] = Planned(placement)
                 break
     if not found:
         name = min(least, key=lambda key: least[key])

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from math import inf, nextafter
 from typing import Literal, Protocol
 
+import numpy as np
+
 from tvm_rammer.errors import InputError
 from tvm_rammer.rprogram.program import RKernel
+from tvm_rammer.vdevice.vdevice import MemoryCosts
 
 
 class Device(Protocol):
@@ -25,6 +28,12 @@ class Device(Protocol):
     def l2_bytes(self) -> int: ...
     @property
     def l3_bytes(self) -> int: ...
+    @property
+    def memory(self) -> MemoryCosts: ...
+
+
+_FROM_ZERO = ("point_to_point", "barrier", "launch", "far_byte", "transfer", "transfer_byte")
+_ABOVE_ZERO = ("bandwidth", "memory_bandwidth", "core_memory_bandwidth", "l2_bytes", "l3_bytes")
 
 
 @dataclass(frozen=True)
@@ -48,6 +57,13 @@ class CostModel:
         default is measured on Zen 4 with products of 256 KiB.
     l2_bytes, l3_bytes : int
         Size of a vEU's own cache, and of the one that all share.
+    transfer, transfer_byte : float
+        Seconds until the first bytes arrive that lie in another vEU's own cache, and what each of
+        them takes longer than one of the last-level cache.
+    core_memory_bandwidth : float
+        Bytes per second that one vEU draws from memory.
+    missing : tuple of (int, float)
+        As in :class:`~tvm_rammer.vdevice.MemoryCosts`.
     """
 
     point_to_point: float
@@ -58,11 +74,15 @@ class CostModel:
     far_byte: float = 2.5e-12
     l2_bytes: int = 1 << 20
     l3_bytes: int = 32 << 20
+    transfer: float = 0.0
+    transfer_byte: float = 0.0
+    core_memory_bandwidth: float = 30e9
+    missing: tuple[tuple[int, float], ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("point_to_point", "barrier", "launch", "far_byte"):
+        for name in _FROM_ZERO:
             _check(name, getattr(self, name), "from 0")
-        for name in ("bandwidth", "memory_bandwidth", "l2_bytes", "l3_bytes"):
+        for name in _ABOVE_ZERO:
             _check(name, getattr(self, name), "above 0")
 
     @classmethod
@@ -74,7 +94,21 @@ class CostModel:
             launch=vdevice.launch_seconds,
             l2_bytes=vdevice.l2_bytes,
             l3_bytes=vdevice.l3_bytes,
+            transfer=vdevice.memory.transfer,
+            transfer_byte=vdevice.memory.transfer_byte,
+            memory_bandwidth=vdevice.memory.bandwidth,
+            core_memory_bandwidth=vdevice.memory.core_bandwidth,
+            missing=vdevice.memory.missing,
         )
+
+    def missing_share(self, nbytes: int) -> float:
+        """The share that the last-level cache has lost of bytes that are all read in every run."""
+        if not nbytes:
+            return 0.0
+        if not self.missing:
+            return max(0.0, 1 - self.l3_bytes / nbytes)
+        sizes, shares = zip(*self.missing, strict=True)
+        return float(np.interp(nbytes, sizes, shares))
 
     def operator_time(self, kernel: RKernel, veus: int) -> float:
         """Seconds that an operator takes on ``veus`` vEUs that it has for itself."""

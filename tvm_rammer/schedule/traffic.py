@@ -7,6 +7,7 @@ from functools import cached_property
 
 from tvm_rammer.rprogram.program import RProgram, RTask
 from tvm_rammer.schedule.costs import CostModel
+from tvm_rammer.schedule.transfers import Transfers
 
 #: Share of a vEU's own cache that weights occupy beside intermediate results.
 _FOR_WEIGHTS = 0.75
@@ -16,8 +17,9 @@ class Traffic:
     """Durations of a program's rTasks, given what ran before on their vEU and what runs beside.
 
     The costs of kernels are those of a vEU alone whose operands come from the last-level cache.
-    Three things change them. A weight that the vEU has read lately is in its own cache. Weights
-    that do not fit into the last-level cache come from memory, in every run anew. And vEUs that
+    Four things change them. A weight that the vEU has read lately is in its own cache. Weights that
+    the last-level cache does not keep until the next run come from memory. What another vEU has
+    just written has to be fetched from its cache (:class:`~.transfers.Transfers`). And vEUs that
     together ask for more than the last-level cache or memory delivers stretch each other.
 
     Parameters
@@ -31,6 +33,7 @@ class Traffic:
         self.costs = costs
         self._recent: list[OrderedDict[int, int]] = [OrderedDict() for _ in program.veus]
         self._running = [(0.0, 0.0, 0.0)] * program.num_veus
+        self._transfers = Transfers(program, costs)
 
     def run(self, veu: int, task: RTask, start: float) -> float:
         """Seconds of an rTask that starts on ``veu`` at ``start``; to be asked in order of time."""
@@ -40,6 +43,7 @@ class Traffic:
         if self._is_near(veu, operator, share):
             seconds -= self.saving[operator] * share
         cache = self.nbytes[operator] * share
+        seconds += self._transfers.seconds(veu, task, cache)
         memory = self.memory_bytes[operator] * share
         stretch = self._stretch(veu, start, cache, memory, seconds) if seconds else 1.0
         seconds *= stretch
@@ -56,7 +60,7 @@ class Traffic:
     @cached_property
     def memory_bytes(self) -> list[float]:
         """Bytes of weights that each operator is the first to read, as far as from memory."""
-        missing = self._missing_share()
+        missing = self.costs.missing_share(self.program.constant_bytes)
         known: set[int] = set()
         found = []
         for op in self.program.operators:
@@ -69,9 +73,10 @@ class Traffic:
     def alone(self) -> list[float]:
         """Seconds of each operator on one vEU that has the device for itself."""
         found = []
+        memory_rate = min(self.costs.core_memory_bandwidth, self.costs.memory_bandwidth)
         for number, nbytes in enumerate(self.memory_bytes):
             kernel = self.program.kernel_of(number)
-            fetching = nbytes / self.costs.memory_bandwidth
+            fetching = nbytes / memory_rate
             found.append(max(kernel.num_tiles * kernel.tile_time, fetching))
         return found
 
@@ -106,11 +111,6 @@ class Traffic:
             weight = max(constants, key=lambda b: self.program.buffers[b].nbytes, default=None)
             found.append((weight, 0 if weight is None else self.program.buffers[weight].nbytes))
         return found
-
-    def _missing_share(self) -> float:
-        """The share of the weights that the last-level cache has lost when a run begins."""
-        nbytes = self.program.constant_bytes
-        return max(0.0, 1 - self.costs.l3_bytes / nbytes) if nbytes else 0.0
 
     def _is_near(self, veu: int, operator: int, share: float) -> bool:
         """Whether the weight is in the vEU's cache; it is from now on."""

@@ -98,11 +98,11 @@ class RegionCompiler:
         """Whether a kernel of a graph divides whole numbers by what it reads."""
         return any(divides_by_data(self.kernels.bodies[name]) for name in operands_of(graph))
 
-    def measure(self, symbols: list[GlobalVar]) -> None:
+    def measure(self, symbols: list[GlobalVar], refresh: bool = False) -> None:
         """Replace the modelled costs of the regions' kernels by measured ones.
 
         Only where the target is this machine and made-up data do no harm; a kernel that was
-        measured here before, in whatever process, is not measured again.
+        measured here before, in whatever process, is not measured again unless ``refresh``.
         """
         vdevice = self.kernels.vdevice
         if not vdevice.host:
@@ -117,7 +117,7 @@ class RegionCompiler:
             for symbol in symbols
             for name, key in self.keys(self._graphs[symbol].graph).items()
         }
-        seconds = load_costs(keys)
+        seconds = {} if refresh else load_costs(keys)
         missing = [
             use
             for name, use in uses.items()

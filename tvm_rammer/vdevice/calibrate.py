@@ -21,10 +21,10 @@ from typing import Any
 
 from tvm_rammer.vdevice.cache import load_json, store_json
 from tvm_rammer.vdevice.cpu import host_cpu
-from tvm_rammer.vdevice.vdevice import VDevice
+from tvm_rammer.vdevice.vdevice import DEFAULT_MEMORY, MemoryCosts, VDevice
 
 #: Raised when the measuring changes, so that older results are not used.
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 _MEASURE_SECONDS = 60.0
 
@@ -34,11 +34,17 @@ _PLAUSIBLE_POINT_TO_POINT = 5e-6
 
 @dataclass(frozen=True)
 class SyncCosts:
-    """What synchronising a number of vEUs costs, in seconds."""
+    """What synchronising a number of vEUs costs, in seconds, and what their memory does."""
 
     launch: float
     barrier: float
     point_to_point: float
+    memory: MemoryCosts = DEFAULT_MEMORY
+
+    def slowest_signal(self) -> float:
+        """Seconds of a signal between two cores, or of a page of data."""
+        memory = self.memory
+        return max(self.point_to_point, memory.transfer + 4096 * memory.transfer_byte)
 
     def applied_to(self, vdevice: VDevice) -> VDevice:
         """``vdevice`` with these costs, marked as calibrated."""
@@ -47,12 +53,13 @@ class SyncCosts:
             launch_seconds=self.launch,
             barrier_seconds=self.barrier,
             point_to_point_seconds=self.point_to_point,
+            memory=self.memory,
             calibrated=True,
         )
 
 
 def calibrated(vdevice: VDevice, *, refresh: bool = False) -> VDevice:
-    """The device with measured costs, from the cache or by measuring (under 5 s) and keeping them.
+    """The device with measured costs, from the cache or by measuring and keeping them (in seconds).
 
     A device of one core has nothing to measure, and one that is not this machine cannot be: both
     come back with the costs they have.
@@ -129,7 +136,7 @@ def _all_cpus() -> Iterator[None]:
 
 def _undisturbed(measured: dict[int, SyncCosts]) -> dict[int, SyncCosts]:
     """What was measured, or nothing if other processes took the cores away from the workers."""
-    slowest = max((costs.point_to_point for costs in measured.values()), default=0.0)
+    slowest = max((costs.slowest_signal() for costs in measured.values()), default=0.0)
     if slowest <= _PLAUSIBLE_POINT_TO_POINT:
         return measured
     warnings.warn(
@@ -161,11 +168,21 @@ def _load() -> dict[int, SyncCosts]:
 
 
 def _parsed(costs: Any) -> dict[int, SyncCosts]:
-    parsed = {int(count): SyncCosts(**each) for count, each in costs.items()}
+    parsed = {int(count): _costs(each) for count, each in costs.items()}
     for each in parsed.values():
-        if not all(0 < cost < 1 for cost in asdict(each).values()):
+        if not all(0 < cost < 1 for cost in (each.launch, each.barrier, each.point_to_point)):
             raise ValueError(f"these are no costs of synchronising: {each}")
     return parsed
+
+
+def _costs(stored: Any) -> SyncCosts:
+    memory = stored["memory"]
+    missing = tuple((int(nbytes), float(share)) for nbytes, share in memory["missing"])
+    costs = MemoryCosts(**{**memory, "missing": missing})
+    numbers = [costs.transfer, costs.transfer_byte, costs.core_bandwidth, costs.bandwidth]
+    if not all(0 <= number < 1e15 for number in numbers) or min(numbers[2:]) < 1e6:
+        raise ValueError(f"these are no costs of memory: {costs}")
+    return SyncCosts(**{**stored, "memory": costs})
 
 
 def _key() -> dict[str, Any]:

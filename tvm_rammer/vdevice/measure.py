@@ -1,4 +1,4 @@
-"""Measures what a launch, a barrier and a point-to-point signal cost on this machine.
+"""Measures what a launch, a barrier, a signal and data of another core cost on this machine.
 
 Run as ``python -m tvm_rammer.vdevice.measure CORES``: prints one line of JSON, from the number of
 workers (2, 4, 8, ... and CORES) to seconds.
@@ -16,6 +16,7 @@ import tvm
 from tvm.script import ir as I
 from tvm.script import tirx as T
 
+from tvm_rammer.vdevice.memory_sweep import sweeps
 from tvm_rammer.vdevice.pool import configure_pool
 from tvm_rammer.vdevice.target import architecture, host_target
 
@@ -27,6 +28,11 @@ SECONDS = 0.4
 # Counters of different workers lie two cache lines apart, as CPUs fetch lines in pairs.
 STRIDE = 32
 SIZE = 4096 * STRIDE
+
+# Words that one worker writes and another reads: few, for the latency, and more.
+SMALL, LARGE = 1 << 10, 1 << 15
+# Rounds of those.
+HANDOVERS = 40
 
 # A waiting worker yields now and then: the one it waits for may need this very core.
 _SIGNAL_AND_WAIT = """
@@ -112,6 +118,65 @@ class Kernels:
                                     done + i + 1,
                                 )
                             )
+
+    @T.prim_func(s_tir=True)
+    def hand_over(
+        n: T.int32,
+        rounds: T.int32,
+        done: T.int32,
+        counters: T.Buffer((SIZE,), "int32"),
+        vectors: T.int32,
+        apart: T.int32,
+        words: T.Buffer((3 * LARGE,), "int32"),
+    ):
+        T.func_attr({"global_symbol": "hand_over"})
+        with T.attr(0, "pragma_import_llvm", SIGNAL_AND_WAIT):
+            with T.attr(0, "pragma_parallel_launch_point", 1):
+                with T.attr(0, "pragma_parallel_stride_pattern", 1):
+                    for worker in T.parallel(n):
+                        for i in range(rounds):
+                            if worker == 0:
+                                for j in range(vectors):
+                                    for lane in T.vectorized(16):
+                                        words[j * 16 + lane] = i
+                                T.evaluate(
+                                    T.call_extern(
+                                        "void",
+                                        "measure_signal",
+                                        T.address_of(counters[0]),
+                                        done + i + 1,
+                                    )
+                                )
+                                T.evaluate(
+                                    T.call_extern(
+                                        "void",
+                                        "measure_wait",
+                                        T.address_of(counters[STRIDE]),
+                                        done + i + 1,
+                                    )
+                                )
+                            if worker == 1:
+                                T.evaluate(
+                                    T.call_extern(
+                                        "void",
+                                        "measure_wait",
+                                        T.address_of(counters[0]),
+                                        done + i + 1,
+                                    )
+                                )
+                                for j in range(vectors):
+                                    for lane in T.vectorized(16):
+                                        words[2 * LARGE + j * 16 + lane] = words[
+                                            apart + j * 16 + lane
+                                        ]
+                                T.evaluate(
+                                    T.call_extern(
+                                        "void",
+                                        "measure_signal",
+                                        T.address_of(counters[STRIDE]),
+                                        done + i + 1,
+                                    )
+                                )
 """
 
 
@@ -119,20 +184,42 @@ def kernels(processor: str) -> Any:
     """A module of three kernels that repeat one synchronisation of ``n`` workers each."""
     declare_pause, call_pause = _PAUSE[processor]
     signal_and_wait = _SIGNAL_AND_WAIT.format(declare_pause=declare_pause, call_pause=call_pause)
-    names = {"I": I, "T": T, "SIZE": SIZE, "STRIDE": STRIDE, "SIGNAL_AND_WAIT": signal_and_wait}
+    names = {
+        **{"I": I, "T": T, "SIZE": SIZE, "STRIDE": STRIDE, "LARGE": LARGE},
+        "SIGNAL_AND_WAIT": signal_and_wait,
+    }
     return tvm.script.from_source(_KERNELS, extra_vars=names)
 
 
-def seconds_each(kernel: Any, workers: int) -> float:
+def seconds_each(kernel: Any, workers: int, rounds: int = ROUNDS, *more: Any) -> float:
     """Seconds per repetition while nothing disturbs: those of the fastest call."""
     counters = tvm.runtime.tensor(np.zeros(SIZE, "int32"))
     samples: list[float] = []
     end = time.perf_counter() + SECONDS
     while not samples or (len(samples) < CALLS and time.perf_counter() < end):
         start = time.perf_counter()
-        kernel(workers, ROUNDS, len(samples) * ROUNDS, counters)
-        samples.append((time.perf_counter() - start) / ROUNDS)
+        kernel(workers, rounds, len(samples) * rounds, counters, *more)
+        samples.append((time.perf_counter() - start) / rounds)
     return min(samples)
+
+
+def transfers(hand_over: Any, workers: int) -> tuple[float, float]:
+    """Seconds until data of another core arrive, and what each byte takes longer than one's own.
+
+    A round is a block written by one worker, whose lines the other one has to give up first, and
+    read by that one: two transfers. Next to it stands the same with a block for each.
+    """
+    words = tvm.runtime.tensor(np.zeros(3 * LARGE, "int32"))
+    longer = [
+        (
+            seconds_each(hand_over, workers, HANDOVERS, size // 16, 0, words)
+            - seconds_each(hand_over, workers, HANDOVERS, size // 16, LARGE, words)
+        )
+        / 2
+        for size in (SMALL, LARGE)
+    ]
+    each = max(0.0, longer[1] - longer[0]) / (4 * (LARGE - SMALL))
+    return max(0.0, longer[0] - each * 4 * SMALL), each
 
 
 def main(cores: int) -> None:
@@ -140,7 +227,7 @@ def main(cores: int) -> None:
     target = host_target()
     executable = tvm.compile(kernels(architecture(target)), target=target)
     counts = sorted({cores, *(2**k for k in range(1, cores.bit_length()))})
-    costs = {}
+    costs: dict[int, dict[str, Any]] = {}
     for workers in counts:
         if configure_pool(workers) != workers:
             raise SystemExit(f"TVM's pool cannot give {workers} workers")
@@ -148,6 +235,8 @@ def main(cores: int) -> None:
             name: seconds_each(executable[name], workers)
             for name in ("launch", "barrier", "point_to_point")
         }
+        first, each = transfers(executable["hand_over"], workers)
+        costs[workers]["memory"] = {"transfer": first, "transfer_byte": each, **sweeps(workers)}
     print(json.dumps(costs))
 
 

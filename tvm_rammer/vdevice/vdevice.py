@@ -19,6 +19,37 @@ DEFAULT_BARRIER_SECONDS = 0.3e-6
 DEFAULT_POINT_TO_POINT_SECONDS = 0.07e-6
 
 
+@dataclass(frozen=True)
+class MemoryCosts:
+    """What data costs that is not in the caches of the core that needs it.
+
+    The defaults are those of two cores of an AMD Zen 4 server.
+
+    Attributes
+    ----------
+    transfer : float
+        Seconds until the first bytes arrive that another core has just written, or that it holds
+        and gives up to be written.
+    transfer_byte : float
+        Seconds that a byte from or for another core's cache takes longer than one of its own.
+    core_bandwidth, bandwidth : float
+        Bytes per second from memory: of one core alone, and of all together.
+    missing : tuple of (int, float)
+        Bytes that are read in turn, over and over, and the share of them that the last-level cache
+        has lost when their turn comes again, by growing bytes. Nothing if it was not measured: then
+        the cache keeps what fits.
+    """
+
+    transfer: float = 0.25e-6
+    transfer_byte: float = 25e-12
+    core_bandwidth: float = 30e9
+    bandwidth: float = 30e9
+    missing: tuple[tuple[int, float], ...] = ()
+
+
+DEFAULT_MEMORY = MemoryCosts()
+
+
 class OversubscriptionWarning(UserWarning):
     """A plan has more vEUs than the device has hardware threads: it is correct, but slow."""
 
@@ -53,8 +84,10 @@ class VDevice:
         One barrier of all vEUs inside a launch.
     point_to_point_seconds : float
         From a release store on one vEU to the acquire load on another that sees it.
+    memory : MemoryCosts
+        What data costs that is not in a core's own caches.
     calibrated : bool
-        Whether the three costs were measured on this device, or are the defaults.
+        Whether these costs were measured on this device, or are the defaults.
     host : bool
         Whether it is the machine that this process runs on.
     """
@@ -73,6 +106,7 @@ class VDevice:
     launch_seconds: float = DEFAULT_LAUNCH_SECONDS
     barrier_seconds: float = DEFAULT_BARRIER_SECONDS
     point_to_point_seconds: float = DEFAULT_POINT_TO_POINT_SECONDS
+    memory: MemoryCosts = DEFAULT_MEMORY
     calibrated: bool = False
     host: bool = False
 

@@ -1,0 +1,137 @@
+"""Footprints: which cells of its buffers a range of tiles touches."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tvm import tirx
+from tvm.script import tirx as T
+
+from tvm_rammer.kernel.footprint import Matrix
+from tvm_rammer.kernel.split import split_into_stages
+from tvm_rammer.rprogram.program import CELLS, TILE_RANGES, RKernel
+
+ALL = (1 << CELLS) - 1
+
+
+@T.prim_func(s_tir=True)
+def shifted(x: T.Buffer((16, 64), "float32"), out: T.Buffer((16, 64), "float32")):
+    for i in T.parallel(16):
+        for j in range(64):
+            with T.sblock("shift"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                out[vi, vj] = x[T.max(vi - 2, 0), vj]
+
+
+@T.prim_func(s_tir=True)
+def by_columns(x: T.Buffer((16, 64), "float32"), out: T.Buffer((16, 64), "float32")):
+    for j in T.parallel(4):
+        for i, k in T.grid(16, 16):
+            with T.sblock("copy"):
+                vi = T.axis.spatial(16, i)
+                vj = T.axis.spatial(64, j * 16 + k)
+                out[vi, vj] = x[vi, vj]
+
+
+@T.prim_func(s_tir=True)
+def looked_up(
+    x: T.Buffer((16, 64), "float32"),
+    at: T.Buffer((16,), "int32"),
+    out: T.Buffer((16, 64), "float32"),
+):
+    for i in T.parallel(16):
+        for j in range(64):
+            with T.sblock("take"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                out[vi, vj] = x[at[vi], vj]
+
+
+@T.prim_func(s_tir=True)
+def total(x: T.Buffer((16, 64), "float32"), out: T.Buffer((16,), "float32")):
+    for i in T.parallel(16):
+        for j in range(64):
+            with T.sblock("sum"):
+                vi, vj = T.axis.remap("SR", [i, j])
+                with T.init():
+                    out[vi] = T.float32(0)
+                out[vi] = out[vi] + x[vi, vj]
+
+
+def cells(rows: range, columns: range) -> int:
+    """Cells of a matrix of 16 x 64, which are 2 x 16 elements."""
+    touched = {row // 2 * 4 + column // 16 for row in rows for column in columns}
+    return sum(1 << cell for cell in touched)
+
+
+def halves(func: tirx.PrimFunc) -> list[tuple[int, int]]:
+    """What the first and the second half of a kernel's tiles touch, by pointer."""
+    (stage,) = split_into_stages(func).stages
+    kernel = RKernel("body", stage.num_tiles, stage.modes, footprints=stage.footprints)
+    middle, end = stage.num_tiles // 2, stage.num_tiles
+    by_argument = dict(zip(stage.arguments, range(len(stage.arguments)), strict=True))
+    return [
+        (kernel.touched(pointer, 0, middle), kernel.touched(pointer, middle, end))
+        for _, pointer in sorted(by_argument.items())
+    ]
+
+
+def test_tiles_that_are_rows():
+    """The second half reads two rows of the first one."""
+    x, out = halves(shifted)
+    assert x == (cells(range(6), range(64)), cells(range(6, 14), range(64)))
+    assert out == (cells(range(8), range(64)), cells(range(8, 16), range(64)))
+
+
+def test_tiles_that_are_columns():
+    left, right = cells(range(16), range(32)), cells(range(16), range(32, 64))
+    assert halves(by_columns) == [(left, right), (left, right)]
+
+
+def test_an_index_that_depends_on_data_may_be_any():
+    x, at, out = halves(looked_up)
+    assert x == (cells(range(16), range(64)), cells(range(16), range(64)))
+    assert at == (0xFFFF, 0xFFFF0000)
+    assert out == (cells(range(8), range(64)), cells(range(8, 16), range(64)))
+
+
+def test_a_vector_is_one_row_of_cells():
+    assert halves(total)[1] == (0xFFFF, 0xFFFF0000)
+
+
+@settings(max_examples=100)
+@given(tiles=st.integers(1, 100), data=st.data())
+def test_what_is_not_known(tiles, data):
+    """All that is read; of what is written a share, which has one cell in common with the next."""
+    kernel = RKernel("body", tiles, ("read", "write"))
+    cut = data.draw(st.integers(0, tiles))
+    first, second = (kernel.touched(1, 0, cut), kernel.touched(1, cut, tiles))
+    assert first | second == ALL
+    assert (first & second).bit_count() <= 1
+    for start, stop in ((0, cut), (cut, tiles)):
+        assert kernel.touched(0, start, stop) == (ALL if start < stop else 0)
+
+
+@settings(max_examples=100)
+@given(tiles=st.integers(1, 100), data=st.data())
+def test_a_range_touches_what_its_parts_touch(tiles, data):
+    masks = tuple(data.draw(st.integers(0, ALL)) for _ in range(TILE_RANGES))
+    kernel = RKernel("body", tiles, ("write",), footprints=(masks,))
+    cut = data.draw(st.integers(0, tiles))
+    parts = kernel.touched(0, 0, cut) | kernel.touched(0, cut, tiles)
+    assert parts == kernel.touched(0, 0, tiles) == np.bitwise_or.reduce(np.array(masks))
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        ((), (1, CELLS)),
+        ((7,), (1, CELLS)),
+        ((3, 7), (2, 16)),
+        ((2, 3, 9, 7), (8, 4)),
+        ((0, 5), (1, 32)),
+    ],
+)
+def test_cells_of_a_shape(shape, expected):
+    assert Matrix.of(shape).cells == expected

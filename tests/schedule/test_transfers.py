@@ -1,0 +1,105 @@
+"""What has to be fetched from another vEU's cache: how many bytes, and when none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from graphs import US, costs
+
+from tvm_rammer.rprogram import Buffer, Operator, OperatorGraph, RKernel
+from tvm_rammer.rprogram.program import CELLS, TILE_RANGES
+from tvm_rammer.schedule import Placed, Placement, simulate, synchronise
+
+#: Bytes of every buffer: to fetch one takes 1 us, and 1 us more for its bytes.
+SIZE = 1024
+COSTS = replace(costs(), transfer=1 * US, transfer_byte=US / SIZE)
+
+LEFT, RIGHT = (1 << CELLS // 2) - 1, (1 << CELLS) - (1 << CELLS // 2)
+#: The first half of the tiles has the first half of the cells, the second one the second half.
+DIVIDED = (LEFT,) * (TILE_RANGES // 2) + (RIGHT,) * (TILE_RANGES // 2)
+WHOLE = (LEFT | RIGHT,) * TILE_RANGES
+
+
+def chain(count: int, reads: tuple[int, ...], space: str = "output") -> OperatorGraph:
+    """Operators of two tiles that each read the result of the one before; 2 us for each tile."""
+    kernel = RKernel("body", 2, ("read", "write"), 2 * US, footprints=(reads, DIVIDED))
+    buffers = [Buffer("input", (SIZE // 4,), "float32", "input")]
+    buffers += [Buffer(f"result{k}", (SIZE // 4,), "float32", space, k) for k in range(count)]
+    operators = tuple(Operator(f"op{k}", (kernel,), (k, k + 1)) for k in range(count))
+    return OperatorGraph("test", tuple(buffers), operators)
+
+
+def times(graph: OperatorGraph, veus: list[list[tuple[int, int, int]]], given=COSTS) -> list:
+    """Microseconds of (operator, start, stop) on each vEU."""
+    placed = tuple(tuple(Placed(n, 0, start, stop, 0) for n, start, stop in v) for v in veus)
+    program = synchronise(graph, Placement("test", placed))
+    found: list[list[float]] = [[] for _ in veus]
+    for span in simulate(program, given).spans:
+        found[span.veu].append(round(span.duration / US, 3))
+    return found
+
+
+def test_what_another_veu_wrote_is_fetched():
+    veus = [[(0, 0, 2)], [(1, 0, 2)]]
+    assert times(chain(2, WHOLE), veus) == [[4.0], [4.0 + 1 + 1]]
+
+
+def test_what_a_veu_wrote_itself_is_there():
+    assert times(chain(2, WHOLE), [[(0, 0, 2), (1, 0, 2)], []]) == [[4.0, 4.0], []]
+
+
+def test_operators_that_are_divided_alike_fetch_nothing():
+    """Of what is needed whole, the half that the other one wrote."""
+    veus = [[(0, 0, 1), (1, 0, 1)], [(0, 1, 2), (1, 1, 2)]]
+    assert times(chain(2, DIVIDED), veus) == [[2.0, 2.0], [2.0, 2.0]]
+    assert times(chain(2, WHOLE), veus) == [[2.0, 3.5], [2.0, 3.5]]
+
+
+def test_what_was_fetched_once_is_there():
+    graph = chain(2, WHOLE)
+    again = replace(graph.operators[1], arguments=(1, 3))
+    result = Buffer("again", (SIZE // 4,), "float32", "output", 2)
+    graph = replace(graph, buffers=(*graph.buffers, result), operators=(*graph.operators, again))
+    assert times(graph, [[(0, 0, 2)], [(1, 0, 2), (2, 0, 2)]]) == [[4.0], [6.0, 4.0]]
+
+
+def test_what_left_the_cache_of_its_writer_comes_from_the_last_level_cache():
+    """The writer goes on with an operator of its own before the reader starts, which needs both."""
+    kernel = RKernel("body", 2, ("read", "read", "write"), 2 * US)
+    graph = chain(2, WHOLE)
+    both = Operator("both", (kernel,), (1, 2, 3))
+    result = Buffer("both", (1,), "float32", "output", 2)
+    graph = replace(graph, buffers=(*graph.buffers, result), operators=(*graph.operators, both))
+    veus = [[(0, 0, 2), (1, 0, 2)], [(2, 0, 2)]]
+    assert times(graph, veus)[1] == [4.0 + 2 * (1 + 1)]
+    assert times(graph, veus, replace(COSTS, l2_bytes=2 * SIZE - 1))[1] == [4.0 + 1 + 1]
+
+
+def test_the_place_of_an_intermediate_result_is_taken_over():
+    """From all vEUs alike: half of it from the other one."""
+    assert times(chain(1, WHOLE, "arena"), [[(0, 0, 2)], []]) == [[4.0 + 1 + 0.5], []]
+    assert times(chain(1, WHOLE, "arena"), [[(0, 0, 2)]]) == [[4.0]]
+
+
+def test_a_part_of_what_is_read_counts_with_its_own_size():
+    """A concatenation in place: a vEU reads the whole, and the other one wrote a quarter of it."""
+    quarter = SIZE // 16
+    whole = Buffer("whole", (SIZE // 16, 4), "float32", "output", 0)
+    parts = [
+        Buffer("left", (SIZE // 16, 1), "float32", "part", 1, 0, 16),
+        Buffer("right", (SIZE // 16, 3), "float32", "part", 1, 4, 16),
+    ]
+    buffers = (
+        Buffer("input", (quarter,), "float32", "input"),
+        whole,
+        *parts,
+        Buffer("result", (1,), "float32", "output", 1),
+    )
+    kernel = RKernel("body", 2, ("read", "write"), 2 * US)
+    operators = tuple(
+        Operator(f"op{k}", (kernel,), arguments)
+        for k, arguments in enumerate(((0, 2), (0, 3), (1, 4)))
+    )
+    graph = OperatorGraph("test", buffers, operators)
+    veus = [[(0, 0, 2)], [(1, 0, 2), (2, 0, 2)]]
+    assert times(graph, veus) == [[4.0], [4.0, 4.0 + 1 + 0.25]]

@@ -1,0 +1,257 @@
+"""Which part of each buffer every tile of a loop nest touches, by interval arithmetic.
+
+Where the tiles of two operators run decides how much of a result crosses from one vEU to another,
+and that costs more than most element-wise operators compute. A buffer is looked at as a matrix of
+its innermost axis against all others, cut into :data:`CELLS` cells; a footprint says which of them
+a range of tiles touches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import tvm_ffi
+from tvm import tirx
+from tvm.ir import Call, TensorLoad
+
+from tvm_rammer.rprogram.program import CELLS, TILE_RANGES
+
+#: The least and the greatest value of an expression, for every tile.
+_Interval = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
+
+
+class _UnknownError(Exception):
+    """An index depends on data."""
+
+
+class Matrix(NamedTuple):
+    """A buffer as rows and columns, and the elements from one row to the next."""
+
+    rows: int
+    columns: int
+    pitch: int
+
+    @classmethod
+    def of(cls, shape: tuple[int, ...], pitch: int | None = None) -> Matrix:
+        """The innermost axis of a buffer against all others."""
+        columns = max(1, shape[-1]) if shape else 1
+        return cls(max(1, prod(shape[:-1])), columns, pitch or columns)
+
+    @property
+    def cells(self) -> tuple[int, int]:
+        """Rows and columns of its cells."""
+        down = next(count for count in (8, 4, 2, 1) if count <= self.rows)
+        return down, CELLS // down
+
+
+def footprints(
+    nest: Any, numbers: Mapping[Any, int], matrices: Mapping[int, Matrix]
+) -> dict[int, tuple[int, ...]]:
+    """The cells of every buffer that each range of tiles touches.
+
+    Parameters
+    ----------
+    nest : Stmt
+        A loop nest; its outermost loop is the loop over tiles, or it is one tile. Its buffers may
+        have any number of axes.
+    numbers : mapping of buffer to int
+        Of every buffer of interest; views of one buffer have the same number.
+    matrices : mapping of int to Matrix
+        What each number is.
+
+    Returns
+    -------
+    dict of int to tuple of int
+        By number a bit mask of cells for each of :data:`TILE_RANGES` equal ranges of tiles.
+    """
+    boxes = _Boxes(numbers, matrices)
+    is_loop = isinstance(nest, tirx.For) and isinstance(nest.extent, tirx.IntImm)
+    count = int(nest.extent) if is_loop and nest.kind == tirx.ForKind.PARALLEL else 1
+    tiles = np.arange(count, dtype=np.int64)
+    if count > 1:
+        boxes.visit(nest.body, {nest.loop_var: (tiles, tiles)})
+    else:
+        boxes.visit(nest, {})
+    return {
+        number: _masks(np.broadcast_to(cells, (count, *cells.shape[1:])))
+        for number, cells in boxes.cells.items()
+    }
+
+
+def _masks(cells: npt.NDArray[np.bool_]) -> tuple[int, ...]:
+    """Bit masks of the ranges of tiles, given the cells of each tile."""
+    count = len(cells)
+    weights = 1 << np.arange(CELLS, dtype=np.int64)
+    flat = cells.reshape(count, CELLS)
+    edges = np.arange(TILE_RANGES + 1) * count / TILE_RANGES
+    firsts = np.minimum(edges[:-1].astype(int), count - 1)
+    lasts = np.maximum(np.ceil(edges[1:]).astype(int), firsts + 1)
+    return tuple(
+        int(weights[flat[first:last].any(axis=0)].sum())
+        for first, last in zip(firsts, lasts, strict=True)
+    )
+
+
+class _Boxes:
+    """Collects the cells that accesses touch: ``cells[number]`` is ``[tile, row, column]``."""
+
+    def __init__(self, numbers: Mapping[Any, int], matrices: Mapping[int, Matrix]) -> None:
+        self.numbers = numbers
+        self.matrices = matrices
+        self.cells: dict[int, npt.NDArray[np.bool_]] = {}
+
+    def visit(self, statement: Any, known: dict[Any, _Interval]) -> None:
+        if isinstance(statement, tirx.SeqStmt):
+            inner = dict(known)
+            for child in statement.seq:
+                self.visit(child, inner)
+                if isinstance(child, tirx.Bind):
+                    self._bind(child, inner)
+        elif isinstance(statement, tirx.For):
+            first, extent = _interval(statement.min, known), _interval(statement.extent, known)
+            last = np.maximum(first[1] + extent[1] - 1, first[0])
+            self._loads(statement.extent, known)
+            self.visit(statement.body, {**known, statement.loop_var: (first[0], last)})
+        elif isinstance(statement, tirx.IfThenElse):
+            self._loads(statement.condition, known)
+            self.visit(statement.then_case, known)
+            if statement.else_case is not None:
+                self.visit(statement.else_case, known)
+        elif isinstance(statement, tirx.AttrStmt | tirx.While):
+            self.visit(statement.body, known)
+        elif isinstance(statement, tirx.BufferStore):
+            self._access(statement.buffer, statement.indices, known)
+            self._loads(statement.value, known)
+        elif isinstance(statement, tirx.Bind | tirx.Evaluate):
+            self._loads(statement.value, known)
+
+    def _bind(self, statement: Any, known: dict[Any, _Interval]) -> None:
+        try:
+            known[statement.var] = _interval(statement.value, known)
+        except _UnknownError:
+            known.pop(statement.var, None)
+
+    def _loads(self, value: Any, known: dict[Any, _Interval]) -> None:
+        tvm_ffi.structural_walk(
+            value, (TensorLoad, lambda load: self._access(load.source, load.indices, known))
+        )
+
+    def _access(self, buffer: Any, indices: Any, known: dict[Any, _Interval]) -> None:
+        number = self.numbers.get(buffer)
+        if number is None:
+            return
+        before = self.cells.get(number)
+        if before is not None and before.all():
+            return
+        matrix = self.matrices[number]
+        down, across = matrix.cells
+        try:
+            (top, bottom), (left, right) = _box(buffer, indices, known, matrix)
+        except _UnknownError:
+            top = left = np.zeros(1, np.int64)
+            bottom, right = top + matrix.rows - 1, left + matrix.columns - 1
+        within = _spanned(top, bottom, matrix.rows, down)[:, :, None]
+        cells = within & _spanned(left, right, matrix.columns, across)[:, None, :]
+        self.cells[number] = cells if before is None else before | cells
+
+
+def _spanned(
+    first: npt.NDArray[np.int64], last: npt.NDArray[np.int64], length: int, parts: int
+) -> npt.NDArray[np.bool_]:
+    """``[tile, part]``: which of ``parts`` equal parts of an axis lie in an interval of it."""
+    low = np.clip(first, 0, length - 1) * parts // length
+    # Of an axis shorter than its parts, an element is several of them.
+    high = ((np.clip(last, 0, length - 1) + 1) * parts - 1) // length
+    numbers = np.arange(parts)
+    return (low[:, None] <= numbers) & (numbers <= high[:, None])
+
+
+def _box(
+    buffer: Any, indices: Any, known: Mapping[Any, _Interval], matrix: Matrix
+) -> tuple[_Interval, _Interval]:
+    """Rows and columns of an access."""
+    extents = [int(extent) for extent in buffer.shape]
+    intervals = [_interval(index, known) for index in indices]
+    if len(extents) > 1 and extents[-1] == matrix.columns:
+        rows = _linear(intervals[:-1], extents[:-1])
+        return rows, _for_all_tiles(intervals[-1], rows[0])
+    # A view of another shape, most often a flat one.
+    low, high = _linear(intervals, extents)
+    top, bottom = low // matrix.pitch, high // matrix.pitch
+    one_row = top == bottom
+    left = np.where(one_row, low % matrix.pitch, 0)
+    right = np.where(one_row, high % matrix.pitch, matrix.columns - 1)
+    return (top, bottom), (left, right)
+
+
+def _linear(intervals: Sequence[_Interval], extents: Sequence[int]) -> _Interval:
+    """Axes as one."""
+    low, high = np.zeros(1, np.int64), np.zeros(1, np.int64)
+    for (first, last), extent in zip(intervals, extents, strict=True):
+        low, high = low * extent + first, high * extent + last
+    return low, high
+
+
+def _for_all_tiles(interval: _Interval, like: npt.NDArray[np.int64]) -> _Interval:
+    low, high, _ = np.broadcast_arrays(*interval, like)
+    return low, high
+
+
+def _interval(node: Any, known: Mapping[Any, _Interval]) -> _Interval:
+    """The values of an index expression."""
+    if isinstance(node, tirx.IntImm):
+        value = np.full(1, int(node.value), np.int64)
+        return value, value
+    if isinstance(node, tirx.Var):
+        if node in known:
+            return known[node]
+        raise _UnknownError
+    if isinstance(node, tirx.Cast):
+        return _interval(node.value, known)
+    operation = _OPERATIONS.get(type(node))
+    if operation is not None:
+        return operation(_interval(node.a, known), _interval(node.b, known))
+    if isinstance(node, tirx.Select):
+        return _either(_interval(node.true_value, known), _interval(node.false_value, known))
+    if isinstance(node, Call) and getattr(node.op, "name", "").endswith("if_then_else"):
+        return _either(_interval(node.args[1], known), _interval(node.args[2], known))
+    raise _UnknownError
+
+
+def _either(a: _Interval, b: _Interval) -> _Interval:
+    return np.minimum(a[0], b[0]), np.maximum(a[1], b[1])
+
+
+def _product(a: _Interval, b: _Interval) -> _Interval:
+    corners = [x * y for x in a for y in b]
+    return reduce(np.minimum, corners), reduce(np.maximum, corners)
+
+
+def _quotient(a: _Interval, b: _Interval) -> _Interval:
+    if (b[0] != b[1]).any() or (b[0] <= 0).any():
+        raise _UnknownError
+    return a[0] // b[0], a[1] // b[0]
+
+
+def _remainder(a: _Interval, b: _Interval) -> _Interval:
+    low, high = _quotient(a, b)
+    whole = low != high
+    return np.where(whole, 0, a[0] % b[0]), np.where(whole, b[0] - 1, a[1] % b[0])
+
+
+_OPERATIONS: dict[Any, Callable[[_Interval, _Interval], _Interval]] = {
+    tirx.Add: lambda a, b: (a[0] + b[0], a[1] + b[1]),
+    tirx.Sub: lambda a, b: (a[0] - b[1], a[1] - b[0]),
+    tirx.Mul: _product,
+    tirx.FloorDiv: _quotient,
+    tirx.FloorMod: _remainder,
+    tirx.Div: _quotient,
+    tirx.Mod: _remainder,
+    tirx.Min: lambda a, b: (np.minimum(a[0], b[0]), np.minimum(a[1], b[1])),
+    tirx.Max: lambda a, b: (np.maximum(a[0], b[0]), np.maximum(a[1], b[1])),
+}

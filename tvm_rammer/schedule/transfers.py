@@ -1,0 +1,119 @@
+"""What rTasks read that lies in the caches of other vEUs, and how long they wait for it.
+
+A cache gives up what its core has just written more slowly than the last-level cache gives what
+nobody else holds: on Zen 4 after a quarter of a microsecond, at a third of the bandwidth. Small
+operators that are spread over vEUs take longer to fetch their operands than to compute.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import NamedTuple
+
+from tvm_rammer.rprogram.program import CELLS, RProgram, RTask
+from tvm_rammer.rprogram.rows import root_of
+from tvm_rammer.schedule.costs import CostModel
+
+
+class _Written(NamedTuple):
+    """Cells of a buffer that a vEU wrote when so many bytes had gone through its cache."""
+
+    veu: int
+    buffer: int
+    cells: int
+    drawn: float
+
+
+class Transfers:
+    """Seconds that rTasks wait for data of other vEUs.
+
+    What a vEU wrote is in its own cache until as many bytes as that holds have gone through it.
+    An intermediate result takes the place of an older one that nobody needs any more: who held that
+    one last is not known before memory is planned, so of what is written every vEU is taken to hold
+    its share.
+
+    Parameters
+    ----------
+    program : RProgram
+    costs : CostModel
+    """
+
+    def __init__(self, program: RProgram, costs: CostModel) -> None:
+        self.program = program
+        self.costs = costs
+        self._free = program.num_veus == 1 or not (costs.transfer or costs.transfer_byte)
+        self._drawn = [0.0] * program.num_veus
+        self._written: dict[int, list[_Written]] = defaultdict(list)
+        self._fetched: dict[tuple[int, int], int] = {}
+        self._cells: dict[tuple[int, int, int], tuple[int, ...]] = {}
+
+    def seconds(self, veu: int, task: RTask, nbytes: float) -> float:
+        """Seconds of an rTask that reads and writes ``nbytes``; to be asked in order of time."""
+        if self._free:
+            return 0.0
+        program, operator = self.program, self.program.operators[task.operator]
+        modes = program.kernels[operator.kernel].modes
+        arriving = 0.0
+        count = 0
+        written: list[tuple[int, int]] = []
+        for pointer, buffer in enumerate(operator.arguments):
+            if program.buffers[buffer].space in ("constant", "input"):
+                continue
+            cells = self._touched(task)[pointer]
+            if modes[pointer] == "write":
+                written.append((buffer, cells))
+                held = self._held_by_others(buffer, cells)
+            else:
+                held = self._written_by_others(veu, buffer, cells)
+            arriving += held
+            count += held > 0
+        self._drawn[veu] += nbytes
+        for buffer, cells in written:
+            piece = _Written(veu, buffer, cells, self._drawn[veu])
+            self._written[root_of(program.buffers, buffer)].append(piece)
+        return count * self.costs.transfer + arriving * self.costs.transfer_byte
+
+    def _touched(self, task: RTask) -> tuple[int, ...]:
+        """The cells of each argument that a task touches."""
+        number = self.program.operators[task.operator].kernel
+        key = (number, task.start, task.stop)
+        if key not in self._cells:
+            kernel = self.program.kernels[number]
+            pointers = range(len(kernel.modes))
+            self._cells[key] = tuple(kernel.touched(p, task.start, task.stop) for p in pointers)
+        return self._cells[key]
+
+    def _held_by_others(self, buffer: int, cells: int) -> float:
+        """Bytes of what is about to be written."""
+        buffers = self.program.buffers
+        if buffers[root_of(buffers, buffer)].space != "arena":
+            return 0.0
+        return self._nbytes(buffer, cells) * (1 - 1 / self.program.num_veus)
+
+    def _written_by_others(self, veu: int, buffer: int, cells: int) -> float:
+        """Bytes of what is about to be read that another vEU has in its own cache."""
+        known = self._fetched.get((veu, buffer), 0)
+        self._fetched[veu, buffer] = known | cells
+        cells &= ~known
+        theirs = 0
+        parts = 0.0
+        for piece in self._written[root_of(self.program.buffers, buffer)]:
+            gone = self._drawn[piece.veu] - piece.drawn > self.costs.l2_bytes
+            if piece.veu == veu or gone:
+                continue
+            if piece.buffer == buffer:
+                theirs |= piece.cells
+            else:
+                parts += self._common(buffer, cells, piece)
+        return self._nbytes(buffer, cells & theirs) + parts
+
+    def _common(self, buffer: int, cells: int, piece: _Written) -> float:
+        """Bytes that part of a buffer and all of it have in common, as far as they are touched."""
+        buffers = self.program.buffers
+        parts = [k for k in (buffer, piece.buffer) if buffers[k].space == "part"]
+        if len(parts) == 2:
+            return 0.0
+        return self._nbytes(parts[0], cells) * piece.cells.bit_count() / CELLS
+
+    def _nbytes(self, buffer: int, cells: int) -> float:
+        return self.program.buffers[buffer].nbytes * cells.bit_count() / CELLS
