@@ -110,7 +110,7 @@ class Session:
 @click.option("--threads", type=click.IntRange(1), help="All CPUs of this process unless given.")
 @click.option("--quick", is_flag=True, help="Models at the reduced sizes of the tests.")
 @click.option("--winograd", type=click.Choice(["on", "off"]), default="on", show_default=True)
-@click.option("--torch-python", help="Interpreter that has torch and onnx2torch.")
+@click.option("--torch-python", help="Interpreter that has torch, onnx2torch and its needs.")
 @click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--markdown", "markdown_path", type=click.Path(dir_okay=False, path_type=Path))
 def main(

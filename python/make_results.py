@@ -17,14 +17,12 @@ from pathlib import Path
 import click
 
 from tvm_rammer.errors import RammerError
+from tvm_rammer.testing.bench.overview import overview, readme_part, replace_part
 from tvm_rammer.testing.bench.pages import (
     Results,
     ablations_page,
     contenders_of,
-    overview,
     peers_page,
-    readme_part,
-    replace_part,
     scaling_page,
 )
 from tvm_rammer.testing.bench.records import load_results

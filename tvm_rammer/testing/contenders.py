@@ -189,7 +189,9 @@ CANDIDATES: dict[str, Candidate] = {
     "openvino": _outside(openvino, "OpenVINO, latency hint, float32, all threads"),
     "pytorch": _outside(pytorch, "PyTorch through onnx2torch, eager"),
     "pytorch-compiled": _outside(
-        pytorch, "PyTorch through onnx2torch, torch.compile", options={"compiled": True}
+        pytorch,
+        "PyTorch through onnx2torch, torch.compile with its own cache",
+        options={"compiled": True},
     ),
     "auto": _rammer("tvm-rammer's default", options={"policy": "auto"}),
     "per-op": _rammer("operator by operator", options={"policy": "sequential", "form": "per-op"}),

@@ -3,13 +3,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from small_studies import small_scaling, small_study
+from small_studies import plan, small_scaling, small_study
 from timed_records import records, timed
 
 from tvm_rammer.errors import InputError
-from tvm_rammer.testing.bench import pages
+from tvm_rammer.testing.bench import overview, pages
 from tvm_rammer.testing.bench.findings import Findings, FindingsSetting
-from tvm_rammer.testing.bench.pages import BEGIN, END, Results
+from tvm_rammer.testing.bench.overview import BEGIN, END
+from tvm_rammer.testing.bench.pages import Results
 from tvm_rammer.testing.bench.records import Record, ResultFile, Setting
 from tvm_rammer.testing.timing_results import Outcome
 
@@ -52,7 +53,7 @@ ALL = Results(PEERS, ResultFile(Setting(False, 2, False), MACHINE, MODELS), ABLA
 
 
 def test_the_overview_says_how_far_the_goals_are_met() -> None:
-    text = pages.overview(ALL)
+    text = overview.overview(ALL)
     assert f"Float32, random weights, full sizes, 2 threads. {PLACE}" in text
     assert (
         "- Geometric mean of the time over that of the fastest peer of each model: 0.61x "
@@ -65,7 +66,7 @@ def test_the_overview_says_how_far_the_goals_are_met() -> None:
 
 
 def test_the_overview_says_what_is_lost_and_why() -> None:
-    text = pages.overview(ALL)
+    text = overview.overview(ALL)
     assert (
         "| mlp | onnxruntime | estf | work: it takes faster \\| kernels | 1.50x | 1.50 to 1.50 "
         "| 1.00x |"
@@ -81,7 +82,7 @@ def test_the_overview_says_what_is_lost_and_why() -> None:
 
 
 def test_the_overview_shows_what_classes_of_models_gain() -> None:
-    text = pages.overview(ALL)
+    text = overview.overview(ALL)
     assert "## What co-scheduling gains, and what is left" in text
     assert "| bert_base | - | - | - | 4 | 4 | 2 | work | 100% |" in text
     assert "[more vEUs, simulated](scaling.md)" in text
@@ -89,7 +90,7 @@ def test_the_overview_shows_what_classes_of_models_gain() -> None:
 
 def test_where_nothing_is_lost_the_overview_says_so() -> None:
     good = {"mlp": records(timed("onnxruntime", 2.0), timed("auto", 1.0), timed("per-op", 1.5))}
-    text = pages.overview(Results(ResultFile(Setting(True, 2), MACHINE, good)))
+    text = overview.overview(Results(ResultFile(Setting(True, 2), MACHINE, good)))
     assert "No model misses its goal." in text
     assert "On no model is auto slower than the better of the two by more than 2%" in text
     assert "reduced sizes" in text
@@ -98,7 +99,7 @@ def test_where_nothing_is_lost_the_overview_says_so() -> None:
 
 def test_without_a_peers_time_there_is_nothing_to_compare() -> None:
     models = {"mlp": records(timed("auto", 1.0))}
-    assert pages.summary(models) == ["No model has a time of a peer to compare with."]
+    assert overview.summary(models) == ["No model has a time of a peer to compare with."]
 
 
 def test_the_page_of_peers_has_everybody_and_who_failed() -> None:
@@ -136,22 +137,36 @@ def test_the_page_of_more_veus_has_every_answer() -> None:
 
 
 def test_the_overview_compares_sequential_plans_with_their_rooflines() -> None:
-    text = pages.overview(ALL)
+    text = overview.overview(ALL)
     assert "](ablations.md): at most 1.15x on 0 of 1 models." in text
     assert "| mlp | 4 | 2.5 | 1.60x | 2 | 1.25 | 1.60x |" in text
-    assert "## The sequential plan" not in pages.overview(Results(PEERS))
+    assert "## The sequential plan" not in overview.overview(Results(PEERS))
+
+
+def test_kernels_of_a_model_far_from_its_roofline_are_named() -> None:
+    good = {"mlp": records(timed("onnxruntime", 2.0), timed("auto", 1.0))}
+    peers = ResultFile(Setting(False, 2), MACHINE, good)
+    heading = "### mlp: kernels that lose most to their roofline"
+    assert heading in overview.overview(Results(peers, None, ABLATIONS))
+    near = small_study()
+    near.plans["sequential"] = plan(1.4)
+    found = Findings(FindingsSetting(False), MACHINE, {"mlp": near})
+    text = overview.overview(Results(peers, None, found))
+    assert heading not in text
+    assert "at most 1.15x on 1 of 1 models." in text
 
 
 def test_the_part_of_the_readme_is_replaced_and_nothing_else() -> None:
-    part = pages.readme_part(ALL, "docs/results")
+    part = overview.readme_part(ALL, "docs/results")
+    assert "| model | onnxruntime | openvino | auto | sequential | to the best peer |" in part
     assert "](docs/results/peers.svg)" in part
     before = f"# Title\n\n{BEGIN}\nold\n{END}\n\nmore\n"
-    after = pages.replace_part(before, part)
+    after = overview.replace_part(before, part)
     assert after == f"# Title\n\n{BEGIN}\n{part}\n{END}\n\nmore\n"
-    assert pages.replace_part(after, part) == after
+    assert overview.replace_part(after, part) == after
 
 
 def test_a_readme_without_markers_is_refused() -> None:
     with pytest.raises(InputError) as error:
-        pages.replace_part("# Title\n", "part")
+        overview.replace_part("# Title\n", "part")
     assert str(error.value) == f"the README has no lines {BEGIN} and {END}; add them"

@@ -1,4 +1,9 @@
-"""PyTorch as a contender, its module made of the ONNX file by onnx2torch."""
+"""PyTorch as a contender, its module made of the ONNX file by onnx2torch.
+
+onnx2torch imports torchvision for two converters. Where that has no build for the PyTorch at hand,
+``pip install --no-deps torchvision==0.15.2 pillow requests`` does: newer ones refuse to be imported
+without their own operators.
+"""
 
 from __future__ import annotations
 
