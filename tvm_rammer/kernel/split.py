@@ -24,8 +24,8 @@ from tvm_rammer.kernel.footprint import Matrix, footprints
 from tvm_rammer.rprogram import dtype_bytes
 from tvm_rammer.rprogram.program import Mode
 
-#: What a PrimFunc goes through by itself before its loop nests are taken apart. Its buffers keep
-#: their axes at first.
+#: What the blocks of a schedule go through until they are plain loops. Where there are none, the
+#: buffers have the sizes that they need: to look for smaller ones takes most of the time.
 _LOWER_BLOCKS = (
     s_tir.transform.CanonicalizeLoop(),
     s_tir.transform.LowerInitBlock(),
@@ -33,6 +33,10 @@ _LOWER_BLOCKS = (
     s_tir.transform.ConvertBlocksToOpaque(),
     s_tir.transform.CompactBufferAllocation(),
     s_tir.transform.LowerMatchBuffer(),
+)
+#: What a PrimFunc goes through by itself before its loop nests are taken apart. Its buffers keep
+#: their axes at first.
+_LOWER_LOOPS = (
     s_tir.transform.StmtSimplify(),
     s_tir.transform.LowerOpaqueBlock(),
 )
@@ -90,7 +94,8 @@ def split_into_stages(func: tirx.PrimFunc) -> SplitKernel:
         When a parameter is not a buffer, or a buffer is declared on something else.
     """
     kept = func.with_body(_with_marked_tile_loops(func.body))
-    shaped = tvm.transform.Sequential(list(_LOWER_BLOCKS))(tvm.IRModule({"main": kept}))
+    passes = [*(_LOWER_BLOCKS if _has_blocks(kept.body) else ()), *_LOWER_LOOPS]
+    shaped = tvm.transform.Sequential(passes)(tvm.IRModule({"main": kept}))
     lowered = tvm.transform.Sequential(list(_LOWER_BUFFERS))(shaped)["main"]
     parts = _Parts.of(lowered)
     footprints = _Parts.of(shaped["main"]).footprints()
@@ -244,6 +249,12 @@ def _tile_loop(nest: Any, start: tirx.Var, stop: tirx.Var) -> tuple[int, Any]:
         return int(nest.extent), tirx.For(nest.loop_var, first, count, tirx.ForKind.SERIAL, body)
     index = tirx.Var("tile", "int32")
     return 1, tirx.For(index, start, stop - start, tirx.ForKind.SERIAL, _serial(nest))
+
+
+def _has_blocks(statement: Any) -> bool:
+    found: list[Any] = []
+    tvm_ffi.structural_walk(statement, (s_tir.SBlock, found.append))
+    return bool(found)
 
 
 def _with_marked_tile_loops(statement: Any) -> Any:
