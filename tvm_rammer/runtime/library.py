@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ class Library:
         """The rProgram of every region by its kernel's symbol."""
         return self.description.programs
 
-    @property
+    @cached_property
     def report(self) -> Report:
         """What was planned, what was left out and why, and how much memory it takes."""
         return make_report(self.description, self._stock_bytes())
