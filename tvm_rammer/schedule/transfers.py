@@ -1,7 +1,7 @@
 """What rTasks read that lies in the caches of other vEUs, and how long they wait for it.
 
 A cache gives up what its core has just written more slowly than the last-level cache gives what
-nobody else holds: on Zen 4 after a quarter of a microsecond, at a third of the bandwidth. Small
+nobody else holds: on Zen 4 after a tenth of a microsecond, at a third of the bandwidth. Small
 operators that are spread over vEUs take longer to fetch their operands than to compute.
 """
 
@@ -30,7 +30,8 @@ class Transfers:
     What a vEU wrote is in its own cache until as many bytes as that holds have gone through it.
     An intermediate result takes the place of an older one that nobody needs any more: who held that
     one last is not known before memory is planned, so of what is written every vEU is taken to hold
-    its share.
+    its share. Nobody waits for the first line of what it writes, as stores have a queue; reads wait
+    for it once, as a core has many of them under way.
 
     Parameters
     ----------
@@ -54,7 +55,7 @@ class Transfers:
         program, operator = self.program, self.program.operators[task.operator]
         modes = program.kernels[operator.kernel].modes
         arriving = 0.0
-        count = 0
+        first = 0.0
         written: list[tuple[int, int]] = []
         for pointer, buffer in enumerate(operator.arguments):
             if program.buffers[buffer].space in ("constant", "input"):
@@ -62,16 +63,15 @@ class Transfers:
             cells = self._touched(task)[pointer]
             if modes[pointer] == "write":
                 written.append((buffer, cells))
-                held = self._held_by_others(buffer, cells)
-            else:
-                held = self._written_by_others(veu, buffer, cells)
-            arriving += held
-            count += held > 0
+                arriving += self._held_by_others(buffer, cells)
+            elif held := self._written_by_others(veu, buffer, cells):
+                arriving += held
+                first = self.costs.transfer
         self._drawn[veu] += nbytes
         for buffer, cells in written:
             piece = _Written(veu, buffer, cells, self._drawn[veu])
             self._written[root_of(program.buffers, buffer)].append(piece)
-        return count * self.costs.transfer + arriving * self.costs.transfer_byte
+        return first + arriving * self.costs.transfer_byte
 
     def _touched(self, task: RTask) -> tuple[int, ...]:
         """The cells of each argument that a task touches."""

@@ -207,19 +207,17 @@ def transfers(hand_over: Any, workers: int) -> tuple[float, float]:
     """Seconds until data of another core arrive, and what each byte takes longer than one's own.
 
     A round is a block written by one worker, whose lines the other one has to give up first, and
-    read by that one: two transfers. Next to it stands the same with a block for each.
+    read by that one, who waits for the first line: each byte is transferred twice. Next to it
+    stands the same with a block for each.
     """
     words = tvm.runtime.tensor(np.zeros(3 * LARGE, "int32"))
     longer = [
-        (
-            seconds_each(hand_over, workers, HANDOVERS, size // 16, 0, words)
-            - seconds_each(hand_over, workers, HANDOVERS, size // 16, LARGE, words)
-        )
-        / 2
+        seconds_each(hand_over, workers, HANDOVERS, size // 16, 0, words)
+        - seconds_each(hand_over, workers, HANDOVERS, size // 16, LARGE, words)
         for size in (SMALL, LARGE)
     ]
-    each = max(0.0, longer[1] - longer[0]) / (4 * (LARGE - SMALL))
-    return max(0.0, longer[0] - each * 4 * SMALL), each
+    each = max(0.0, longer[1] - longer[0]) / (2 * 4 * (LARGE - SMALL))
+    return max(0.0, longer[0] - each * 2 * 4 * SMALL), each
 
 
 def main(cores: int) -> None:

@@ -28,10 +28,10 @@ class MemoryCosts:
     Attributes
     ----------
     transfer : float
-        Seconds until the first bytes arrive that another core has just written, or that it holds
-        and gives up to be written.
+        Seconds until the first bytes arrive that another core has just written.
     transfer_byte : float
-        Seconds that a byte from or for another core's cache takes longer than one of its own.
+        Seconds that a byte takes longer that another core has just written, or that it holds and
+        gives up to be written.
     core_bandwidth, bandwidth : float
         Bytes per second from memory: of one core alone, and of all together.
     missing : tuple of (int, float)
@@ -40,7 +40,7 @@ class MemoryCosts:
         the cache keeps what fits.
     """
 
-    transfer: float = 0.25e-6
+    transfer: float = 0.1e-6
     transfer_byte: float = 25e-12
     core_bandwidth: float = 30e9
     bandwidth: float = 30e9
