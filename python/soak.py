@@ -5,7 +5,8 @@
 
 Random models of 200 to 500 operators, 100 plans by all policies for 1 to 4 vEUs, a worker for each,
 whatever the number of cores. What is counted are waits that were executed, each for an rTask of
-another worker. A run that hangs or gives other bits than one worker gives is an error.
+another worker. A run that hangs or gives other bits than one worker gives is an error. An
+interrupted soak goes on with --resume soak.json.
 """
 
 from __future__ import annotations
@@ -34,12 +35,24 @@ from tvm_rammer.vdevice import host_cpu
     "--load", default=1, show_default=True, type=click.IntRange(0), help="Other busy processes."
 )
 @click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path))
-def main(synchronisations: int, plans: int, seed: int, load: int, json_path: Path | None) -> None:
+@click.option(
+    "--resume",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="What an interrupted soak of the same seed has written.",
+)
+def main(
+    synchronisations: int,
+    plans: int,
+    seed: int,
+    load: int,
+    json_path: Path | None,
+    resume: Path | None,
+) -> None:
     """Soak the synchronisation of compiled plans."""
     console = Console()
-    started = time.monotonic()
+    found, seconds_before = _read(resume) if resume else ([], 0.0)
+    started = time.monotonic() - seconds_before
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    found: list[Soaked] = []
     with busy(load), Progress(*columns, TimeElapsedColumn(), console=console) as progress:
         bar = progress.add_task("compiling", total=synchronisations)
         try:
@@ -48,6 +61,7 @@ def main(synchronisations: int, plans: int, seed: int, load: int, json_path: Pat
                 plans,
                 seed,
                 lambda done, label: progress.update(bar, completed=done, description=label),
+                tuple(found),
             ):
                 found.append(soaked)
                 if json_path:
@@ -69,6 +83,12 @@ def _json(found: list[Soaked], seconds: float, load: int) -> str:
     plans = [asdict(soaked) for soaked in found]
     content = {"synchronisations": total, "seconds": seconds, "load": load, "plans": plans}
     return json.dumps(content, indent=1)
+
+
+def _read(path: Path) -> tuple[list[Soaked], float]:
+    """The plans that an interrupted soak has run, and its seconds."""
+    content = json.loads(path.read_text())
+    return [Soaked(**plan) for plan in content["plans"]], content["seconds"]
 
 
 def _table(found: list[Soaked]) -> Table:

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import time
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,20 @@ def test_the_same_seed_gives_the_same_plans(case):
     again = next(soaking._cases(0))
     assert again.compiled.program == case.compiled.program
     assert next(soaking._cases(1)).label != case.label
+
+
+def test_an_interrupted_soak_goes_on(tmp_path):
+    """Plans that have run do not run again, and the others are the same ones."""
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    command = [sys.executable, SCRIPT, "--synchronisations", "2000", "--load", "0"]
+    subprocess.run([*command, "--plans", "3", "--json", first], check=True, capture_output=True)
+    rest = ["--plans", "6", "--resume", first, "--json", second]
+    subprocess.run([*command, *rest], check=True, capture_output=True)
+    before, after = (json.loads(path.read_text())["plans"] for path in (first, second))
+    assert len(before) == 3
+    assert after[:3] == before
+    labels = [f"{p['model']}, {p['policy']}, {p['veus']} vEUs" for p in after]
+    assert labels == [case.label for case in islice(soaking._cases(0), 6)]
 
 
 def test_other_processes_end():

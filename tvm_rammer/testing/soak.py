@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -86,6 +86,7 @@ def soak(
     plans: int = 100,
     seed: int = 0,
     report: Report = lambda done, label: None,
+    before: Sequence[Soaked] = (),
 ) -> Iterator[Soaked]:
     """Run plans until so many synchronisations are done, as evenly spread over them as can be.
 
@@ -97,6 +98,8 @@ def soak(
         The same seed gives the same plans.
     report : callable
         Called with the synchronisations that are done, and which plan runs.
+    before : sequence of Soaked
+        What was yielded for the same seed before an interruption: these plans do not run again.
 
     Yields
     ------
@@ -108,8 +111,8 @@ def soak(
     RammerError
         A result differed, or a block of runs did not end in two minutes.
     """
-    done = 0
-    for number, case in zip(count(), _cases(seed), strict=False):
+    done = sum(soaked.synchronisations for soaked in before)
+    for number, case in zip(count(len(before)), _cases(seed, len(before)), strict=False):
         if number >= plans and done >= synchronisations:
             return
         if case.compiled.program.num_veus == 1:
@@ -145,10 +148,10 @@ def _veus(number: int) -> int:
     return 1 + number % _MOST_VEUS
 
 
-def _cases(seed: int) -> Iterator[_Case]:
+def _cases(seed: int, first: int = 0) -> Iterator[_Case]:
     """Plans without end: every policy and plans that no policy makes, with 1 to 4 vEUs in turns."""
     policies = (*CHOICES, "random")
-    for group in count():
+    for group in count(first // _PLANS_PER_MODEL):
         choice = random.Random(f"{seed}/{group}")
         shape = _SHAPES[group % len(_SHAPES)]
         operators = choice.randint(*_OPERATORS)
@@ -156,7 +159,8 @@ def _cases(seed: int) -> Iterator[_Case]:
         inputs = (source.inputs(0), source.inputs(1))
         alone = source.compile(source.plan("sequential", 1))
         wanted = tuple(in_new_thread(partial(alone.run, x), workers=1) for x in inputs)
-        for number in range(group * _PLANS_PER_MODEL, (group + 1) * _PLANS_PER_MODEL):
+        start, stop = group * _PLANS_PER_MODEL, (group + 1) * _PLANS_PER_MODEL
+        for number in range(max(first, start), stop):
             policy = policies[number % len(policies)]
             name = f"random{number}" if policy == "random" else policy
             compiled = source.compile(source.plan(name, _veus(number)))
