@@ -7,7 +7,7 @@
     python python/compare_policies.py --json docs/results/scaling.json
     python python/make_results.py --readme README.md
 
-Only the first file must be there.
+Only the first file must be there. What long checks have shown is in proofs.json, kept by hand.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from tvm_rammer.testing.bench.pages import (
     peers_page,
     scaling_page,
 )
+from tvm_rammer.testing.bench.proofs import load_proofs
 from tvm_rammer.testing.bench.records import load_results
 from tvm_rammer.testing.bench.scaling import SCALINGS
 from tvm_rammer.testing.bench.study import STUDIES
@@ -62,14 +63,15 @@ def main(folder: Path, readme: Path | None) -> None:
 
 def read(folder: Path) -> Results:
     """What lies in a folder."""
-    direct, ablations, scaling = (
-        folder / f"{name}.json" for name in ("peers_direct", "ablations", "scaling")
+    direct, ablations, scaling, proofs = (
+        folder / f"{name}.json" for name in ("peers_direct", "ablations", "scaling", "proofs")
     )
     return Results(
         load_results(folder / "peers.json"),
         load_results(direct) if direct.exists() else None,
         STUDIES.load(ablations) if ablations.exists() else None,
         SCALINGS.load(scaling) if scaling.exists() else None,
+        load_proofs(proofs) if proofs.exists() else (),
     )
 
 

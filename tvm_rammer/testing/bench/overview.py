@@ -14,6 +14,7 @@ from tvm_rammer.testing.bench.class_gains import class_gains
 from tvm_rammer.testing.bench.goals import MEAN_GOAL, ROOFLINE_GOAL
 from tvm_rammer.testing.bench.markdown import table
 from tvm_rammer.testing.bench.pages import Results, contenders_of, setting_text, whole_page
+from tvm_rammer.testing.bench.proofs import proofs_section
 from tvm_rammer.testing.bench.study import BASE, Study
 from tvm_rammer.testing.contenders import CORE
 
@@ -34,6 +35,7 @@ def overview(results: Results) -> str:
         *_slow_kernels(results),
         _losses(results.peers.models),
         *_gains(results),
+        *proofs_section(results.proofs),
         _commands(results),
     ]
     return whole_page(parts)

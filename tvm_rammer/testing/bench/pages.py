@@ -10,6 +10,7 @@ from tvm_rammer.testing.bench import machine, peers
 from tvm_rammer.testing.bench.ablation_tables import TABLES
 from tvm_rammer.testing.bench.findings import Findings
 from tvm_rammer.testing.bench.markdown import table
+from tvm_rammer.testing.bench.proofs import Proof
 from tvm_rammer.testing.bench.records import ResultFile
 from tvm_rammer.testing.bench.scaling import Scaling
 from tvm_rammer.testing.bench.scaling_tables import TABLES as SCALING_TABLES
@@ -28,12 +29,15 @@ class Results:
     ablations : Findings of Study
     scaling : Findings of Scaling
         More vEUs, simulated.
+    proofs : tuple of Proof
+        Checks that ran for long.
     """
 
     peers: ResultFile
     direct: ResultFile | None = None
     ablations: Findings[Study] | None = None
     scaling: Findings[Scaling] | None = None
+    proofs: tuple[Proof, ...] = ()
 
 
 def contenders_of(found: ResultFile) -> list[str]:
