@@ -2,8 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
+import pytest
 import tvm_ffi
-from kernel_runs import HOST, TARGET, constant, legalized_func, numbers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kernel_runs import (
+    HOST,
+    TARGET,
+    VDEVICES,
+    assert_close,
+    constant,
+    legalized_func,
+    numbers,
+    run_relax,
+)
 from tvm import relax, tirx
 from tvm.ir import Call
 
@@ -12,10 +27,10 @@ from tvm_rammer.kernel.select import schedule
 OP = relax.op
 
 
-def fetched(func):
+def fetched(func, vdevice=HOST):
     """Which parameters a tile prefetches, and whether for a store, statement by statement."""
     with TARGET:
-        made = schedule(func, frozenset(), HOST, 0.0).func
+        made = schedule(func, frozenset(), vdevice, 0.0).func
     calls = []
     tvm_ffi.structural_walk(made.body, (Call, calls.append))
     prefetched = [call for call in calls if call.op.name == "tirx.prefetch"]
@@ -61,3 +76,34 @@ def test_a_matrix_by_a_vector_has_no_rows_to_prefetch():
     func = legalized_func(lambda x: OP.matmul(x, weight), numbers((1, 128)))
     assert isinstance(func, tirx.PrimFunc)
     assert fetched(func) == []
+
+
+@pytest.mark.parametrize("l2_bytes", [1 << 12, 1 << 30])
+def test_rows_of_data_that_no_near_cache_holds(l2_bytes):
+    """The data of the next rows, while a tile of rows is summed up."""
+    func = convolution(1, 256)
+    data = [k for k, param in enumerate(func.params) if int(param.shape[-1]) == 256]
+    reads = {number for number, store in fetched(func, replace(HOST, l2_bytes=l2_bytes))}
+    image = next(k for k in data if int(func.params[k].shape[1]) == 7)
+    assert (image in reads) == (l2_bytes < 1 << 20)
+
+
+@settings(max_examples=8)
+@given(
+    size=st.tuples(st.integers(1, 3), st.integers(1, 17)),
+    channels=st.sampled_from([256, 257, 320]),
+    columns=st.sampled_from([16, 24, 48]),
+    vdevice=st.sampled_from(VDEVICES),
+)
+def test_products_whose_rows_are_prefetched(size, channels, columns, vdevice):
+    """What lies beyond the last row is prefetched, and never read."""
+    x, weight = numbers((1, *size, channels)), numbers((columns, 1, 1, channels), seed=1)
+
+    def build(x):
+        layouts = {"data_layout": "NHWC", "kernel_layout": "OHWI"}
+        return OP.nn.relu(OP.nn.conv2d(x, constant(weight), **layouts))
+
+    (out,), origins = run_relax(build, x, vdevice=replace(vdevice, l2_bytes=1 << 10))
+    want = x.astype(np.float64) @ weight[:, 0, 0].T
+    assert_close(out, np.maximum(want, 0))
+    assert origins == ["convolution"]

@@ -21,9 +21,9 @@ from tvm.tirx import ForKind
 
 from tvm_rammer.kernel.blocks import variables
 from tvm_rammer.kernel.columns import Columns, Layout
-from tvm_rammer.kernel.contraction import Axis, Contraction, rewrite, substitute
+from tvm_rammer.kernel.contraction import Axis, Contraction, load_of, rewrite, substitute
 from tvm_rammer.kernel.guards import Guarded, everywhere, guarded, mentions, together
-from tvm_rammer.kernel.prefetch import prefetches
+from tvm_rammer.kernel.prefetch import SECOND, prefetch, prefetches
 from tvm_rammer.kernel.register_tile import RegisterTile
 
 #: Columns that are packed at once: of more, whose distance is a power of two, the first-level cache
@@ -60,6 +60,8 @@ class Nest:
     rows_first : bool
         Whether a task is followed by the one with the next columns of the same rows, and not by the
         one with the next rows of the same columns.
+    far_data : Axis, optional
+        Where the second-level cache does not hold the data, the axis of the reduction.
     packed : Var, optional
         The buffer of packed weights: ``[outer..., vector, reduced..., lane]``.
     packed_axes : tuple of Axis, tuple of Axis
@@ -74,6 +76,7 @@ class Nest:
     taps: Axis | None
     few_tasks: int
     rows_first: bool = False
+    far_data: Axis | None = None
     packed: Any = None
     packed_axes: tuple[tuple[Axis, ...], tuple[Axis, ...]] = ((), ())
 
@@ -177,7 +180,7 @@ class Nest:
                 product = data * self._weights(at, vector, values, lane)
                 return tirx.BufferStore(sums, sums[place] + product, [place])
 
-            return inside(statement)
+            return sequence([*self._next_rows(at, first_row, rows, reduced), inside(statement)])
 
         return sequence(
             [
@@ -196,6 +199,17 @@ class Nest:
 
         tile = replace(self.tile, rows=rows)
         return prefetches(self.contraction, self.rows, self.columns.axis, tile, first_lane)
+
+    def _next_rows(self, at: _Place, first_row: Any, rows: int, reduced: Values) -> list[Any]:
+        """What prefetches the data of the rows after a tile's: one row after another, step by step.
+
+        Not into the first-level cache: rows whose distance is a power of two share few places.
+        """
+        if self.far_data is None:
+            return []
+        turn = reduced[self.far_data.var] % _number(1 << (rows - 1).bit_length())
+        place = self._values(at, first_row, _number(rows) + turn, _number(0), _number(0))
+        return [prefetch(load_of(self._data(at, (), {**place, **reduced})), level=SECOND)]
 
     @property
     def blocked(self) -> bool:

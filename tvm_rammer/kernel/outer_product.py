@@ -31,6 +31,8 @@ from tvm_rammer.vdevice import VDevice
 
 #: An axis with fewer elements makes poor rows if another has more.
 _FEW_ROWS = 4
+#: Rows of so many elements are worth prefetching.
+_LONG_ROW = 256
 #: So many tasks share out evenly on any device, and so many for each vEU of a large one.
 _FEW_TASKS, _TASKS_OF_A_VEU = 64, 8
 
@@ -68,11 +70,26 @@ def outer_product(
     weights = columns.weights(contraction)
     rows_first = _rows_first(contraction, weights, vdevice)
     nest = Nest(contraction, columns, layout, rows, tile, taps, few_tasks, rows_first)
+    nest = replace(nest, far_data=_far_data(nest, vdevice))
     if is_constant(contraction, columns, constants):
         return _packed_constant(nest, origin)
     if is_contiguous(columns.axis, weights):
         return _scheduled(nest, nest.statement(), origin)
     return _packed_at_run_time(nest, origin)
+
+
+def _far_data(nest: Nest, vdevice: VDevice) -> Axis | None:
+    """The axis of the reduction where data are too large for the near caches, else ``None``.
+
+    Prefetchers follow the long rows of a plain product only after a start of their own in each.
+    """
+    axes = [axis for axis in nest.reduced if axis.extent > 1]
+    if nest.rows is None or nest.columns.elementwise or nest.data.guards or len(axes) != 1:
+        return None
+    data, (axis,) = load_of(nest.data.element), axes
+    nbytes = prod(map(int, data.source.shape)) * dtype_bytes(str(data.source.dtype))
+    far = 2 * nbytes >= vdevice.l2_bytes and axis.extent >= _LONG_ROW
+    return axis if far and is_contiguous(axis, data) else None
 
 
 def _rows_first(contraction: Contraction, weights: Any, vdevice: VDevice) -> bool:

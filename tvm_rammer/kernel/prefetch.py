@@ -25,13 +25,15 @@ _FEWEST_STEPS = 64
 #: Bytes that a prefetch brings.
 _LINE_BYTES = 64
 READ, WRITE = 0, 1
-#: Into the nearest cache, and of data, not of code.
-_NEAREST, _DATA = 3, 1
+#: Into the first-level or the second-level cache.
+FIRST, SECOND = 3, 2
+#: Of data, not of code.
+_DATA = 1
 
 
-def prefetch(place: Any, kind: int = READ) -> Any:
-    """The statement that brings the line of a load into the nearest cache."""
-    options = [tirx.const(option, "int32") for option in (kind, _NEAREST, _DATA)]
+def prefetch(place: Any, kind: int = READ, level: int = FIRST) -> Any:
+    """The statement that brings the line of a load into a cache."""
+    options = [tirx.const(option, "int32") for option in (kind, level, _DATA)]
     operands = [tirx.address_of(place), *options]
     return tirx.Evaluate(Call(Op.get("tirx.prefetch"), operands, ret_ty=PrimType("void")))
 
