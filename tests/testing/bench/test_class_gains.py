@@ -26,6 +26,7 @@ def test_a_class_has_its_measured_gain_and_what_the_bounds_leave() -> None:
     assert parts[2:4] == [
         "### Recurrent networks",
         "Goal: 30%. Measured, geometric mean of 1: +50.0%, which meets it. "
+        "auto chose a co-scheduled plan for 1 of 1. "
         "The bounds leave 100.0% over the sequential plans at most.",
     ]
     row = "| lstm_8x8x256 | estf | +50% | +50% to +50% | 4 | 4 | 2 | work | 100% |"

@@ -10,6 +10,7 @@ from tvm_rammer.testing.bench import peers
 from tvm_rammer.testing.bench.markdown import table
 from tvm_rammer.testing.bench.records import Records
 from tvm_rammer.testing.bench.scaling import BOUND, BOUNDS, Makespans, Scaling, speed_up
+from tvm_rammer.testing.bench.verdicts import PLAIN
 
 _COLUMNS = (
     "model",
@@ -110,7 +111,7 @@ def class_gains(
             if name in models or name in least
         ]
         if rows:
-            verdict = _verdict(each, models, least)
+            verdict = _verdict(each, models, least, chosen)
             parts += [f"### {each.name}", verdict, table(_COLUMNS, rows, left=2)]
     if not parts:
         return []
@@ -155,13 +156,21 @@ def _left(makespans: Makespans | None) -> list[str]:
     ]
 
 
-def _verdict(each: ModelClass, models: peers.Models, least: Mapping[str, Makespans]) -> str:
+def _verdict(
+    each: ModelClass,
+    models: peers.Models,
+    least: Mapping[str, Makespans],
+    chosen: Mapping[str, str],
+) -> str:
     gains = [made[0] for name in each.models if name in models and (made := gain(models[name]))]
     text = f"Goal: {each.goal:.0%}."
     if gains:
         mean = _mean_gain(gains)
         text += f" Measured, geometric mean of {len(gains)}: {mean:+.1%}"
         text += ", which meets it." if mean >= each.goal else "."
+        mine = [chosen[name] for name in each.models if chosen.get(name)]
+        beside = sum(not set(policies.split(", ")) <= PLAIN for policies in mine)
+        text += f" auto chose a co-scheduled plan for {beside} of {len(mine)}."
     if least:
         left = _mean_gain([speed_up(found, BOUND) - 1 for found in least.values()])
         text += f" The bounds leave {left:.1%} over the sequential plans at most"

@@ -15,7 +15,8 @@ from tvm_rammer.testing.timing_results import Ratio
 NEVER_LOSES = 1.02
 #: Seconds that a model may take to compile.
 COMPILE_SECONDS = 60.0
-_PLAIN = ("sequential", "per-op")
+#: Plans that run one operator after the other.
+PLAIN = frozenset(("sequential", "per-op"))
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def co_scheduled(models: peers.Models) -> list[str]:
     return [
         model
         for model, records in models.items()
-        if (policies := _policies(records)) and not policies <= {*_PLAIN}
+        if (policies := _policies(records)) and not policies <= PLAIN
     ]
 
 
