@@ -28,6 +28,7 @@ from tvm_rammer.transform.decide_plan import decide_plan
 from tvm_rammer.transform.operator_graph import RegionGraph, region_graph
 from tvm_rammer.transform.partition_regions import is_region
 from tvm_rammer.transform.relax_util import rewrite
+from tvm_rammer.transform.remove_dead_code import remove_dead_code
 from tvm_rammer.vdevice import VDevice
 
 
@@ -250,7 +251,7 @@ def replace_regions(mod: tvm.IRModule, regions: dict[GlobalVar, Region]) -> tvm.
     result = rewrite(mod, _Replacer(mod, regions))
     for symbol in regions:
         del result[symbol]
-    return relax.transform.DeadCodeElimination()(result)
+    return remove_dead_code(result)
 
 
 @relax.expr_functor.mutator

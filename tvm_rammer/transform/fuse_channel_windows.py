@@ -15,6 +15,7 @@ import tvm
 from tvm import relax, te, tirx
 
 from tvm_rammer.transform.relax_util import operator_name, rewrite, static_shape
+from tvm_rammer.transform.remove_dead_code import remove_dead_code
 
 #: Names of the window's axes in the order of a pool's attributes.
 _WINDOW_AXES = {"relax.nn.avg_pool2d": "HW", "relax.nn.avg_pool3d": "DHW"}
@@ -28,7 +29,7 @@ class FuseChannelWindows:
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Rewrite every Relax function of a module."""
-        return relax.transform.DeadCodeElimination()(rewrite(mod, _Rewriter(mod)))
+        return remove_dead_code(rewrite(mod, _Rewriter(mod)))
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from tvm import relax
 from tvm_rammer.transform.normalization_chains import Chains, Normalization
 from tvm_rammer.transform.normalize import normalize, normalize_groups
 from tvm_rammer.transform.relax_util import operator_name, rewrite, static_shape
+from tvm_rammer.transform.remove_dead_code import remove_dead_code
 
 
 @tvm.transform.module_pass(opt_level=0, name="FuseNormalizations")
@@ -24,7 +25,7 @@ class FuseNormalizations:
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Rewrite every Relax function of a module."""
-        return relax.transform.DeadCodeElimination()(rewrite(mod, _Fuser(mod)))
+        return remove_dead_code(rewrite(mod, _Fuser(mod)))
 
 
 @relax.expr_functor.mutator

@@ -24,6 +24,7 @@ from tvm_rammer.kernel.select import schedule
 from tvm_rammer.transform.eligibility import reason_to_leave_out, result_types
 from tvm_rammer.transform.prepare import Prepare
 from tvm_rammer.transform.relax_util import rewrite
+from tvm_rammer.transform.remove_dead_code import remove_dead_code
 from tvm_rammer.vdevice import VDevice, vdevice_for
 
 #: Attribute of a function: so many of its parameters are inputs, and all others are weights.
@@ -48,7 +49,7 @@ class PackParameters:
         with self.target:
             prepared = tvm.transform.Sequential([Prepare()])(mod)
             packed = rewrite(prepared, _Packer(prepared, vdevice_for(self.target)))
-            return relax.transform.DeadCodeElimination()(packed)
+            return remove_dead_code(packed)
 
 
 @relax.expr_functor.mutator

@@ -14,6 +14,7 @@ from tvm_rammer.transform.fuse_normalizations import FuseNormalizations
 from tvm_rammer.transform.fuse_operators import FuseOperators
 from tvm_rammer.transform.legalize_operators import LegalizeOperators
 from tvm_rammer.transform.relax_util import OPAQUE
+from tvm_rammer.transform.remove_dead_code import RemoveDeadCode
 from tvm_rammer.transform.simplify_operators import SimplifyOperators
 
 
@@ -43,7 +44,7 @@ class Prepare:
             relax.transform.FoldConstant(),
             FuseOperators(),
             relax.transform.FuseTIR(),
-            relax.transform.DeadCodeElimination(),
+            RemoveDeadCode(),
             _KeepFused(),
         ]
         return tvm.transform.Sequential(phases)(mod)

@@ -20,6 +20,7 @@ from tvm_rammer.tensors import as_array, constant
 from tvm_rammer.transform.co_schedule import link
 from tvm_rammer.transform.eligibility import reason_to_leave_out, result_types
 from tvm_rammer.transform.relax_util import rewrite
+from tvm_rammer.transform.remove_dead_code import remove_dead_code
 
 
 @tvm.transform.module_pass(opt_level=0, name="ScheduleOperators")
@@ -50,7 +51,7 @@ class ScheduleOperators:
             return mod
         for module in build_operators(scheduler.functions, self.target):
             result = link(result, module)
-        return relax.transform.DeadCodeElimination()(result)
+        return remove_dead_code(result)
 
 
 @relax.expr_functor.mutator

@@ -17,6 +17,7 @@ from tvm import relax
 from tvm.ir import Call, GenericConst
 
 from tvm_rammer.transform.relax_util import operator_name, rewrite, static_shape
+from tvm_rammer.transform.remove_dead_code import RemoveDeadCode
 
 _BINARY = frozenset(
     f"relax.{name}"
@@ -38,7 +39,7 @@ class SimplifyOperators:
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Rewrite every Relax function of a module."""
-        cleanup = [relax.transform.CanonicalizeBindings(), relax.transform.DeadCodeElimination()]
+        cleanup = [relax.transform.CanonicalizeBindings(), RemoveDeadCode()]
         return tvm.transform.Sequential(cleanup)(rewrite(mod, _Simplifier(mod)))
 
 

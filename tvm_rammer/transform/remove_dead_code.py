@@ -1,0 +1,57 @@
+"""A compiler pass that removes what nothing reads, in time that grows with the model only.
+
+DeadCodeElimination looks at all variables for each that it removes. The batch normalisations of a
+ResNeXt of 25,000 operators leave so many unread that it takes minutes. This pass removes unread
+variables in one walk from the last to the first, and leaves the rest to DeadCodeElimination.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from tvm import relax
+from tvm_ffi import structural_walk
+
+
+@tvm.transform.module_pass(opt_level=0, name="RemoveDeadCode")
+class RemoveDeadCode:
+    """Remove unread variables of dataflow blocks, and functions that nobody calls."""
+
+    def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+        """Clean every Relax function of a module."""
+        return remove_dead_code(mod)
+
+
+def remove_dead_code(mod: tvm.IRModule) -> tvm.IRModule:
+    """The module without what nothing reads or calls."""
+    result = tvm.IRModule(dict(mod.functions_items()), attrs=mod.attrs)
+    for symbol, func in mod.functions_items():
+        if isinstance(func, relax.Function):
+            result[symbol] = _cleaned(func)
+    return relax.transform.DeadCodeElimination()(result)
+
+
+def _cleaned(func: relax.Function) -> relax.Function:
+    read: set[Any] = set()
+    structural_walk(func.body.body, (relax.Var, read.add))
+    kept = [_read_part(block, read) for block in reversed(func.body.blocks)]
+    if all(new.same_as(old) for new, old in zip(reversed(kept), func.body.blocks, strict=True)):
+        return func
+    blocks = [block for block in reversed(kept) if block.bindings]
+    body = relax.SeqExpr(blocks, func.body.body)
+    return relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs)
+
+
+def _read_part(block: Any, read: set[Any]) -> Any:
+    """A block without its unread variables; what the others read is added to ``read``."""
+    kept: list[Any] = []
+    removable = isinstance(block, relax.DataflowBlock)
+    for binding in reversed(block.bindings):
+        if removable and isinstance(binding, relax.VarBinding) and binding.var not in read:
+            continue
+        structural_walk(binding.value, (relax.Var, read.add))
+        kept.append(binding)
+    if len(kept) == len(block.bindings):
+        return block
+    return relax.DataflowBlock(kept[::-1])
