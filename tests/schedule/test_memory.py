@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from graphs import costs, device, graph, graphs
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tvm_rammer.rprogram import ALIGNMENT
@@ -14,6 +14,7 @@ from tvm_rammer.schedule import (
     POLICIES,
     Placed,
     Placement,
+    memory,
     memory_report,
     plan_memory,
     synchronise,
@@ -122,3 +123,16 @@ def test_an_arena_is_near_the_peak_of_live_bytes(policy, num_veus):
         for seed in range(5)
     ]
     assert np.mean([r.arena_bytes / r.peak_bytes for r in reports if r.peak_bytes]) < 1.3
+
+
+@settings(max_examples=25)
+@given(graphs(max_operators=20), st.integers(1, 4))
+def test_the_largest_first_only_where_that_takes_less(made, num_veus):
+    placement = POLICIES["estf"](made, device(num_veus), costs())
+    program = plan_memory(synchronise(made, placement))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(memory, "_largest_first", lambda sizes, *_: dict.fromkeys(sizes, 1 << 40))
+        best_fit = plan_memory(program)
+    assert program.arena_bytes <= best_fit.arena_bytes
+    if program.arena_bytes == best_fit.arena_bytes:
+        assert program == best_fit

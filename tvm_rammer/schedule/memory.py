@@ -44,7 +44,10 @@ class MemoryReport:
 
 
 def plan_memory(program: RProgram) -> RProgram:
-    """Give every arena buffer an offset, by best fit along a linear extension of the program.
+    """Give every arena buffer an offset.
+
+    By best fit along a linear extension of the program, or the largest first at the lowest place
+    that is free, whichever takes less.
 
     Parameters
     ----------
@@ -66,11 +69,17 @@ def plan_memory(program: RProgram) -> RProgram:
             if buffer not in offsets:
                 nbytes = aligned(program.buffers[buffer].nbytes)
                 offsets[buffer] = arena.take(nbytes, complete[buffer], last[buffer])
+    arena_bytes = arena.nbytes
+    sizes = {buffer: aligned(program.buffers[buffer].nbytes) for buffer in offsets}
+    by_size = _largest_first(sizes, complete, last)
+    end = max((by_size[buffer] + size for buffer, size in sizes.items()), default=0)
+    if end < arena_bytes:
+        offsets, arena_bytes = by_size, end
     buffers = tuple(
         replace(buffer, offset=offsets.get(number, 0)) if buffer.space == "arena" else buffer
         for number, buffer in enumerate(program.buffers)
     )
-    return replace(program, buffers=buffers, arena_bytes=arena.nbytes)
+    return replace(program, buffers=buffers, arena_bytes=arena_bytes)
 
 
 def memory_report(program: RProgram) -> MemoryReport:
@@ -146,6 +155,25 @@ def _complete_before(program: RProgram, clocks: Clocks) -> Counts:
     complete = np.full((len(program.operators), program.num_veus), _NEVER, np.int32)
     np.minimum.at(complete, operators, before)
     return complete
+
+
+def _largest_first(sizes: dict[int, int], complete: Counts, last: Counts) -> dict[int, int]:
+    """Offsets of buffers, each at the lowest place that no buffer has that is alive beside it."""
+    order = sorted((buffer for buffer in sizes if sizes[buffer]), key=lambda b: -sizes[b])
+    starts = np.zeros(len(order), np.int64)
+    stops = np.zeros(len(order), np.int64)
+    completed, ended = complete[order], last[order]
+    for place, buffer in enumerate(order):
+        before = (ended[:place] <= completed[place]).all(axis=1)
+        after = (ended[place] <= completed[:place]).all(axis=1)
+        beside = np.flatnonzero(~(before | after))
+        beside = beside[starts[beside].argsort()]
+        # Behind the first ones, however many: no place there is taken by any of them.
+        free_from = np.maximum.accumulate(np.append(0, stops[beside]))
+        fitting = starts[beside] - free_from[:-1] >= sizes[buffer]
+        starts[place] = free_from[fitting.argmax() if fitting.any() else -1]
+        stops[place] = starts[place] + sizes[buffer]
+    return dict.fromkeys(sizes, 0) | dict(zip(order, starts.tolist(), strict=True))
 
 
 class _Arena:
