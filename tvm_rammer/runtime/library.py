@@ -145,6 +145,9 @@ class Library:
     ) -> Library:
         """The same compiled kernels under another plan.
 
+        The operators stay what they were: products that were merged for the number of vEUs of the
+        build are still one. For another number, a build of its own may be faster.
+
         Parameters
         ----------
         policy, num_veus, **options
