@@ -4,7 +4,8 @@ A *rule* schedules a PrimFunc or declines; ``select`` asks them in order:
 
 - ``winograd``: convolutions of 3 x 3 where the algorithm pays
 - ``convolution``, ``matmul``, ``depthwise``: outer products in registers (``outer_product``, on
-  ``contraction``, ``columns``, ``register_tile``, ``nest``, ``guards`` and ``prefetch``)
+  ``contraction``, ``columns``, ``register_tile``, ``nest``, ``reduction_loops``, ``guards``,
+  ``pack_weights`` and ``prefetch``)
 - ``pooling``, ``elementwise``: one value per point (``pointwise``, ``pieces``, ``tiled_nest``,
   ``transposition``)
 - ``reduction``: softmax, normalisations and all else that reduces rows (``rows``)

@@ -23,7 +23,9 @@ from tvm_rammer.kernel.columns import (
     parameter_of,
 )
 from tvm_rammer.kernel.contraction import Axis, Contraction, load_of
-from tvm_rammer.kernel.nest import Nest, pack, sequence
+from tvm_rammer.kernel.nest import Nest
+from tvm_rammer.kernel.nest_statements import sequence
+from tvm_rammer.kernel.pack_weights import pack
 from tvm_rammer.kernel.register_tile import register_tile
 from tvm_rammer.kernel.scheduled import Scheduled
 from tvm_rammer.rprogram import dtype_bytes
@@ -83,10 +85,15 @@ def _far_data(nest: Nest, vdevice: VDevice) -> Axis | None:
 
     Prefetchers follow the long rows of a plain product only after a start of their own in each.
     """
-    axes = [axis for axis in nest.reduced if axis.extent > 1]
-    if nest.rows is None or nest.columns.elementwise or nest.data.guards or len(axes) != 1:
+    axes = [axis for axis in nest.reduction.axes if axis.extent > 1]
+    if (
+        nest.rows is None
+        or nest.columns.elementwise
+        or nest.reduction.data.guards
+        or len(axes) != 1
+    ):
         return None
-    data, (axis,) = load_of(nest.data.element), axes
+    data, (axis,) = load_of(nest.reduction.data.element), axes
     nbytes = prod(map(int, data.source.shape)) * dtype_bytes(str(data.source.dtype))
     far = 2 * nbytes >= vdevice.l2_bytes and axis.extent >= _LONG_ROW
     return axis if far and is_contiguous(axis, data) else None
@@ -128,7 +135,7 @@ def _packing(nest: Nest) -> tuple[PackColumns, tuple[tuple[Axis, ...], tuple[Axi
         for axis in contraction.spatial
         if axis.var in place and not axis.var.same_as(column.var)
     )
-    reduced = tuple(axis for axis in nest.reduced if axis.var in place)
+    reduced = tuple(axis for axis in nest.reduction.axes if axis.var in place)
     order = tuple(place[axis.var] for axis in (*outer, column, *reduced))
     return PackColumns(order, len(outer), nest.layout), (outer, reduced)
 
