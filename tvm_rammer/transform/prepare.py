@@ -28,7 +28,7 @@ class Prepare:
             # 1. Plain operators on constants that are known.
             SimplifyOperators(),
             FoldConstants(),
-            relax.transform.FoldBatchnormToConv2D(),
+            relax.transform.EliminateCommonSubexpr(),
             relax.transform.DecomposeOpsForInference(),
             SimplifyOperators(),
             FoldConstants(),
