@@ -67,6 +67,8 @@ class _Folder(relax.PyExprMutator):
         self.used_once = {
             var for var, count in uses.items() if count == 1 and isinstance(var, relax.DataflowVar)
         }
+        with np.errstate(all="ignore"):
+            self.chains = self._chains()
 
     def visit_call_(self, call: Any) -> Any:
         with np.errstate(all="ignore"):
@@ -74,8 +76,8 @@ class _Folder(relax.PyExprMutator):
         return super().visit_call_(call) if folded is None else folded
 
     def _folded(self, call: Any) -> Any:
-        chain = self._chain(call)
-        if chain is None or not _representable(chain, str(call.ty.dtype)):
+        chain = self.chains.get(call)
+        if chain is None:
             return None
         weighted = self._inner(chain.operand)
         scaled = _with_scaled_weights(weighted, chain.factor) if weighted is not None else None
@@ -86,16 +88,30 @@ class _Folder(relax.PyExprMutator):
             return None
         return self._affine(self.visit_expr(chain.operand), chain.factor, chain.shift)
 
-    def _chain(self, call: Any) -> _Affine | None:
-        """The longest chain of affine operators that ends in a call."""
-        chain = _step(call)
+    def _chains(self) -> dict[Any, _Affine]:
+        """The chains that can be folded, by their last call."""
+        chains: dict[Any, _Affine] = {}
+        inside: set[Any] = set()
+        for call in reversed(self.values.values()):
+            if call in inside:
+                continue
+            chain, before = self._chain(call)
+            if chain is not None and _representable(chain, str(call.ty.dtype)):
+                chains[call] = chain
+                inside.update(before)
+        return chains
+
+    def _chain(self, call: Any) -> tuple[_Affine | None, list[Any]]:
+        """The longest chain of affine operators that ends in a call, and its other calls."""
+        chain, before = _step(call), []
         while chain is not None:
             inner = self._inner(chain.operand)
-            before = _step(inner) if inner is not None else None
-            if before is None:
-                return chain
-            chain = chain.after(before)
-        return None
+            step = _step(inner) if inner is not None else None
+            if step is None:
+                break
+            chain = chain.after(step)
+            before.append(inner)
+        return chain, before
 
     def _inner(self, operand: Any) -> Any:
         """What computes an operand that has no other use."""
