@@ -31,6 +31,7 @@ from tvm_rammer.rprogram import (
     dtype_bytes,
 )
 from tvm_rammer.rprogram.rows import root_of
+from tvm_rammer.tensors import as_tensor, empty
 from tvm_rammer.vdevice import host_cpu
 
 #: Seconds of one timed run, and how many of them; the fastest counts.
@@ -120,27 +121,38 @@ class _Bench:
         """Seconds that all tiles of a kernel take on one core."""
         size = sum(aligned(_nbytes(operand)) for operand in operands)
         copies = copies_for(size, self.cache_bytes)
-        # The first run also loads the code.
-        once = min(self._run(kernel, operands, copies, copies) for _ in range(2)) / copies
-        repeats = max(1, min(2000, math.ceil(_RUN_SECONDS / max(once, 1e-9))))
-        return min(self._run(kernel, operands, copies, repeats) for _ in range(_RUNS)) / repeats
+        # The places are those of any number of runs, and no run leaves anything to clean up.
+        memory = self._memory(_program(self.signature, kernel, operands, copies, copies))
 
-    def _run(
-        self, kernel: RKernel, operands: tuple[Operand, ...], copies: int, repeats: int
-    ) -> float:
-        program = _program(self.signature, kernel, operands, copies, repeats)
+        def run(repeats: int) -> float:
+            program = _program(self.signature, kernel, operands, copies, repeats)
+            return self._run(program, memory)
+
+        # The first run also loads the code.
+        once = min(run(copies) for _ in range(2)) / copies
+        repeats = max(1, min(2000, math.ceil(_RUN_SECONDS / max(once, 1e-9))))
+        return min(run(repeats) for _ in range(_RUNS)) / repeats
+
+    def _memory(self, program: RProgram) -> Any:
+        """An arena whose floating-point numbers are 0.5, and all others zero."""
         layout = self.signature.layout
-        table = tvm.runtime.tensor(instruction_table(program, layout, self.ids))
         start = header_bytes(program, layout)
-        memory = np.zeros(arena_tensor_bytes(program, layout), np.uint8)
+        memory = empty((arena_tensor_bytes(program, layout),), np.uint8)
+        memory[:start] = 0
         for buffer in program.buffers:
-            if buffer.space == "arena" and np.dtype(_numpy_dtype(buffer.dtype)).kind == "f":
+            if buffer.space == "arena":
+                dtype = np.dtype(_numpy_dtype(buffer.dtype))
                 first = start + buffer.offset
-                memory[first : first + buffer.nbytes].view(_numpy_dtype(buffer.dtype))[:] = 0.5
+                place = memory[first : first + buffer.nbytes].view(dtype)
+                place[:] = 0.5 if dtype.kind == "f" else 0
+        return as_tensor(memory)
+
+    def _run(self, program: RProgram, memory: Any) -> float:
+        table = tvm.runtime.tensor(instruction_table(program, self.signature.layout, self.ids))
         inputs = [_empty(spec.shape, spec.dtype) for spec in self.signature.inputs]
         outputs = [_empty(spec.shape, spec.dtype) for spec in self.signature.outputs]
         constants = tvm.runtime.tensor(np.zeros(64, np.uint8))
-        arguments = [*inputs, constants, table, *outputs, tvm.runtime.tensor(memory)]
+        arguments = [*inputs, constants, table, *outputs, memory]
         # Of this thread, which is the whole pool: what others do on its core does not count.
         started = time.thread_time()
         self.entry(*arguments)
