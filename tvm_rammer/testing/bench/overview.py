@@ -17,6 +17,7 @@ from tvm_rammer.testing.bench.pages import Results, contenders_of, setting_text,
 from tvm_rammer.testing.bench.proofs import proofs_section
 from tvm_rammer.testing.bench.study import BASE, Study
 from tvm_rammer.testing.contenders import CORE
+from tvm_rammer.testing.models import MODELS
 
 #: Between these lines of the README stands what :func:`readme_part` writes.
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
@@ -65,6 +66,8 @@ def summary(models: peers.Models) -> list[str]:
         if slow
         else f"No model takes longer than {verdicts.COMPILE_SECONDS:g} s to compile."
     )
+    if missing := [name for name in MODELS if name not in models]:
+        sentences.append(f"Not measured: {', '.join(missing)}.")
     return sentences
 
 
