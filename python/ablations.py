@@ -11,16 +11,15 @@ others go on; with --json what is in the file is not done again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
 
 from tvm_rammer.errors import InputError, RammerError
 from tvm_rammer.testing.bench.ablation_tables import TABLES
+from tvm_rammer.testing.bench.console_table import console_table
 from tvm_rammer.testing.bench.findings import FindingsSetting
 from tvm_rammer.testing.bench.study import STUDIES, Study, study
 from tvm_rammer.testing.models import MODELS, get_model
@@ -52,7 +51,7 @@ def main(models: str, seconds: float, quick: bool, json_path: Path | None) -> No
     studies = {name: found.found[name] for name in chosen if name in found.found}
     for table in TABLES:
         if rows := table.rows(studies):
-            console.print(_table(table.title, table.columns(studies), rows))
+            console.print(console_table(table.title, table.columns(studies), rows))
     for name in chosen:
         if name in found.failed:
             console.print(f"{name} failed: {found.failed[name]}", style="red", markup=False)
@@ -62,15 +61,6 @@ def studied(name: str, quick: bool, seconds: float) -> Study:
     """Study a model."""
     info = get_model(name)
     return study(info.tiny() if quick else info.build(), seconds)
-
-
-def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    table = Table(title=title, title_justify="left")
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="right" if number else "left")
-    for row in rows:
-        table.add_row(*row)
-    return table
 
 
 if __name__ == "__main__":

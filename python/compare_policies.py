@@ -17,9 +17,9 @@ from pathlib import Path
 import click
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
 
 from tvm_rammer.errors import InputError, RammerError
+from tvm_rammer.testing.bench.console_table import console_table
 from tvm_rammer.testing.bench.findings import FindingsSetting
 from tvm_rammer.testing.bench.scaling import SCALINGS, Scaling, scaling
 from tvm_rammer.testing.bench.scaling_tables import TABLES, policy_columns, policy_rows
@@ -53,10 +53,10 @@ def main(models: str, veus: str, quick: bool, json_path: Path | None) -> None:
     shown = {name: results.found[name] for name in chosen if name in results.found}
     for name, found in shown.items():
         title = f"{name}, {found.operators:,} operators: simulated speed-up over sequential"
-        console.print(_table(title, policy_columns(found), policy_rows(found)))
+        console.print(console_table(title, policy_columns(found), policy_rows(found)))
     for table in TABLES:
         if rows := table.rows(shown):
-            console.print(_table(table.title, table.columns(shown), rows))
+            console.print(console_table(table.title, table.columns(shown), rows))
     for name in chosen:
         if name in results.failed:
             console.print(f"{name} failed: {results.failed[name]}", style="red", markup=False)
@@ -73,15 +73,6 @@ def _counts(text: str) -> tuple[int, ...]:
     if not all(part.isdigit() and int(part) > 0 for part in parts):
         raise InputError(f"--veus {text!r} is no list of positive whole numbers, such as 2,4,8")
     return tuple(map(int, parts))
-
-
-def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    table = Table(title=title, title_justify="left")
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="right" if number else "left")
-    for row in rows:
-        table.add_row(*row)
-    return table
 
 
 if __name__ == "__main__":

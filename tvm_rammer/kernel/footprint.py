@@ -17,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 import tvm_ffi
 from tvm import tirx
-from tvm.ir import Call, TensorLoad
+from tvm.ir import TensorLoad
 
+from tvm_rammer.kernel.blocks import is_choice
 from tvm_rammer.rprogram.program import CELLS, TILE_RANGES
 
 #: The least and the greatest value of an expression, for every tile.
@@ -218,7 +219,7 @@ def _interval(node: Any, known: Mapping[Any, _Interval]) -> _Interval:
         return operation(_interval(node.a, known), _interval(node.b, known))
     if isinstance(node, tirx.Select):
         return _either(_interval(node.true_value, known), _interval(node.false_value, known))
-    if isinstance(node, Call) and getattr(node.op, "name", "").endswith("if_then_else"):
+    if is_choice(node):
         return _either(_interval(node.args[1], known), _interval(node.args[2], known))
     raise _UnknownError
 

@@ -19,7 +19,8 @@ from tvm.tirx import ForKind
 from tvm_rammer.kernel.blocks import variables
 from tvm_rammer.kernel.columns import Columns, Layout
 from tvm_rammer.kernel.contraction import Axis, Contraction, load_of, rewrite, substitute
-from tvm_rammer.kernel.nest_statements import constant, digits, loop, sequence, unrolled
+from tvm_rammer.kernel.loops import number, sequence
+from tvm_rammer.kernel.nest_statements import digits, loop, unrolled
 from tvm_rammer.kernel.prefetch import SECOND, prefetch, prefetches
 from tvm_rammer.kernel.reduction_loops import Guards, ReductionLoops, Values
 from tvm_rammer.kernel.register_tile import RegisterTile
@@ -77,8 +78,8 @@ class Nest:
         counts = [axis.extent for axis in batch]
         counts += [*rows, *columns] if self.rows_first else [*columns, *rows]
 
-        def task(number: Any) -> Any:
-            parts = digits(number, counts)
+        def task(place: Any) -> Any:
+            parts = digits(place, counts)
             places, parts = parts[: len(batch)], parts[len(batch) :]
             first = len(rows) if self.rows_first else 0
             group, tile = parts[first : first + 2]
@@ -105,26 +106,26 @@ class Nest:
 
     def _all_rows(self, at: _Place) -> Any:
         if self.rows is None:
-            return self._tile(at, constant(0), 1)
+            return self._tile(at, number(0), 1)
         full, ragged = divmod(self.rows.extent, self.tile.rows)
         parts = []
         if full:
-            parts.append(loop("rows", full, lambda number: self._full_tile(at, number)))
+            parts.append(loop("rows", full, lambda tile: self._full_tile(at, tile)))
         if ragged:
-            parts.append(self._tile(at, constant(full * self.tile.rows), ragged))
+            parts.append(self._tile(at, number(full * self.tile.rows), ragged))
         return sequence(parts)
 
-    def _row_tile(self, at: _Place, number: Any) -> Any:
+    def _row_tile(self, at: _Place, tile: Any) -> Any:
         """A tile of rows by its number; the last one may have fewer rows."""
         assert self.rows is not None
         full, ragged = divmod(self.rows.extent, self.tile.rows)
         if not ragged:
-            return self._full_tile(at, number)
-        last = self._tile(at, constant(full * self.tile.rows), ragged)
-        return tirx.IfThenElse(number < full, self._full_tile(at, number), last) if full else last
+            return self._full_tile(at, tile)
+        last = self._tile(at, number(full * self.tile.rows), ragged)
+        return tirx.IfThenElse(tile < full, self._full_tile(at, tile), last) if full else last
 
-    def _full_tile(self, at: _Place, number: Any) -> Any:
-        return self._tile(at, number * self.tile.rows, self.tile.rows)
+    def _full_tile(self, at: _Place, tile: Any) -> Any:
+        return self._tile(at, tile * self.tile.rows, self.tile.rows)
 
     # One tile
 
@@ -181,7 +182,7 @@ class Nest:
 
     def _prefetches(self, at: _Place, first_row: Any, rows: int) -> list[Any]:
         def first_lane(row: int, vector: int) -> Values:
-            return self._values(at, first_row, constant(row), constant(vector), constant(0))
+            return self._values(at, first_row, number(row), number(vector), number(0))
 
         tile = replace(self.tile, rows=rows)
         return prefetches(self.contraction, self.rows, self.columns.axis, tile, first_lane)
@@ -193,8 +194,8 @@ class Nest:
         """
         if self.far_data is None:
             return []
-        turn = reduced[self.far_data.var] % constant(1 << (rows - 1).bit_length())
-        place = self._values(at, first_row, constant(rows) + turn, constant(0), constant(0))
+        turn = reduced[self.far_data.var] % number(1 << (rows - 1).bit_length())
+        place = self._values(at, first_row, number(rows) + turn, number(0), number(0))
         return [prefetch(load_of(self._data(at, (), {**place, **reduced})), level=SECOND)]
 
     @cached_property
@@ -205,8 +206,8 @@ class Nest:
     def _values(
         self, at: _Place, first_row: Any, row: Any, vector: Any, lane: Any
     ) -> dict[Any, Any]:
-        number = at.tile * self.tile.vectors + vector
-        column = at.group * self.layout.group + self.layout.first(number) + lane
+        first = self.layout.first(at.tile * self.tile.vectors + vector)
+        column = at.group * self.layout.group + first + lane
         values = {**at.values, self.columns.axis.var: column}
         if self.rows is not None:
             values[self.rows.var] = first_row + row
@@ -227,10 +228,10 @@ class Nest:
         if self.packed is None:
             return substitute(self.columns.weights(self.contraction), values)
         outer, reduced = self.packed_axes
-        number = (at.group * self.layout.tiles + at.tile) * self.tile.vectors + vector
+        place = (at.group * self.layout.tiles + at.tile) * self.tile.vectors + vector
         indices = [
             *(values[axis.var] for axis in outer),
-            number,
+            place,
             *(values[axis.var] for axis in reduced),
             lane,
         ]
@@ -244,7 +245,7 @@ class Nest:
             return loop(
                 "repeat",
                 axis.extent,
-                lambda number: repeat(rest, {**values, axis.var: number}),
+                lambda step: repeat(rest, {**values, axis.var: step}),
                 ForKind.UNROLLED,
             )
 

@@ -1,4 +1,4 @@
-"""Loops, sequences and index arithmetic that the nests of contractions are made of."""
+"""Loops and index arithmetic that the nests of contractions are made of."""
 
 from __future__ import annotations
 
@@ -8,23 +8,15 @@ from typing import Any
 from tvm import tirx
 from tvm.tirx import ForKind
 
+from tvm_rammer.kernel.loops import number
+
 
 def loop(name: str, extent: int, body: Callable[[Any], Any], kind: ForKind = ForKind.SERIAL) -> Any:
     """A loop of constant extent; one of a single iteration only if it is a loop of tasks."""
     if extent == 1 and kind != ForKind.PARALLEL:
-        return body(constant(0))
+        return body(number(0))
     var = tirx.Var(name, "int64")
-    return tirx.For(var, constant(0), constant(extent), kind, body(var))
-
-
-def constant(value: int) -> Any:
-    """An index that is known."""
-    return tirx.const(value, "int64")
-
-
-def sequence(statements: Sequence[Any]) -> Any:
-    """Statements in order."""
-    return statements[0] if len(statements) == 1 else tirx.SeqStmt(list(statements))
+    return tirx.For(var, number(0), number(extent), kind, body(var))
 
 
 def unrolled(rows: int, vectors: int, lanes: int, body: Callable[[Any, Any, Any], Any]) -> Any:
@@ -48,6 +40,6 @@ def digits(value: Any, counts: Sequence[int]) -> list[Any]:
     """A number in the mixed base of some counts, the last digit changing fastest."""
     found = []
     for count in reversed(counts[1:]):
-        found.append(value % count if count > 1 else constant(0))
+        found.append(value % count if count > 1 else number(0))
         value = value // count
     return [value, *found[::-1]]

@@ -23,8 +23,8 @@ from tvm_rammer.kernel.columns import (
     parameter_of,
 )
 from tvm_rammer.kernel.contraction import Axis, Contraction, load_of
+from tvm_rammer.kernel.loops import sequence
 from tvm_rammer.kernel.nest import Nest
-from tvm_rammer.kernel.nest_statements import sequence
 from tvm_rammer.kernel.pack_weights import pack
 from tvm_rammer.kernel.register_tile import register_tile
 from tvm_rammer.kernel.scheduled import Scheduled

@@ -18,7 +18,8 @@ from tvm.tirx import ForKind
 from tvm_rammer.kernel.columns import Columns
 from tvm_rammer.kernel.contraction import Axis, Contraction, substitute
 from tvm_rammer.kernel.guards import Guarded, everywhere, guarded, mentions, together
-from tvm_rammer.kernel.nest_statements import constant, loop, sequence
+from tvm_rammer.kernel.loops import number, sequence
+from tvm_rammer.kernel.nest_statements import loop
 
 #: A chain of additions is at most this long: with sums of thousands, a third of the error is left
 #: that one chain has.
@@ -124,20 +125,20 @@ class ReductionLoops:
                 return loop(
                     str(axis.var.name),
                     extent,
-                    lambda number: nest(
-                        rest, {**values, axis.var: first + number}, left, inline, whole
+                    lambda step: nest(
+                        rest, {**values, axis.var: first + step}, left, inline, whole
                     ),
                     kind,
                 )
 
             inner = steps // axis.extent
             if not whole or inner > _LONGEST_CHAIN:
-                return steps_of(axis.extent, constant(0), whole)
+                return steps_of(axis.extent, number(0), whole)
             length = _block_length(axis.extent, inner)
             full, ragged = divmod(axis.extent, length)
             blocks = [
                 loop("block", full, lambda b: block(steps_of(length, b * length, False))),
-                *([block(steps_of(ragged, constant(full * length), False))] if ragged else []),
+                *([block(steps_of(ragged, number(full * length), False))] if ragged else []),
             ]
             return sequence(blocks)
 
@@ -146,7 +147,7 @@ class ReductionLoops:
         if not (guards and self.columns.elementwise):
             return general
         for axis in self.axes:
-            ends[axis.var] = (constant(0), constant(axis.extent - 1))
+            ends[axis.var] = (number(0), number(axis.extent - 1))
         plain = nest(self.axes, {}, [], [], self.blocked)
         inside = substitute(everywhere(guards, ends), places)
         return tirx.IfThenElse(inside, plain, general)
