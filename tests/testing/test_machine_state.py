@@ -1,0 +1,39 @@
+"""Two measurements of the machine are of one state where its cores stayed where they were."""
+
+from __future__ import annotations
+
+import pytest
+
+from tvm_rammer.testing import machine_state
+from tvm_rammer.testing.machine_state import MachineState, measure_state
+from tvm_rammer.vdevice import VDevice, vdevice_for
+
+NEAR = MachineState(signal=80e-9, transfer_byte=60e-12, together=0.98)
+
+
+@pytest.mark.parametrize(
+    ("after", "same"),
+    [
+        (MachineState(95e-9, 50e-12, 0.9), True),
+        (MachineState(400e-9, 60e-12, 0.98), False),
+        (MachineState(80e-9, 240e-12, 0.98), False),
+        (MachineState(80e-9, 60e-12, 0.52), False),
+    ],
+)
+def test_states_are_alike_where_signals_data_and_cores_are(after, same):
+    assert NEAR.like(after) is same
+    assert after.like(NEAR) is same
+
+
+def test_this_machine_has_a_state():
+    _, state = measure_state(vdevice_for())
+    # Other processes may keep the cores too busy: then nothing is known, and it says so.
+    assert 0 <= state.together < 1.5
+    assert (state.signal > 0) == (state.together > 0)
+
+
+def test_cores_that_others_keep_busy_are_not_our_own(monkeypatch):
+    monkeypatch.setattr(machine_state, "calibrated", lambda vdevice, refresh: vdevice)
+    _, state = measure_state(VDevice("busy", num_veus=2))
+    assert not state.own_cores
+    assert not state.like(NEAR)
