@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -19,10 +20,12 @@ from kernel_runs import (
     numbers,
     run_relax,
 )
-from tvm import relax, tirx
+from tvm import relax, sym, tirx
 from tvm.ir import Call
 
+from tvm_rammer.kernel.contraction import substitute
 from tvm_rammer.kernel.select import schedule
+from tvm_rammer.kernel.split import statements
 
 OP = relax.op
 
@@ -36,6 +39,29 @@ def fetched(func, vdevice=HOST):
     prefetched = [call for call in calls if call.op.name == "tirx.prefetch"]
     params = {param: number for number, param in enumerate(made.params)}
     return [(params[call.args[0].args[0].source], int(call.args[1])) for call in prefetched]
+
+
+def prefetched_rows(statement, loops=()):
+    """In which column of the image every prefetch is, turn by turn of the loops around it."""
+    if isinstance(statement, tirx.SeqStmt):
+        return [found for inner in statement.seq for found in prefetched_rows(inner, loops)]
+    if isinstance(statement, tirx.IfThenElse):
+        return prefetched_rows(statement.then_case, loops)
+    if isinstance(statement, tirx.For):
+        return prefetched_rows(statement.body, (*loops, statement))
+    call = statement.value if isinstance(statement, tirx.Evaluate) else None
+    if call is None or call.op.name != "tirx.prefetch":
+        return []
+    column = call.args[0].args[0].indices[2]
+    turns = product(*(range(int(loop.extent)) for loop in loops))
+    analyzer = sym.Analyzer()
+
+    def value(turn):
+        pairs = zip(loops, turn, strict=True)
+        numbers = {loop.loop_var: tirx.const(number, "int64") for loop, number in pairs}
+        return int(analyzer.simplify(substitute(column, numbers)))
+
+    return [[value(turn) for turn in turns]]
 
 
 def convolution(kernel, channels, layout="NHWC"):
@@ -59,7 +85,21 @@ def test_the_result_and_what_is_added_to_it():
     assert {number for number, store in found if store} == {result}
     read = {number for number, store in found if not store}
     assert [tuple(map(int, func.params[number].shape)) for number in read] == [(1, 7, 7, 16)]
-    assert found.count((result, 1)) == found.count((*read, 0)) >= 7
+    assert found.count((result, 1)) == found.count((*read, 0)) == 1
+
+
+@pytest.mark.parametrize(("kernel", "channels"), [(1, 64), (1, 127), (1, 1100), (3, 8), (5, 3)])
+def test_rows_one_after_another(kernel, channels):
+    """All rows of a tile, none of others, the last one with time left to arrive."""
+    with TARGET:
+        made = schedule(convolution(kernel, channels), frozenset(), HOST, 0.0).func
+    tasks = statements(made.body)[-1]
+    task = substitute(tasks.body, {tasks.loop_var: tirx.const(0, "int64")})
+    found = prefetched_rows(task)
+    assert found
+    for columns in found:
+        assert set(columns) == set(range(7))
+        assert columns.index(6) < 0.8 * len(columns)
 
 
 def test_tiles_of_few_steps_prefetch_nothing():

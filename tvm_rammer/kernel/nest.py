@@ -8,7 +8,7 @@ and few weights are live; the other way round LLVM keeps the broadcasts and spil
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -169,23 +169,24 @@ class Nest:
 
             return sequence([*self._next_rows(at, first_row, rows, reduced), inside(statement)])
 
+        def prepare(row: Any) -> list[Any]:
+            return self._prefetches(at, first_row, row)
+
         return sequence(
             [
                 tirx.AllocBuffer(sums),
                 *([tirx.AllocBuffer(totals)] if blocked else []),
-                *self._prefetches(at, first_row, rows),
                 inside(start),
-                self.reduction.statement(at.values, first_row, rows, add, block),
+                self.reduction.statement(at.values, first_row, rows, add, block, prepare),
                 inside(write),
             ]
         )
 
-    def _prefetches(self, at: _Place, first_row: Any, rows: int) -> list[Any]:
-        def first_lane(row: int, vector: int) -> Values:
-            return self._values(at, first_row, number(row), number(vector), number(0))
+    def _prefetches(self, at: _Place, first_row: Any, row: Any) -> list[Any]:
+        def first_lane(vector: int) -> Values:
+            return self._values(at, first_row, row, number(vector), number(0))
 
-        tile = replace(self.tile, rows=rows)
-        return prefetches(self.contraction, self.rows, self.columns.axis, tile, first_lane)
+        return prefetches(self.contraction, self.rows, self.columns.axis, self.tile, first_lane)
 
     def _next_rows(self, at: _Place, first_row: Any, rows: int, reduced: Values) -> list[Any]:
         """What prefetches the data of the rows after a tile's: one row after another, step by step.

@@ -43,9 +43,9 @@ def prefetches(
     rows: Axis | None,
     columns: Axis,
     tile: RegisterTile,
-    values: Callable[[int, int], Mapping[Any, Any]],
+    values: Callable[[int], Mapping[Any, Any]],
 ) -> list[Any]:
-    """The statements that prefetch what the epilogue of a tile reads and writes.
+    """The statements that prefetch what the epilogue of a row of a tile reads and writes.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def prefetches(
         The axis of the vectors.
     tile : RegisterTile
     values : callable
-        Where the first lane of a row and a vector of the tile is: by spatial axis.
+        Where the first lane of a vector of the row is: by spatial axis.
     """
     if rows is None or prod(axis.extent for axis in contraction.reduced) < _FEWEST_STEPS:
         return []
@@ -68,10 +68,9 @@ def prefetches(
     places += [(load, READ) for load in others if rows.var in variables(load.indices)]
     first = {axis.var: tirx.const(0, "int64") for axis in contraction.repeated}
     return [
-        prefetch(substitute(place, {**values(row, vector), **first}), kind)
+        prefetch(substitute(place, {**values(vector), **first}), kind)
         for place, kind in places
         if is_contiguous(columns, place)
-        for row in range(tile.rows)
         for vector in range(0, tile.vectors, _vectors_of_a_line(tile, str(place.source.dtype)))
     ]
 

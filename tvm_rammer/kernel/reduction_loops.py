@@ -2,6 +2,9 @@
 
 The sums of blocks are added up: the rounding error of a chain of additions grows with its length,
 and the few additions more are not noticed.
+
+What prepares the end of a tile is spread over its loops, row by row: a processor waits when more
+lines are on their way than it has buffers for.
 """
 
 from __future__ import annotations
@@ -76,6 +79,7 @@ class ReductionLoops:
         rows: int,
         body: Callable[[Values, Guards], Any],
         block: Callable[[Any], Any],
+        prepare: Callable[[Any], Sequence[Any]],
     ) -> Any:
         """The loops of a tile.
 
@@ -90,6 +94,8 @@ class ReductionLoops:
             From the reduced axes, and the guards that are left to it, to the innermost statement.
         block : callable
             What is put around the loops of a block, if sums are ``blocked``.
+        prepare : callable
+            From the number of a row to the statements that prepare its end, perhaps none.
         """
         row = () if self.rows is None else (self.rows.var,)
         ends: dict[Any, tuple[Any, Any]] = {}
@@ -97,11 +103,16 @@ class ReductionLoops:
             ends[self.rows.var] = (first_row, first_row + (rows - 1))
 
         def nest(
-            axes: Sequence[Axis], values: Values, guards: Guards, inline: Guards, whole: bool
+            axes: Sequence[Axis],
+            values: Values,
+            guards: Guards,
+            inline: Guards,
+            whole: bool,
+            turns: _Turns | None,
         ) -> Any:
             steps = prod(axis.extent for axis in axes)
             if whole and steps <= _LONGEST_CHAIN:
-                return block(nest(axes, values, guards, inline, False))
+                return block(nest(axes, values, guards, inline, False, turns))
             waiting = [axis.var for axis in axes]
             ready = [guard for guard in guards if not mentions(guard, waiting)]
             left = [guard for guard in guards if mentions(guard, waiting)]
@@ -109,29 +120,37 @@ class ReductionLoops:
             skip = [guard for guard in ready if not mentions(guard, row)]
             each = [guard for guard in ready if mentions(guard, row)]
             if skip:
-                inner = nest(axes, values, [*each, *left], inline, whole)
+                inner = nest(axes, values, [*each, *left], inline, whole, turns)
                 return tirx.IfThenElse(substitute(together(skip), bound), inner, None)
             if each and not self.columns.elementwise:
-                plain = nest(axes, values, left, inline, whole)
-                guarded = nest(axes, values, left, [*inline, *each], whole)
+                plain = nest(axes, values, left, inline, whole, turns)
+                guarded = nest(axes, values, left, [*inline, *each], whole, turns)
                 return tirx.IfThenElse(substitute(everywhere(each, ends), bound), plain, guarded)
             inline = [*inline, *each]
             if not axes:
                 return body(values, inline)
             axis, *rest = axes
             kind = ForKind.UNROLLED if axis is self.taps else ForKind.SERIAL
+            name, inner = str(axis.var.name), steps // axis.extent
 
             def steps_of(extent: int, first: Any, whole: bool) -> Any:
-                return loop(
-                    str(axis.var.name),
-                    extent,
-                    lambda step: nest(
-                        rest, {**values, axis.var: first + step}, left, inline, whole
-                    ),
-                    kind,
-                )
+                def step(place: Any, turns: _Turns | None) -> Any:
+                    return nest(rest, {**values, axis.var: place}, left, inline, whole, turns)
 
-            inner = steps // axis.extent
+                if turns is None:
+                    return loop(name, extent, lambda at: step(first + at, None), kind)
+                if turns.count * extent < rows:
+                    return loop(name, extent, lambda at: step(first + at, turns.of(extent, at)))
+                length = 1 if inner > 1 else turns.length(extent, rows)
+
+                def part(number_of_part: Any) -> Any:
+                    place = first + number_of_part * length
+                    turn = turns.of(extent // length, number_of_part).number
+                    steps = loop(name, length, lambda at: step(place + at, None))
+                    return sequence([*prepare(tirx.min(turn, number(rows - 1))), steps])
+
+                return loop(name, extent // length, part)
+
             if not whole or inner > _LONGEST_CHAIN:
                 return steps_of(axis.extent, number(0), whole)
             length = _block_length(axis.extent, inner)
@@ -143,14 +162,32 @@ class ReductionLoops:
             return sequence(blocks)
 
         guards = self.data.guards
-        general = nest(self.axes, {}, guards, [], self.blocked)
+        turns = _Turns(number(0), 1) if prepare(number(0)) else None
+        general = nest(self.axes, {}, guards, [], self.blocked, turns)
         if not (guards and self.columns.elementwise):
             return general
         for axis in self.axes:
             ends[axis.var] = (number(0), number(axis.extent - 1))
-        plain = nest(self.axes, {}, [], [], self.blocked)
+        plain = nest(self.axes, {}, [], [], self.blocked, turns)
         inside = substitute(everywhere(guards, ends), places)
         return tirx.IfThenElse(inside, plain, general)
+
+
+@dataclass(frozen=True)
+class _Turns:
+    """The turns of some loops, numbered through: the ``number`` of one, and how many there are."""
+
+    number: Any
+    count: int
+
+    def of(self, extent: int, place: Any) -> _Turns:
+        """With one more loop inside of them."""
+        return _Turns(self.number * extent + place, self.count * extent)
+
+    def length(self, extent: int, rows: int) -> int:
+        """How long the parts of one more loop are that are turns enough in its first half."""
+        lengths = (n for n in range(extent, 0, -1) if extent % n == 0)
+        return next((n for n in lengths if self.count * extent // n >= 2 * rows), 1)
 
 
 def _block_length(extent: int, inner: int) -> int:
