@@ -1,55 +1,233 @@
+"""Convolutions work with their channels last, and so does what follows them where it can."""
+
 from __future__ import annotations
+
+from math import gcd
 
 import numpy as np
 import pytest
-import tvm
-from small_graphs import calls
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_graphs import calls, run
 from tvm import relax
+from tvm.script import ir as I
+from tvm.script import relax as R
 
-import tvm_rammer
 from tvm_rammer.transform.channels_last import ChannelsLast
-from tvm_rammer.transform.relax_util import operator_name
+from tvm_rammer.transform.fold_constants import FoldConstants
+from tvm_rammer.transform.relax_util import operator_name, static_shape
+
+OP = relax.op
+RNG = np.random.default_rng(0)
+SHAPE = (1, 4, 6, 8)
+CONVERT_LAYOUT = relax.transform.ConvertLayout({"relax.nn.conv2d": ["NHWC", "OHWI"]})
 
 
-def module(stacked: bool) -> tvm.IRModule:
-    """A convolution, if wanted of a maximum of stacked tensors, which TVM cannot convert."""
-    x = relax.Var("x", relax.TensorType((1, 4, 6, 6), "float32"))
-    weight = relax.const(np.linspace(-1, 1, 8 * 4 * 9, dtype="float32").reshape(8, 4, 3, 3))
+def constant(*shape):
+    return relax.const(RNG.uniform(-1, 1, shape).astype("float32"))
+
+
+def convolution(x, most_groups=1):
+    groups = gcd(most_groups, channels(x))
+    return OP.nn.conv2d(x, constant(4, channels(x) // groups, 3, 3), padding=1, groups=groups)
+
+
+def channels(x):
+    return static_shape(x)[1]
+
+
+def swapped_halves(x):
+    parts = OP.split(x, 2, 2)
+    return OP.concat([parts[1], parts[0]], 2)
+
+
+def gated(x):
+    return OP.multiply(x, OP.sigmoid(OP.mean(x, axis=[2, 3], keepdims=True)))
+
+
+#: Steps that work in either layout.
+FOLLOW = {
+    "relu": OP.nn.relu,
+    "grouped": lambda x: convolution(x, 2),
+    "depthwise": lambda x: convolution(x, 4),
+    "max_pool2d": lambda x: OP.nn.max_pool2d(x, (3, 3), padding=(1, 1)),
+    "avg_pool2d": lambda x: OP.nn.avg_pool2d(x, (3, 2)),
+    "adaptive_avg_pool2d": lambda x: OP.nn.adaptive_avg_pool2d(x, (2, 3)),
+    "constant per channel": lambda x: OP.add(x, constant(1, channels(x), 1, 1)),
+    "scalar": lambda x: OP.multiply(x, relax.const(2.0, "float32")),
+    "two uses": lambda x: OP.multiply(x, x),
+    "swapped_halves": swapped_halves,
+    "concat": lambda x: OP.concat([x, OP.nn.relu(x)], 1),
+    "resize2d": lambda x: OP.image.resize2d(x, (5, 7), layout="NCHW", method="linear"),
+    "softmax": lambda x: OP.nn.softmax(x, 1),
+    "gated": gated,
+    "strided_slice": lambda x: OP.strided_slice(x, [2, 3], [0, 1], [4, 5]),
+    "expand_dims": lambda x: OP.squeeze(OP.expand_dims(x, 2), [2]),
+    "mean": lambda x: OP.mean(x, axis=[1], keepdims=True),
+    "layer_norm": lambda x: OP.nn.layer_norm(
+        x, constant(static_shape(x)[3]), constant(static_shape(x)[3]), axes=[-1]
+    ),
+}
+
+#: Steps of which TVM has no rule, or one that is of no use.
+GO_BACK = {
+    "reshape": lambda x: OP.reshape(OP.reshape(x, (-1,)), static_shape(x)),
+    "matmul": lambda x: OP.matmul(x, constant(static_shape(x)[3], 5)),
+    "stack": lambda x: OP.max(OP.stack([x, OP.negative(x)]), axis=[0]),
+}
+
+
+def module(*steps, shape=SHAPE):
+    """A function that hands its input from step to step."""
+    return network([(step, -1) for step in steps], 1, shape)
+
+
+def network(steps, outputs, shape=SHAPE):
+    """A function of the last values of steps, each with the number of the value it works on."""
+    x = relax.Var("x", relax.TensorType(shape, "float32"))
     builder = relax.BlockBuilder()
     with builder.function("main", [x]):
         with builder.dataflow():
-            data = x
-            if stacked:
-                both = builder.emit(relax.op.stack([x, builder.emit(relax.op.negative(x))]))
-                data = builder.emit(relax.op.max(both, axis=[0]))
-            y = builder.emit_output(relax.op.nn.conv2d(data, weight))
-        builder.emit_func_output(y)
+            values = [x]
+            for step, operand in steps:
+                values.append(builder.emit(step(values[operand])))
+            results = [builder.emit_output(value) for value in values[-outputs:]]
+        builder.emit_func_output(results)
     return builder.get()
 
 
-def layouts(mod: tvm.IRModule) -> list[str]:
-    found = [call for call in calls(mod["main"]) if operator_name(call) == "relax.nn.conv2d"]
-    return [call.attrs.data_layout for call in found]
+def operators(mod):
+    names = [operator_name(call).removeprefix("relax.") for call in calls(mod["main"])]
+    return [name for name in names if name]
 
 
-@pytest.mark.parametrize(("stacked", "layout"), [(False, "NHWC"), (True, "NCHW")])
-def test_what_tvm_cannot_convert_stays(stacked, layout):
-    assert layouts(ChannelsLast()(module(stacked))) == [layout]
+def converted(mod):
+    return FoldConstants()(ChannelsLast()(mod))
+
+
+def transposes(mod):
+    return operators(FoldConstants()(mod)).count("permute_dims")
+
+
+def assert_computes_the_same(before, after):
+    shapes = [parameter.ty.shape for parameter in before["main"].params]
+    inputs = [RNG.uniform(-1, 1, [int(n) for n in shape]).astype("float32") for shape in shapes]
+    wanted, got = (run(relax.build(mod, "llvm"), inputs) for mod in (before, after))
+    for left, right in zip(got, wanted, strict=True):
+        assert left.shape == right.shape
+        np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-5)
+
+
+def test_a_convolution_with_its_channels_last():
+    weight = np.arange(3 * 2 * 3 * 3, dtype="float32").reshape(3, 2, 3, 3)
+    before = module(lambda x: OP.nn.conv2d(x, relax.const(weight)), shape=(1, 2, 5, 6))
+    after = converted(before)
+    into, convolves, out = calls(after["main"])
+    assert [int(axis) for axis in into.attrs.axes] == [0, 2, 3, 1]
+    assert (convolves.attrs.data_layout, convolves.attrs.kernel_layout) == ("NHWC", "OHWI")
+    np.testing.assert_array_equal(convolves.args[1].value.numpy(), weight.transpose(0, 2, 3, 1))
+    assert [int(axis) for axis in out.attrs.axes] == [0, 3, 1, 2]
+    assert after["main"].ret_ty == before["main"].ret_ty
+
+
+@pytest.mark.parametrize("step", FOLLOW.values(), ids=FOLLOW)
+def test_an_operator_follows_the_convolution_before_it(step):
+    """The input and the output are transposed, and nothing between them."""
+    found = operators(converted(module(convolution, step)))
+    assert [name == "permute_dims" for name in found] == [True, *[False] * (len(found) - 2), True]
+
+
+@pytest.mark.parametrize("step", GO_BACK.values(), ids=GO_BACK)
+def test_an_operator_that_cannot_follow_gets_the_layout_back(step):
+    before = module(convolution, step)
+    assert operators(converted(before))[-1] == operators(before)[-1]
+
+
+@st.composite
+def networks(draw, names):
+    steps = [(convolution, -1)]
+    for _ in range(draw(st.integers(2, 5))):
+        step = draw(st.sampled_from([*names, "convolution"]))
+        steps.append((names.get(step, convolution), draw(st.integers(-len(steps) - 1, -1))))
+    return network(steps, 2)
+
+
+@settings(max_examples=4)
+@given(before=networks(FOLLOW | GO_BACK))
+def test_a_network_computes_the_same(before):
+    assert_computes_the_same(before, ChannelsLast()(before))
+
+
+@settings(max_examples=30)
+@given(before=networks(FOLLOW))
+def test_there_are_no_more_transposes_than_convert_layout_leaves(before):
+    assert transposes(ChannelsLast()(before)) <= transposes(CONVERT_LAYOUT(before))
+
+
+def test_what_is_no_operator_keeps_the_layout():
+    """Tuples and their fields do; casts and branches take what the module gave them."""
+
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(
+            x: R.Tensor((1, 3, 5, 6), "float32"),
+            weight: R.Tensor((2, 3, 3, 3), "float32"),
+            condition: R.Tensor((), "bool"),
+        ):
+            with R.dataflow():
+                a = R.nn.conv2d(x, weight)
+                both = ((a, x), a)
+                first = both[0]
+                again = first[0]
+                b = R.nn.relu(again)
+                c = R.match_cast(b, R.Tensor((1, 2, 3, 4), "float32"))
+                d = R.exp(c)
+                R.output(d)
+            if condition:
+                with R.dataflow():
+                    e = R.nn.conv2d(x, weight)
+                    f = R.nn.relu(e)
+                    R.output(f)
+                result = f
+            else:
+                result = d
+            return result
+
+    after = ChannelsLast()(Module)
+    names = operators(after)
+    assert names == ["permute_dims", "permute_dims", "nn.conv2d", "nn.relu", "permute_dims", "exp"]
+    for condition in (True, False):
+        inputs = [
+            RNG.uniform(-1, 1, (1, 3, 5, 6)).astype("float32"),
+            RNG.uniform(-1, 1, (2, 3, 3, 3)).astype("float32"),
+            np.array(condition),
+        ]
+        wanted, got = (run(relax.build(mod, "llvm"), inputs) for mod in (Module, after))
+        np.testing.assert_allclose(got[0], wanted[0], rtol=1e-4, atol=1e-5)
+
+
+def test_shapes_and_ranks_that_are_not_known():
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(
+            x: R.Tensor(("n", 3, 5, "m"), "float32"),
+            weight: R.Tensor((2, 3, 3, 3), "float32"),
+            other: R.Tensor(dtype="float32"),
+        ):
+            with R.dataflow():
+                a = R.nn.conv2d(x, weight)
+                b = R.nn.relu(a)
+                c = R.add(b, other)
+                R.output(c)
+            return c
+
+    after = ChannelsLast()(Module)
+    names = operators(after)
+    assert names == ["permute_dims", "permute_dims", "nn.conv2d", "nn.relu", "permute_dims", "add"]
 
 
 def test_a_module_without_convolutions_stays():
-    x = relax.Var("x", relax.TensorType((4,), "float32"))
-    builder = relax.BlockBuilder()
-    with builder.function("main", [x]):
-        builder.emit_func_output(builder.emit(relax.op.exp(x)))
-    plain = builder.get()
+    plain = module(OP.exp)
     assert ChannelsLast()(plain).same_as(plain)
-
-
-def test_either_way_the_result_is_the_same():
-    x = np.abs(np.random.default_rng(0).standard_normal((1, 4, 6, 6))).astype("float32")
-    (plain,), (of_stack,) = (
-        tvm_rammer.build(module(stacked), policy="sequential").create()(x)
-        for stacked in (False, True)
-    )
-    np.testing.assert_allclose(plain.numpy(), of_stack.numpy(), rtol=1e-4, atol=1e-5)

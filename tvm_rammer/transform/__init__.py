@@ -1,7 +1,7 @@
 """Compiler passes; ``pipeline`` has them in order.
 
-- ``prepare``: ``simplify_operators``, ``fold_constants``, ``fold_affine``, ``channels_last``,
-  ``fuse_channel_windows``, ``fuse_normalizations``, ``legalize_operators``,
+- ``prepare``: ``simplify_operators``, ``fold_constants``, ``fold_affine``, ``channels_last``
+  with ``layouts``, ``fuse_channel_windows``, ``fuse_normalizations``, ``legalize_operators``,
   ``fuse_operators``; ``remove_dead_code`` after many of them
 - ``partition_regions`` with ``eligibility``: what can be planned together; ``merge_products``
 - ``co_schedule`` with ``operator_graph``, ``region_calls``, ``concatenations`` and

@@ -1,14 +1,33 @@
-"""A compiler pass that puts the channels of convolutions last."""
+"""A compiler pass that puts the channels of convolutions last.
+
+What a convolution makes stays in its layout as long as operators can work in it. Which can, and how
+their attributes change, say the rules of TVM's operators, the same that its ConvertLayout asks.
+ConvertLayout hands each rule a copy of the layouts of all variables, which takes minutes for
+thousands of convolutions; here a rule gets the layouts of the operands.
+
+An operator whose rule fails, or whose result is not what the rule says, works in the layout that it
+was given in: the rule of TVM 0.27 for stacked tensors names an axis that no other rule knows.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import tvm
 from tvm import relax
 from tvm.error import InternalError
+from tvm.ir import Call, Op
 
-from tvm_rammer.transform.relax_util import operator_name
+from tvm_rammer.transform.layouts import (
+    Layout,
+    fits,
+    from_decision,
+    given_layout,
+    to_decision,
+    transposed,
+)
+from tvm_rammer.transform.relax_util import operator_name, rewrite
 
 #: Layouts in which neighbouring channels are neighbours in memory, so that they fill vectors.
 _LAYOUTS = {"relax.nn.conv2d": ["NHWC", "OHWI"]}
@@ -16,20 +35,107 @@ _LAYOUTS = {"relax.nn.conv2d": ["NHWC", "OHWI"]}
 
 @tvm.transform.module_pass(opt_level=0, name="ChannelsLast")
 class ChannelsLast:
-    """Convert the layouts of a module that convolves.
-
-    One whose layouts TVM cannot follow stays as it is: TVM 0.27 ends with an internal error where
-    stacked tensors are reduced.
-    """
+    """Convert the layouts of a module that convolves."""
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
-        """Convert a module; ConvertLayout takes minutes for a long recurrent network."""
-        if not _convolves(mod):
-            return mod
+        """Convert every Relax function of a module."""
+        return rewrite(mod, _Converter(mod)) if _convolves(mod) else mod
+
+
+@relax.expr_functor.mutator
+class _Converter(relax.PyExprMutator):
+    def __init__(self, mod: tvm.IRModule) -> None:
+        super().__init__(mod)
+        #: The variables in place of those whose layout has changed, and their layouts.
+        self.converted: dict[Any, tuple[Any, Layout]] = {}
+
+    def visit_var_binding_(self, binding: Any) -> None:
+        value = binding.value
+        if isinstance(value, Call):
+            self._emit(binding.var, *self._call(value))
+        elif isinstance(value, relax.Tuple | relax.DataflowVar):
+            layout = self._layout(value)
+            self._emit(binding.var, self._in_layout(value, layout), layout)
+        elif isinstance(value, relax.TupleGetItem):
+            layouts: Any = self._layout(value.tuple_value)
+            source = self._in_layout(value.tuple_value, layouts)
+            item = relax.TupleGetItem(source, value.index)
+            self._emit(binding.var, item, layouts[value.index])
+        else:
+            super().visit_var_binding_(binding)
+
+    def visit_dataflow_var_(self, var: Any) -> Any:
+        if var in self.converted:
+            return transposed(*self.converted[var], given_layout(var.ty))
+        return super().visit_dataflow_var_(var)
+
+    def _emit(self, var: Any, value: Any, layout: Layout) -> None:
+        """Bind a variable to a value; what leaves a dataflow block does so in its given layout."""
+        given = given_layout(var.ty)
+        value = self.builder_.normalize(value)
+        if layout != given and not isinstance(var, relax.DataflowVar):
+            value = transposed(self.builder_.emit(value), layout, given)
+            value, layout = self.builder_.normalize(value), given
+        if layout != given:
+            converted = relax.DataflowVar(var.name, value.ty)
+            self.converted[var] = converted, layout
+            var = converted
+        self.builder_.emit_normalized(relax.VarBinding(var, value))
+
+    def _call(self, call: Any) -> tuple[Any, Layout]:
+        """What replaces a call, and its layout."""
+        given = [given_layout(argument.ty) for argument in call.args]
+        answer = self._answer(call, given)
+        if answer is not None:
+            wanted = list(map(from_decision, answer.input_layouts))
+            arguments = self._arguments(call, [*wanted, *given[len(wanted) :]])
+            for place, argument in answer.new_args.items():
+                arguments[int(place)] = argument
+            converted = Call(call.op, arguments, answer.new_attrs, call.ty_args)
+            converted = self.builder_.normalize(converted)
+            layout = from_decision(answer.output_layouts[0])
+            if fits(converted.ty, layout, call.ty):
+                return converted, layout
+        unchanged = Call(call.op, self._arguments(call, given), call.attrs, call.ty_args)
+        return unchanged, given_layout(call.ty)
+
+    def _answer(self, call: Any, given: list[Layout]) -> Any:
+        """What the rule of an operator says, ``None`` if it has nothing to say."""
+        layouts = [self._layout(argument) for argument in call.args]
+        convolves = operator_name(call) in _LAYOUTS
+        if not convolves and layouts == given:
+            return None
+        rule = call.op.get_attr("FRelaxInferLayout") if isinstance(call.op, Op) else None
+        if rule is None or any(_has_unknown_rank(argument.ty) for argument in call.args):
+            return None
+        known = {
+            var: to_decision(self.converted[var][1])
+            for var in _leaves(call.args)
+            if var in self.converted
+        }
         try:
-            return relax.transform.ConvertLayout(_LAYOUTS)(mod)
+            return rule(call, _LAYOUTS, known)
         except InternalError:
-            return mod
+            return None
+
+    def _arguments(self, call: Any, layouts: Iterable[Layout]) -> list[Any]:
+        return [self._in_layout(*pair) for pair in zip(call.args, layouts, strict=True)]
+
+    def _layout(self, expression: Any) -> Layout:
+        """The layout that the value of an expression of the module as given has now."""
+        if isinstance(expression, relax.Tuple):
+            return tuple(map(self._layout, expression.fields))
+        if expression in self.converted:
+            return self.converted[expression][1]
+        return given_layout(expression.ty)
+
+    def _in_layout(self, expression: Any, layout: Any) -> Any:
+        """The value of an expression of the module as given, in some layout."""
+        if isinstance(expression, relax.Tuple) and isinstance(layout, tuple):
+            return relax.Tuple(list(map(self._in_layout, expression.fields, layout)))
+        if expression in self.converted:
+            return transposed(*self.converted[expression], layout)
+        return transposed(self.visit_expr(expression), given_layout(expression.ty), layout)
 
 
 def _convolves(mod: tvm.IRModule) -> bool:
@@ -44,3 +150,18 @@ def _convolves(mod: tvm.IRModule) -> bool:
         if isinstance(func, relax.Function):
             relax.analysis.post_order_visit(func, visit)
     return bool(found)
+
+
+def _has_unknown_rank(ty: Any) -> bool:
+    if isinstance(ty, relax.TupleType):
+        return any(map(_has_unknown_rank, ty.fields))
+    return isinstance(ty, relax.TensorType) and given_layout(ty) is None
+
+
+def _leaves(expressions: Iterable[Any]) -> Iterator[Any]:
+    """Expressions, and the fields of those that are tuples."""
+    for expression in expressions:
+        if isinstance(expression, relax.Tuple):
+            yield from _leaves(expression.fields)
+        else:
+            yield expression
