@@ -64,6 +64,13 @@ def test_only_full_shards_are_started(bodies, compiled):
     assert sorted(compiled)[2:] == [(2, names[4:])]
 
 
+def test_the_last_shard_is_started_when_all_bodies_are_there(bodies, compiled):
+    compiler = ShardCompiler(TARGET)
+    compiler.start(bodies, complete=True)
+    compiler.start(bodies, complete=True)
+    assert len(compiler.shards(bodies)) == len(compiled) == 3
+
+
 def test_other_regions_share_the_shards(bodies, compiled):
     compiler = ShardCompiler(TARGET)
     for name in ("one", "other"):

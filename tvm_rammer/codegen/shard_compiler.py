@@ -43,9 +43,14 @@ class ShardCompiler:
         default_factory=lambda: ThreadPoolExecutor(len(os.sched_getaffinity(0)))
     )
 
-    def start(self, bodies: Mapping[str, tirx.PrimFunc]) -> None:
-        """Start to compile the shards that are full: no further body will join them."""
-        if len(bodies) // SHARD_BODIES > len(self._shards):
+    def start(self, bodies: Mapping[str, tirx.PrimFunc], complete: bool = False) -> None:
+        """Start to compile the shards that no further body will join.
+
+        Those are the full ones, and all if the bodies are ``complete``.
+        """
+        if complete:
+            self._submit(bodies, shards_of(list(bodies)))
+        elif len(bodies) // SHARD_BODIES > len(self._shards):
             self._submit(bodies, [n for n in shards_of(list(bodies)) if len(n) == SHARD_BODIES])
 
     def shards(self, bodies: Mapping[str, tirx.PrimFunc]) -> list[Shard]:

@@ -21,8 +21,8 @@ from tvm.ir import Call, GlobalVar, PointerType, PrimType
 
 from tvm_rammer.codegen.lowering import FLAT
 
-#: Bodies in a shard: LLVM takes 50 ms for one, and a tenth of a second for a module.
-SHARD_BODIES = 16
+#: Bodies in a shard: LLVM takes 0.1 s for one and 20 ms for a module, and all cores have work.
+SHARD_BODIES = 8
 #: Packed function of the entries' module that takes the addresses of the dispatchers.
 LINK = "tvm_rammer_link"
 

@@ -92,7 +92,10 @@ def build(
     if params:
         loaded, names = _bind(loaded, params)
     try:
-        return assemble(partition_module(loaded.module, resolved, options), options, names)
+        partitioned = partition_module(loaded.module, resolved, options)
+        # The weights as they were read make room for the packed ones: new memory takes long.
+        del loaded
+        return assemble(partitioned, options, names)
     except RammerError:
         raise
     except Exception as error:

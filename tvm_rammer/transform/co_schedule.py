@@ -67,14 +67,24 @@ class RegionCompiler:
     def __post_init__(self) -> None:
         self._shards = ShardCompiler(self.target)
 
-    def graph(self, symbol: GlobalVar, mod: tvm.IRModule, compiles: bool = False) -> RegionGraph:
-        """The operator graph of a region function; ``compiles`` starts to compile its kernels."""
+    def graph(self, symbol: GlobalVar, mod: tvm.IRModule) -> RegionGraph:
+        """The operator graph of a region function."""
         if symbol not in self._graphs:
-            watch = self._shards.start if compiles else None
+            self._graphs[symbol] = region_graph(symbol.name_hint, mod[symbol], mod, self.kernels)
+        return self._graphs[symbol]
+
+    def start(self, symbols: list[GlobalVar], mod: tvm.IRModule) -> None:
+        """Make the graphs of all regions, and start to compile their kernels."""
+        for symbol in symbols:
+            if symbol in self._graphs:
+                continue
+
+            def watch(complete: bool, last: bool = symbol == symbols[-1]) -> None:
+                self._shards.start(self.kernels.bodies, complete and last)
+
             func = mod[symbol]
             graph = region_graph(symbol.name_hint, func, mod, self.kernels, watch)
             self._graphs[symbol] = graph
-        return self._graphs[symbol]
 
     def module(self, signatures: tuple[RegionSignature, ...]) -> tvm.runtime.Module:
         """The compiled kernels of regions with these signatures."""
@@ -183,8 +193,7 @@ class CoSchedule:
         symbols = [symbol for symbol, func in mod.functions_items() if is_region(func)]
         if not symbols:
             return mod
-        for symbol in symbols:
-            self.compiler.graph(symbol, mod, compiles=True)
+        self.compiler.start(symbols, mod)
         self.compiler.measure(symbols)
         graphs = {symbol: self.compiler.graph(symbol, mod) for symbol in symbols}
         regions = {symbol: self._plan(graph, graphs) for symbol, graph in graphs.items()}

@@ -51,7 +51,7 @@ def region_graph(
     func: relax.Function,
     mod: tvm.IRModule,
     kernels: KernelLibrary,
-    watch: Callable[[Mapping[str, tirx.PrimFunc]], None] | None = None,
+    watch: Callable[[bool], None] = lambda complete: None,
 ) -> RegionGraph:
     """Build the operator graph of a region function.
 
@@ -65,15 +65,15 @@ def region_graph(
         Where the PrimFuncs are.
     kernels : KernelLibrary
         Makes and remembers the rKernels of every distinct PrimFunc.
-    watch : callable, optional
-        Is given the bodies whenever there may be more of them.
+    watch : callable
+        Is told whenever there may be more bodies, and whether these are all of the region.
     """
     region = concatenate_in_place(region_calls(func, mod))
     builder = _Builder(kernels, list(region.buffers))
     for call in tell_each("choosing kernels", region.calls):
         builder.add_operator(call)
-        if watch is not None:
-            watch(kernels.bodies)
+        watch(False)
+    watch(True)
     graph = OperatorGraph(
         name, tuple(builder.buffers), tuple(builder.operators), builder.pool.nbytes
     )
