@@ -174,6 +174,29 @@ def test_which_weights_of_a_file_are_no_part_of_the_message(tmp_path):
     )
 
 
+@pytest.mark.parametrize("listed", ["nowhere", "input", "value_info"])
+def test_a_matrix_that_one_gemm_transposes_is_read_transposed(tmp_path, listed):
+    """Also where the file tells its shape; not if another node reads it too."""
+    nodes = [
+        helper.make_node("Gemm", ["x", "once"], ["a"], transB=1, alpha=0.5),
+        helper.make_node("Gemm", ["x", "twice"], ["b"], transB=1),
+        helper.make_node("Gemm", ["twice", "x"], ["c"], transB=1),
+    ]
+    weights = [weight("once", 150, 200), weight("twice", 150, 200)]
+    outputs = [tensor("a", (3, 150)), tensor("b", (3, 150)), tensor("c", (150, 3))]
+    proto = model_of(*nodes, inputs=[tensor("x", (3, 200))], outputs=outputs, weights=weights)
+    if listed != "nowhere":
+        shapes = [tensor(each.name, tuple(each.dims)) for each in weights]
+        getattr(proto.graph, listed).extend(shapes)
+    onnx.save(proto, tmp_path / "m.onnx")
+    found = {name: w.shape for name, w in read_onnx_file(tmp_path / "m.onnx").weights.items()}
+    assert found == {"once": (200, 150), "twice": (150, 200)}
+    x = np.linspace(-1, 1, 600, dtype="float32").reshape(3, 200)
+    from_file, from_proto = (run(load_model(m), x) for m in (tmp_path / "m.onnx", proto))
+    for got, want in zip(from_file, from_proto, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
 def test_a_branch_may_use_a_large_weight(tmp_path):
     def branch(name: str, operator: str) -> onnx.GraphProto:
         node = helper.make_node(operator, ["w"], [name])
