@@ -13,6 +13,7 @@ from tvm_rammer.transform.fuse_channel_windows import FuseChannelWindows
 from tvm_rammer.transform.fuse_normalizations import FuseNormalizations
 from tvm_rammer.transform.fuse_operators import FuseOperators
 from tvm_rammer.transform.legalize_operators import LegalizeOperators
+from tvm_rammer.transform.merge_equal_operators import MergeEqualOperators
 from tvm_rammer.transform.relax_util import OPAQUE
 from tvm_rammer.transform.remove_dead_code import RemoveDeadCode
 from tvm_rammer.transform.simplify_operators import SimplifyOperators
@@ -28,7 +29,7 @@ class Prepare:
             # 1. Plain operators on constants that are known.
             SimplifyOperators(),
             FoldConstants(),
-            relax.transform.EliminateCommonSubexpr(),
+            MergeEqualOperators(),
             relax.transform.DecomposeOpsForInference(),
             SimplifyOperators(),
             FoldConstants(),
