@@ -31,6 +31,7 @@ from tvm_rammer.kernel.blocks import schedule_of
 from tvm_rammer.kernel.library import KernelLibrary
 from tvm_rammer.kernel.register_tile import RegisterTile
 from tvm_rammer.kernel.winograd.accuracy import winograd_error
+from tvm_rammer.kernel.winograd.choice import ConvolutionSize, choose_tiling
 from tvm_rammer.kernel.winograd.kernel import winograd_function
 from tvm_rammer.kernel.winograd.match import match_convolution
 from tvm_rammer.kernel.winograd.matrices import FOUR, TWO
@@ -274,11 +275,24 @@ def test_code_for_aarch64():
 
 
 @pytest.mark.parametrize("l2_bytes", [1 << 10, 1 << 30])
-def test_weights_that_are_too_large_for_the_cache_are_prefetched(l2_bytes):
+def test_what_is_too_large_for_the_cache_is_prefetched(l2_bytes):
+    """The weights of the next steps, the transformed inputs of the next rows."""
     func = legalized_func(lambda x: conv2d(x, constant(W)), X)
     made = Winograd().apply(func, frozenset([1]), replace(HOST, l2_bytes=l2_bytes))
     assert made is not None
     calls = []
     tvm_ffi.structural_walk(made.func.body, (Call, calls.append))
-    sources = {c.args[0].args[0].source for c in calls if c.op.name == "tirx.prefetch"}
-    assert sources == ({made.func.params[1]} if l2_bytes < 1 << 20 else set())
+    sources = {c.args[0].args[0].source.name for c in calls if c.op.name == "tirx.prefetch"}
+    assert sources == ({"weight", "moved"} if l2_bytes < 1 << 20 else set())
+
+
+def test_blocks_are_larger_where_each_loads_its_weights_anew():
+    size = ConvolutionSize(1, 28, 28, 256, 512)
+    kept = choose_tiling(size, replace(HOST, l2_bytes=1 << 30), 1e-3)
+    assert kept is not None
+    assert (kept.transform, kept.fused) == (FOUR, False)
+    assert kept.block < 28
+    group = 4 * 36 * 256 * kept.columns
+    loaded = choose_tiling(size, replace(HOST, l2_bytes=group - 1), 1e-3)
+    assert loaded == replace(kept, block=loaded.block)
+    assert loaded.block >= 49

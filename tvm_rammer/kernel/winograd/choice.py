@@ -137,14 +137,26 @@ def _tilings(
     """The staged tiling, and the fused one where a block's inputs stay in the near cache."""
     tiles = _grid(size, transform).num_tiles
     register = _register_tile(tiles, size.out_channels, vdevice)
-    block = tiles
-    if tiles > 2 * _BLOCK:
-        block = register.rows * max(1, round(_BLOCK / register.rows))
+    block = _block(size, transform, register, vdevice)
     staged = WinogradTiling(transform, lanes, register, block, False)
     yield staged
     near = 4 * block * transform.products * size.in_channels <= vdevice.l2_bytes // 3
     if near and -(-tiles // block) >= _FUSED_BLOCKS:
         yield replace(staged, fused=True)
+
+
+def _block(
+    size: ConvolutionSize, transform: Transform, register: RegisterTile, vdevice: VDevice
+) -> int:
+    """Tiles of the image in a block: more where each loads the weights of a group anew."""
+    tiles = _grid(size, transform).num_tiles
+    if tiles <= 2 * _BLOCK:
+        return tiles
+    results = 4 * transform.products * register.vectors * register.lanes
+    if results * size.in_channels <= vdevice.l2_bytes:
+        return register.rows * max(1, round(_BLOCK / register.rows))
+    most = max(_BLOCK, vdevice.l2_bytes // 4 // results)
+    return register.rows * -(-tiles // (-(-tiles // most) * register.rows))
 
 
 def _register_tile(tiles: int, channels: int, vdevice: VDevice) -> RegisterTile:

@@ -18,7 +18,7 @@ from typing import Any
 from tvm import tirx
 
 from tvm_rammer.kernel.loops import buffer, loop, number, parallel, sequence, vector, when
-from tvm_rammer.kernel.prefetch import prefetch
+from tvm_rammer.kernel.prefetch import SECOND, prefetch
 from tvm_rammer.kernel.winograd.match import Convolution3x3
 from tvm_rammer.kernel.winograd.tiling import WinogradTiling
 from tvm_rammer.kernel.winograd.transforms import grid_of, input_transform, output_transform
@@ -40,8 +40,11 @@ def winograd_function(
     weight = buffer("weight", shape)
     params = list(conv.params)
     params[conv.weight_position] = weight
-    far = 4 * prod(shape) > vdevice.l2_bytes
-    kernel = _Kernel(conv, tiling, weight, far, groups, grid_of(conv, tiling).num_tiles)
+    tiles = grid_of(conv, tiling).num_tiles
+    moved = 4 * tiles * tiling.transform.products * conv.in_channels
+    far_data = not tiling.fused and moved > vdevice.l2_bytes
+    far_weights = 4 * prod(shape) > vdevice.l2_bytes
+    kernel = _Kernel(conv, tiling, weight, far_weights, far_data, groups, tiles)
     body = kernel.fused() if tiling.fused else kernel.staged()
     attributes = {"global_symbol": "main", "tirx.noalias": True, "s_tir": True}
     return tirx.PrimFunc(params, body).with_attrs(attributes)
@@ -66,6 +69,7 @@ class _Kernel:
     tiling: WinogradTiling
     weight: Any
     far_weights: bool
+    far_data: bool
     groups: int
     num_tiles: int
 
@@ -224,12 +228,19 @@ class _Kernel:
                 product = data(first + row, channel) * weight(channel, column)
                 return tirx.BufferStore(total, total[lane] + product, [lane])
 
-            return sequence([*ahead(channel), *each(add)])
+            return sequence([*ahead(channel), *next_rows(channel), *each(add)])
 
         def ahead(channel: Any) -> list[Any]:
             steps = _AHEAD // (4 * self.tiling.columns)
             columns = range(0, tile.vectors * tile.lanes, tile.lanes) if self.far_weights else ()
             return [prefetch(weight(channel + steps, number(column))) for column in columns]
+
+        def next_rows(channel: Any) -> list[Any]:
+            # The prefetchers of processors need a start of their own for each of the short rows.
+            if not self.far_data:
+                return []
+            turn = channel % number(1 << (count - 1).bit_length())
+            return [prefetch(data(first + count + turn, channel), level=SECOND)]
 
         return tirx.SeqStmt(
             [
