@@ -88,7 +88,9 @@ def test_the_result_and_what_is_added_to_it():
     assert found.count((result, 1)) == found.count((*read, 0)) == 1
 
 
-@pytest.mark.parametrize(("kernel", "channels"), [(1, 64), (1, 127), (1, 1100), (3, 8), (5, 3)])
+@pytest.mark.parametrize(
+    ("kernel", "channels"), [(1, 24), (1, 64), (1, 127), (1, 1100), (3, 8), (5, 3)]
+)
 def test_rows_one_after_another(kernel, channels):
     """All rows of a tile, none of others, the last one with time left to arrive."""
     with TARGET:
@@ -103,7 +105,7 @@ def test_rows_one_after_another(kernel, channels):
 
 
 def test_tiles_of_few_steps_prefetch_nothing():
-    assert fetched(convolution(1, 63)) == []
+    assert fetched(convolution(1, 23)) == []
 
 
 def test_vectors_that_memory_does_not_hold_as_such_are_not_prefetched():

@@ -21,7 +21,7 @@ from tvm_rammer.kernel.register_tile import RegisterTile
 from tvm_rammer.rprogram import dtype_bytes
 
 #: Tiles with fewer steps are over before memory answers.
-_FEWEST_STEPS = 64
+_FEWEST_STEPS = 24
 #: Bytes that a prefetch brings.
 _LINE_BYTES = 64
 READ, WRITE = 0, 1
