@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 import tvm
+from small_graphs import calls
 from tvm import relax
 from tvm.script import ir as I
 from tvm.script import relax as R
 from tvm.script import tirx as T
 
-from tvm_rammer.transform.relax_util import static_shape
+from tvm_rammer.transform.relax_util import operator_name, static_shape
 from tvm_rammer.transform.simplify_operators import SimplifyOperators
 
 ROW = relax.const(np.arange(3, dtype="float32"))
@@ -19,6 +20,50 @@ def assert_becomes(before: tvm.IRModule, expected: tvm.IRModule) -> None:
     after = SimplifyOperators()(before)
     tvm.ir.assert_structural_equal(after, expected)
     tvm.ir.assert_structural_equal(SimplifyOperators()(after), after)
+
+
+def batch_norm(statistics, **options):
+    """A module of the batch norm of two rows by constants."""
+    constants = [relax.const(values) for values in statistics]
+    x = relax.Var("x", relax.TensorType((2, 3, 4), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            normalized = builder.emit(relax.op.nn.batch_norm(x, *constants, **options))
+            y = builder.emit_output(relax.TupleGetItem(normalized, 0))
+        builder.emit_func_output(y)
+    return builder.get()
+
+
+@pytest.mark.parametrize("axis", [1, -1])
+@pytest.mark.parametrize("scale", [True, False])
+@pytest.mark.parametrize("center", [True, False])
+def test_a_batch_norm_by_constants_is_a_multiplication_and_an_addition(axis, scale, center):
+    rng = np.random.default_rng(0)
+    statistics = rng.uniform(0.5, 2, (4, (2, 3, 4)[axis])).astype("float32")
+    module = batch_norm(
+        statistics, axis=axis, epsilon=0.1, scale=scale, center=center, training=False
+    )
+    after = SimplifyOperators()(module)
+    first, second = calls(after["main"])
+    assert [operator_name(first), operator_name(second)] == ["relax.multiply", "relax.add"]
+    gamma, beta, mean, variance = statistics.astype("float64")
+    factor = (gamma if scale else 1) / np.sqrt(variance + 0.1)
+    shift = (beta if center else 0) - mean * factor
+    for call, expected in ((first, factor), (second, shift)):
+        shape = (-1, 1) if axis == 1 else (-1,)
+        expected = np.broadcast_to(expected.reshape(shape), (3, 4))
+        values = np.broadcast_to(call.args[1].value.numpy(), (1, 3, 4))[0]
+        np.testing.assert_allclose(values, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("variance", "training"), [(-1, False), (1, True)])
+def test_other_batch_norms_stay(variance, training):
+    """Those that have no finite factor, and those that make their own statistics."""
+    statistics = np.full((4, 3), variance, "float32")
+    module = batch_norm(statistics, axis=1, training=training)
+    (call,) = calls(SimplifyOperators()(module)["main"])
+    assert operator_name(call) == "relax.nn.batch_norm"
 
 
 def test_dropout_is_its_input():

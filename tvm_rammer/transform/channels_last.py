@@ -27,7 +27,7 @@ from tvm_rammer.transform.layouts import (
     to_decision,
     transposed,
 )
-from tvm_rammer.transform.relax_util import operator_name, rewrite
+from tvm_rammer.transform.relax_util import calls_any, operator_name, rewrite
 
 #: Layouts in which neighbouring channels are neighbours in memory, so that they fill vectors.
 _LAYOUTS = {"relax.nn.conv2d": ["NHWC", "OHWI"]}
@@ -39,7 +39,7 @@ class ChannelsLast:
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Convert every Relax function of a module."""
-        return rewrite(mod, _Converter(mod)) if _convolves(mod) else mod
+        return rewrite(mod, _Converter(mod)) if calls_any(mod, _LAYOUTS) else mod
 
 
 @relax.expr_functor.mutator
@@ -136,20 +136,6 @@ class _Converter(relax.PyExprMutator):
         if expression in self.converted:
             return transposed(*self.converted[expression], layout)
         return transposed(self.visit_expr(expression), given_layout(expression.ty), layout)
-
-
-def _convolves(mod: tvm.IRModule) -> bool:
-    """Whether any function of a module convolves."""
-    found: list[bool] = []
-
-    def visit(expression: Any) -> None:
-        if operator_name(expression) in _LAYOUTS:
-            found.append(True)
-
-    for _, func in mod.functions_items():
-        if isinstance(func, relax.Function):
-            relax.analysis.post_order_visit(func, visit)
-    return bool(found)
 
 
 def _has_unknown_rank(ty: Any) -> bool:

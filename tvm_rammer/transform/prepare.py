@@ -14,9 +14,12 @@ from tvm_rammer.transform.fuse_normalizations import FuseNormalizations
 from tvm_rammer.transform.fuse_operators import FuseOperators
 from tvm_rammer.transform.legalize_operators import LegalizeOperators
 from tvm_rammer.transform.merge_equal_operators import MergeEqualOperators
-from tvm_rammer.transform.relax_util import OPAQUE
+from tvm_rammer.transform.relax_util import OPAQUE, calls_any
 from tvm_rammer.transform.remove_dead_code import RemoveDeadCode
 from tvm_rammer.transform.simplify_operators import SimplifyOperators
+
+#: The operators that DecomposeOpsForInference takes apart.
+_COMPOSED = frozenset({"relax.nn.batch_norm", "relax.tensor_to_shape"})
 
 
 @tvm.transform.module_pass(opt_level=0, name="Prepare")
@@ -30,9 +33,7 @@ class Prepare:
             SimplifyOperators(),
             FoldConstants(),
             MergeEqualOperators(),
-            relax.transform.DecomposeOpsForInference(),
-            SimplifyOperators(),
-            FoldConstants(),
+            _Decompose(),
             FoldAffine(),
             # 2. Layouts.
             ChannelsLast(),
@@ -49,6 +50,17 @@ class Prepare:
             _KeepFused(),
         ]
         return tvm.transform.Sequential(phases)(mod)
+
+
+@tvm.transform.module_pass(opt_level=0, name="Decompose")
+class _Decompose:
+    """Take composed operators apart, and make their parts plain; most models have none left."""
+
+    def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+        if not calls_any(mod, _COMPOSED):
+            return mod
+        parts = [relax.transform.DecomposeOpsForInference(), SimplifyOperators(), FoldConstants()]
+        return tvm.transform.Sequential(parts)(mod)
 
 
 @tvm.transform.module_pass(opt_level=0, name="KeepFused")

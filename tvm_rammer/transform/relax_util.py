@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 import tvm
@@ -19,6 +20,20 @@ def rewrite(mod: tvm.IRModule, mutator: relax.PyExprMutator) -> tvm.IRModule:
         if isinstance(func, relax.Function):
             mutator.builder_.update_func(symbol, mutator.visit_expr(func))
     return mutator.builder_.get()
+
+
+def calls_any(mod: tvm.IRModule, names: Container[str]) -> bool:
+    """Whether any Relax function of a module calls an operator with one of these names."""
+    found: list[bool] = []
+
+    def visit(expression: Any) -> None:
+        if operator_name(expression) in names:
+            found.append(True)
+
+    for _, func in mod.functions_items():
+        if isinstance(func, relax.Function):
+            relax.analysis.post_order_visit(func, visit)
+    return bool(found)
 
 
 def operator_name(expression: Any) -> str:

@@ -1,9 +1,9 @@
 """A compiler pass that rewrites operators which importers leave behind into plainer ones.
 
-What remains is what layout conversion, fusion and the kernels understand: no dropout, sums
-and maxima of stacked tensors become those of two, constants of binary operators get the rank of the
-other side, exponents of one number are scalars, and a broadcast to the shape that a tensor already
-has disappears.
+What remains is what layout conversion, fusion and the kernels understand: no dropout, a batch norm
+by constants is a multiplication and an addition, sums and maxima of stacked tensors become those of
+two, constants of binary operators get the rank of the other side, exponents of one number are
+scalars, and a broadcast to the shape that a tensor already has disappears.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm import relax
 from tvm.ir import Call, GenericConst
 
+from tvm_rammer.tensors import constant
 from tvm_rammer.transform.relax_util import operator_name, rewrite, static_shape
 from tvm_rammer.transform.remove_dead_code import RemoveDeadCode
 
@@ -35,7 +37,7 @@ _OF_TWO: dict[str, Callable[[Any, Any], Any]] = {
 
 @tvm.transform.module_pass(opt_level=0, name="SimplifyOperators")
 class SimplifyOperators:
-    """Rewrite dropout, reductions of stacks, low-rank constants and empty broadcasts."""
+    """Rewrite dropout, batch norms, reductions of stacks, low-rank constants, empty broadcasts."""
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Rewrite every Relax function of a module."""
@@ -49,6 +51,10 @@ class _Simplifier(relax.PyExprMutator):
         source = self._bound(item.tuple_value)
         if operator_name(source) == "relax.nn.dropout" and item.index == 0:
             return self.visit_expr(source.args[0])
+        if operator_name(source) == "relax.nn.batch_norm" and item.index == 0:
+            normalized = self._of_batch_norm(source)
+            if normalized is not None:
+                return normalized
         return super().visit_tuple_getitem_(item)
 
     def visit_call_(self, call: Any) -> Any:
@@ -65,6 +71,26 @@ class _Simplifier(relax.PyExprMutator):
     def _bound(self, value: Any) -> Any:
         """What a variable is bound to, where that is known."""
         return self.lookup_binding(value) if isinstance(value, relax.Var) else value
+
+    def _of_batch_norm(self, call: Any) -> Any:
+        """Its result by constants, which are computed in double precision; ``None`` for others."""
+        data, dtype, attrs = call.args[0], str(call.args[0].ty.dtype), call.attrs
+        known = all(isinstance(argument, GenericConst) for argument in call.args[1:])
+        if not known or attrs.training or dtype not in ("float32", "float64"):
+            return None
+        scale, shift, mean, variance = (
+            argument.value.numpy().astype(np.float64) for argument in call.args[1:]
+        )
+        with np.errstate(all="ignore"):
+            factor = (scale if attrs.scale else 1) / np.sqrt(variance + attrs.epsilon)
+            shift = (shift if attrs.center else 0) - mean * factor
+            factor, shift = factor.astype(dtype), shift.astype(dtype)
+        if not np.all(np.isfinite(factor)) or not np.all(np.isfinite(shift)):
+            return None
+        rank, axis = data.ty.ndim, int(attrs.axis)
+        shape = [-1 if place == axis % rank else 1 for place in range(rank)]
+        scaled = self.builder_.emit(relax.op.multiply(data, constant(factor.reshape(shape))))
+        return relax.op.add(scaled, constant(shift.reshape(shape)))
 
     def _scalar_exponent(self, call: Any) -> Any:
         """A power by one number names the number: the kernel of a root is not that of a power."""
