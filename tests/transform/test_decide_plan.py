@@ -56,6 +56,22 @@ def decision(library) -> Decision:
 
 
 @needs_two_cores
+def test_memory_is_planned_once_for_plans_of_one_program(measured, monkeypatch):
+    """``per-op`` runs the program of ``sequential``, and one of those measured is chosen."""
+    programs = []
+
+    def finish(program):
+        programs.append(program)
+        return finish_program(program)
+
+    finish_program = module_under_test.finish
+    monkeypatch.setattr(module_under_test, "finish", finish)
+    tvm_rammer.build(Towers, num_veus=2)
+    assert len({id(program) for program in programs}) == len(programs)
+    assert len(programs) == len(measured[0]) - 1
+
+
+@needs_two_cores
 def test_the_winner_is_kept_for_the_next_build(measured):
     first = decision(tvm_rammer.build(Towers, num_veus=2))
     assert (first.how, first.chosen) == ("measured", measured[0][-1])

@@ -11,7 +11,7 @@ import tvm
 from tvm_rammer.codegen.measure_plans import measure_plans
 from tvm_rammer.codegen.signature import RegionSignature
 from tvm_rammer.progress import tell
-from tvm_rammer.rprogram import OperatorGraph
+from tvm_rammer.rprogram import OperatorGraph, RProgram
 from tvm_rammer.schedule import POLICIES, CostModel
 from tvm_rammer.schedule.arena_cap import policies_within
 from tvm_rammer.schedule.auto import Plan, Policy, auto
@@ -65,11 +65,21 @@ def decide_plan(
     if max_arena_bytes is not None:
         policies = policies_within(max_arena_bytes, graph, vdevice, costs, POLICIES)
 
+    finished: list[tuple[RProgram, RProgram]] = []
+
+    def finish_once(program: RProgram) -> RProgram:
+        """``finish``, which takes seconds for thousands of operators: plans may share a program."""
+        for known, result in finished:
+            if known is program:
+                return result
+        finished.append((program, finish(program)))
+        return finished[-1][1]
+
     def measure(plans: Sequence[Plan]) -> list[list[float]]:
-        finished = [(finish(plan.program), plan.by_wave) for plan in plans]
+        runs = [(finish_once(plan.program), plan.by_wave) for plan in plans]
         compiled = module()
         tell(f"measuring {len(plans)} plans")
-        return measure_plans(compiled, signature, ids, finished, region.constants)
+        return measure_plans(compiled, signature, ids, runs, region.constants)
 
     if why_not := _cannot_measure(vdevice, divides_by_data):
         chosen, decision = auto(graph, vdevice, costs, policies, by_wave=by_wave)
@@ -81,7 +91,7 @@ def decide_plan(
         decision = replace(decision, note=note)
         if decision.how == "measured" and decision.settled:
             store_decision(key, decision)
-    return replace(chosen, program=finish(chosen.program)), decision
+    return replace(chosen, program=finish_once(chosen.program)), decision
 
 
 def _cannot_measure(vdevice: VDevice, divides_by_data: bool) -> str:
