@@ -34,7 +34,7 @@ from tvm_rammer.vdevice import VDevice
 #: An axis with fewer elements makes poor rows if another has more.
 _FEW_ROWS = 4
 #: Rows of so many elements are worth prefetching.
-_LONG_ROW = 256
+_LONG_ROW = 64
 #: So many tasks share out evenly on any device, and so many for each vEU of a large one.
 _FEW_TASKS, _TASKS_OF_A_VEU = 64, 8
 
