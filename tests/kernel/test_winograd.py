@@ -87,11 +87,15 @@ def run_tiling(
     blocks=st.integers(1, 3),
     fused=st.booleans(),
     cut=st.booleans(),
+    rows_first=st.booleans(),
 )
-@example((1, 13, 9), (1, 1, 1, 1), 1, 2, 16, FOUR, (5, 2), 1, True, False)
-@example((2, 5, 5), (1, 1, 1, 1), 2, 2, 8, FOUR, (3, 1), 1, False, False)
-@example((1, 13, 13), (1, 1, 1, 1), 1, 4, 8, FOUR, (4, 2), 2, False, True)
-def test_every_tiling(size, padding, inner, outer, lanes, transform, register, blocks, fused, cut):
+@example((1, 13, 9), (1, 1, 1, 1), 1, 2, 16, FOUR, (5, 2), 1, True, False, False)
+@example((2, 5, 5), (1, 1, 1, 1), 2, 2, 8, FOUR, (3, 1), 1, False, False, False)
+@example((1, 13, 13), (1, 1, 1, 1), 1, 4, 8, FOUR, (4, 2), 2, False, True, False)
+@example((1, 13, 13), (1, 1, 1, 1), 1, 4, 8, FOUR, (4, 2), 2, False, True, True)
+def test_every_tiling(
+    size, padding, inner, outer, lanes, transform, register, blocks, fused, cut, rows_first
+):
     """Ragged images, blocks and register tiles; padding beyond the tile; one block or many."""
     batch, height, width = size
     top, left, bottom, right = padding
@@ -101,7 +105,8 @@ def test_every_tiling(size, padding, inner, outer, lanes, transform, register, b
     block = min(tiles, blocks * register[0])
     # One task per tile of the image and vector of channels, where a block is one task else.
     parts = (block, register[1]) if cut and not fused else (1, 1)
-    tiling = WinogradTiling(transform, lanes, RegisterTile(*register, lanes), block, fused, parts)
+    tile = RegisterTile(*register, lanes)
+    tiling = WinogradTiling(transform, lanes, tile, block, fused, parts, rows_first)
     x = numbers((*size, inner * lanes))
     w = numbers((outer * lanes, 3, 3, inner * lanes), seed=1)
     func = legalized_func(lambda x: conv2d(x, constant(w), padding), x)

@@ -20,11 +20,11 @@ DIVIDED = (LEFT,) * (TILE_RANGES // 2) + (RIGHT,) * (TILE_RANGES // 2)
 WHOLE = (LEFT | RIGHT,) * TILE_RANGES
 
 
-def chain(count: int, reads: tuple[int, ...], space: str = "output") -> OperatorGraph:
+def chain(count: int, reads: tuple[int, ...]) -> OperatorGraph:
     """Operators of two tiles that each read the result of the one before; 2 us for each tile."""
     kernel = RKernel("body", 2, ("read", "write"), 2 * US, footprints=(reads, DIVIDED))
     buffers = [Buffer("input", (SIZE // 4,), "float32", "input")]
-    buffers += [Buffer(f"result{k}", (SIZE // 4,), "float32", space, k) for k in range(count)]
+    buffers += [Buffer(f"result{k}", (SIZE // 4,), "float32", "output", k) for k in range(count)]
     operators = tuple(Operator(f"op{k}", (kernel,), (k, k + 1)) for k in range(count))
     return OperatorGraph("test", tuple(buffers), operators)
 
@@ -73,12 +73,6 @@ def test_what_left_the_cache_of_its_writer_comes_from_the_last_level_cache():
     veus = [[(0, 0, 2), (1, 0, 2)], [(2, 0, 2)]]
     assert times(graph, veus)[1] == [4.0 + 1 + 2]
     assert times(graph, veus, replace(COSTS, l2_bytes=2 * SIZE - 1))[1] == [4.0 + 1 + 1]
-
-
-def test_the_place_of_an_intermediate_result_is_taken_over():
-    """From all vEUs alike: half of it from the other one."""
-    assert times(chain(1, WHOLE, "arena"), [[(0, 0, 2)], []]) == [[4.0 + 0.5], []]
-    assert times(chain(1, WHOLE, "arena"), [[(0, 0, 2)]]) == [[4.0]]
 
 
 def test_a_part_of_what_is_read_counts_with_its_own_size():

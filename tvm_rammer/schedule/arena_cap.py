@@ -98,7 +98,7 @@ def policies_within(
             whole = num_veus == vdevice.num_veus
             limited: Policy = policy if whole else OnFewer(policy, num_veus)
             placement = limited(graph, vdevice, costs)
-            program = plan_memory(synchronise(graph, placement))
+            program = plan_memory(synchronise(graph, placement), max_arena_bytes)
             least[name] = min(program.arena_bytes, least.get(name, program.arena_bytes))
             if program.arena_bytes <= max_arena_bytes:
                 found[name] = Planned(placement)

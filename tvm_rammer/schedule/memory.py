@@ -18,8 +18,13 @@ import numpy.typing as npt
 from tvm_rammer.rprogram.happens_before import Clocks, vector_clocks
 from tvm_rammer.rprogram.program import RProgram, aligned
 from tvm_rammer.rprogram.rows import root_of
+from tvm_rammer.schedule.arena import Arena
+from tvm_rammer.schedule.owners import owners_of
 
 Counts = npt.NDArray[np.int32]
+
+#: What the arena may take more than all that is alive at once.
+SLACK = 1.25
 
 _NEVER = np.iinfo(np.int32).max
 
@@ -43,16 +48,19 @@ class MemoryReport:
     peak_bytes: int
 
 
-def plan_memory(program: RProgram) -> RProgram:
+def plan_memory(program: RProgram, max_bytes: int | None = None) -> RProgram:
     """Give every arena buffer an offset.
 
-    By best fit along a linear extension of the program, or the largest first at the lowest place
-    that is free, whichever takes less.
+    Along a linear extension of the program, each where its vEUs write what they wrote before
+    (:class:`~.arena.Arena`), unless that takes more than :data:`SLACK` allows and the largest first
+    at the lowest place that is free takes less.
 
     Parameters
     ----------
     program : RProgram
         With its waits; its offsets are ignored.
+    max_bytes : int, optional
+        What the arena should not exceed.
 
     Returns
     -------
@@ -62,19 +70,23 @@ def plan_memory(program: RProgram) -> RProgram:
     clocks = vector_clocks(program)
     last = _last_accesses(program)
     complete = _complete_before_writing(program, clocks)
-    arena = _Arena(program.num_veus)
+    owners = owners_of(program)
+    most = _allowed(program, clocks, max_bytes)
+    arena = Arena(program.num_veus, most)
     offsets: dict[int, int] = {}
     for operator in _operators_in_order(program, clocks):
         for buffer in _arena_writes(program, operator):
             if buffer not in offsets:
                 nbytes = aligned(program.buffers[buffer].nbytes)
-                offsets[buffer] = arena.take(nbytes, complete[buffer], last[buffer])
+                lives = complete[buffer], last[buffer]
+                offsets[buffer] = arena.take(nbytes, *lives, owners[buffer])
     arena_bytes = arena.nbytes
-    sizes = {buffer: aligned(program.buffers[buffer].nbytes) for buffer in offsets}
-    by_size = _largest_first(sizes, complete, last)
-    end = max((by_size[buffer] + size for buffer, size in sizes.items()), default=0)
-    if end < arena_bytes:
-        offsets, arena_bytes = by_size, end
+    if arena_bytes > most:
+        sizes = {buffer: aligned(program.buffers[buffer].nbytes) for buffer in offsets}
+        by_size = _largest_first(sizes, complete, last)
+        end = max((by_size[buffer] + size for buffer, size in sizes.items()), default=0)
+        if end < arena_bytes:
+            offsets, arena_bytes = by_size, end
     buffers = tuple(
         replace(buffer, offset=offsets.get(number, 0)) if buffer.space == "arena" else buffer
         for number, buffer in enumerate(program.buffers)
@@ -84,8 +96,20 @@ def plan_memory(program: RProgram) -> RProgram:
 
 def memory_report(program: RProgram) -> MemoryReport:
     """Compare a planned arena with the sum of its buffers and with what any plan needs."""
-    order = vector_clocks(program).order
-    steps = [program.veus[veu][position].operator for veu, position in order]
+    total, peak = _total_and_peak(program, vector_clocks(program))
+    return MemoryReport(program.arena_bytes, total, peak)
+
+
+def _allowed(program: RProgram, clocks: Clocks, max_bytes: int | None) -> int:
+    """Bytes up to which an arena is not too large."""
+    total, peak = _total_and_peak(program, clocks)
+    allowed = min(total, int(SLACK * peak))
+    return allowed if max_bytes is None else min(allowed, max_bytes)
+
+
+def _total_and_peak(program: RProgram, clocks: Clocks) -> tuple[int, int]:
+    """Bytes of all arena buffers, and the most alive at once in a serial run."""
+    steps = [program.veus[veu][position].operator for veu, position in clocks.order]
     change = np.zeros(len(steps) + 1, np.int64)
     total = 0
     for buffer, (first, last) in _lifetimes(program, steps).items():
@@ -93,7 +117,7 @@ def memory_report(program: RProgram) -> MemoryReport:
         change[first] += nbytes
         change[last + 1] -= nbytes
         total += nbytes
-    return MemoryReport(program.arena_bytes, total, int(change.cumsum().max()))
+    return total, int(change.cumsum().max())
 
 
 def _lifetimes(program: RProgram, steps: list[int]) -> dict[int, tuple[int, int]]:
@@ -174,61 +198,3 @@ def _largest_first(sizes: dict[int, int], complete: Counts, last: Counts) -> dic
         starts[place] = free_from[fitting.argmax() if fitting.any() else -1]
         stops[place] = starts[place] + sizes[buffer]
     return dict.fromkeys(sizes, 0) | dict(zip(order, starts.tolist(), strict=True))
-
-
-class _Arena:
-    """Adjacent address segments from 0 upwards, each with the last access to it on every vEU.
-
-    The last access of a segment's newest buffer stands for those of its older buffers too: they all
-    happen before the newest one was written.
-    """
-
-    def __init__(self, num_veus: int) -> None:
-        self.starts = np.empty(0, np.int64)
-        self.last = np.empty((0, num_veus), np.int32)
-        self.nbytes = 0
-
-    def take(self, nbytes: int, complete: Counts, last: Counts) -> int:
-        """Place a buffer and return its offset.
-
-        Parameters
-        ----------
-        nbytes : int
-            Its size.
-        complete : ndarray
-            Tasks of each vEU that are complete before the buffer is written.
-        last : ndarray
-            Tasks of each vEU that are complete when nothing touches it any more.
-        """
-        if nbytes == 0:
-            return 0
-        first, stop = self._best_fit(nbytes, complete)
-        offset = int(self.starts[first]) if first < len(self.starts) else self.nbytes
-        end = offset + nbytes
-        after = int(self.starts[stop]) if stop < len(self.starts) else max(self.nbytes, end)
-        # The rest of the last segment keeps its own last access.
-        starts, lasts = (
-            ([offset, end], [last, self.last[stop - 1]]) if end < after else ([offset], [last])
-        )
-        self.starts = np.concatenate([self.starts[:first], starts, self.starts[stop:]])
-        self.last = np.concatenate([self.last[:first], lasts, self.last[stop:]])
-        self.nbytes = max(self.nbytes, end)
-        return offset
-
-    def _best_fit(self, nbytes: int, complete: Counts) -> tuple[int, int]:
-        """Segments to take, ``first <= i < stop``: of the shortest free run that is long enough.
-
-        If there is none, a free run at the end of the arena grows, or the arena does.
-        """
-        count = len(self.starts)
-        free = (self.last <= complete).all(axis=1)
-        edges = np.flatnonzero(np.diff(free, prepend=False, append=False))
-        firsts, stops = edges[::2], edges[1::2]
-        bounds = np.append(self.starts, self.nbytes)
-        lengths = bounds[stops] - bounds[firsts]
-        fitting = np.flatnonzero(lengths >= nbytes)
-        if fitting.size:
-            run = fitting[lengths[fitting].argmin()]
-            first = int(firsts[run])
-            return first, int(np.searchsorted(bounds, bounds[first] + nbytes))
-        return (int(firsts[-1]), count) if stops.size and stops[-1] == count else (count, count)

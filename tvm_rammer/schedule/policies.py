@@ -79,9 +79,9 @@ def plan(
     if max_arena_bytes is not None:
         policies = policies_within(max_arena_bytes, graph, vdevice, known, policies)
     if policy == AUTO:
-        return finish(auto(graph, vdevice, known, policies)[0].program)
+        return finish(auto(graph, vdevice, known, policies)[0].program, max_arena_bytes)
     chosen = policies.get(policy, policies[BASELINE])
-    return finish(synchronise(graph, chosen(graph, vdevice, known)))
+    return finish(synchronise(graph, chosen(graph, vdevice, known)), max_arena_bytes)
 
 
 def check_policy(policy: str) -> None:
@@ -91,8 +91,8 @@ def check_policy(policy: str) -> None:
         raise InputError(f"there is no policy {policy!r}; choose one of {known}")
 
 
-def finish(program: RProgram) -> RProgram:
+def finish(program: RProgram, max_arena_bytes: int | None = None) -> RProgram:
     """The program with its memory planned, proved safe."""
-    planned = plan_memory(program)
+    planned = plan_memory(program, max_arena_bytes)
     verify(planned)
     return planned

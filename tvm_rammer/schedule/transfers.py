@@ -28,10 +28,9 @@ class Transfers:
     """Seconds that rTasks wait for data of other vEUs.
 
     What a vEU wrote is in its own cache until as many bytes as that holds have gone through it.
-    An intermediate result takes the place of an older one that nobody needs any more: who held that
-    one last is not known before memory is planned, so of what is written every vEU is taken to hold
-    its share. Nobody waits for the first line of what it writes, as stores have a queue; reads wait
-    for it once, as a core has many of them under way.
+    One waits for the first line, as a core has many reads under way, and for all bytes. What is
+    written costs nothing: memory is planned so that vEUs write where they wrote before
+    (:class:`~.arena.Arena`).
 
     Parameters
     ----------
@@ -63,7 +62,6 @@ class Transfers:
             cells = self._touched(task)[pointer]
             if modes[pointer] == "write":
                 written.append((buffer, cells))
-                arriving += self._held_by_others(buffer, cells)
             elif held := self._written_by_others(veu, buffer, cells):
                 arriving += held
                 first = self.costs.transfer
@@ -82,13 +80,6 @@ class Transfers:
             pointers = range(len(kernel.modes))
             self._cells[key] = tuple(kernel.touched(p, task.start, task.stop) for p in pointers)
         return self._cells[key]
-
-    def _held_by_others(self, buffer: int, cells: int) -> float:
-        """Bytes of what is about to be written."""
-        buffers = self.program.buffers
-        if buffers[root_of(buffers, buffer)].space != "arena":
-            return 0.0
-        return self._nbytes(buffer, cells) * (1 - 1 / self.program.num_veus)
 
     def _written_by_others(self, veu: int, buffer: int, cells: int) -> float:
         """Bytes of what is about to be read that another vEU has in its own cache."""

@@ -72,7 +72,7 @@ def decide_plan(
         for known, result in finished:
             if known is program:
                 return result
-        finished.append((program, finish(program)))
+        finished.append((program, finish(program, max_arena_bytes)))
         return finished[-1][1]
 
     def measure(plans: Sequence[Plan]) -> list[list[float]]:

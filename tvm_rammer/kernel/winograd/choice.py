@@ -29,6 +29,8 @@ _BLOCK = 14
 _FUSED_BLOCKS = 8
 #: What one core draws from memory and from the last-level cache, in bytes per cycle.
 _MEMORY_BYTES, _CACHE_BYTES = 9.0, 24.0
+#: How many bytes of weights that all share are read while one is read of another vEU's cache.
+_CROSSING = 3
 #: Vector operations per product of a tile: transforms of the input and of the output.
 _INPUT_OPERATIONS, _OUTPUT_OPERATIONS = 7.0, 4.0
 #: Cycles until the result of a multiply-add is there, and of a vector of weights besides its load.
@@ -139,7 +141,7 @@ def _tilings(
     register = _register_tile(tiles, size.out_channels, vdevice)
     block = _block(size, transform, register, vdevice)
     staged = WinogradTiling(transform, lanes, register, block, False)
-    yield staged
+    yield replace(staged, rows_first=_rows_first(size, staged, vdevice))
     near = 4 * block * transform.products * size.in_channels <= vdevice.l2_bytes // 3
     if near and -(-tiles // block) >= _FUSED_BLOCKS:
         yield replace(staged, fused=True)
@@ -157,6 +159,20 @@ def _block(
         return register.rows * max(1, round(_BLOCK / register.rows))
     most = max(_BLOCK, vdevice.l2_bytes // 4 // results)
     return register.rows * -(-tiles // (-(-tiles // most) * register.rows))
+
+
+def _rows_first(size: ConvolutionSize, tiling: WinogradTiling, vdevice: VDevice) -> bool:
+    """Whether all output channels of a tile of the image are computed before the next tile.
+
+    vEUs then read transformed inputs of their own and write rows of their own, but each of them
+    reads all weights, more than once unless they stay in its cache. With channels first it is the
+    other way round: weights of their own, and most inputs from the caches of other vEUs.
+    """
+    tiles, pairs = _grid(size, tiling.transform).num_tiles, size.in_channels * size.out_channels
+    weights = 4 * tiling.transform.products * pairs
+    far = weights > vdevice.l2_bytes * 3 // 4
+    passes = max(1, -(-tiles // tiling.block) // vdevice.num_veus) if far else 1
+    return passes * weights <= _CROSSING * _scratch_bytes(size, tiling)
 
 
 def _register_tile(tiles: int, channels: int, vdevice: VDevice) -> RegisterTile:

@@ -86,16 +86,23 @@ class _Kernel:
 
         down, across = self.tiling.parts
 
+        rows, columns = self.num_blocks * down, self.groups * across
+
         def compute(task: Any) -> Any:
-            which, columns = task // down % self.num_blocks, task // down // self.num_blocks
-            share = _Share(columns // across, task % down, columns % across)
-            return self._group(moved, which, which, share)
+            if self.tiling.rows_first:
+                row, column = task // columns, task % columns
+            else:
+                row, column = task % rows, task // rows
+            which = row // down
+            return self._group(
+                moved, which, which, _Share(column // across, row % down, column % across)
+            )
 
         return tirx.SeqStmt(
             [
                 tirx.AllocBuffer(moved),
                 parallel("tile", min(self._transformed(), self.num_blocks * block), transform),
-                parallel("task", self.groups * self.num_blocks * down * across, compute),
+                parallel("task", rows * columns, compute),
             ]
         )
 

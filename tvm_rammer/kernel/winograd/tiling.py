@@ -90,6 +90,9 @@ class WinogradTiling:
     parts : (int, int)
         Where it is not, a block and a group of output channels are so many tasks: along the tiles
         of the block, and along the vectors of the group.
+    rows_first : bool
+        Whether, where it is not, a task is followed by one with the next output channels of the
+        same tiles of the image, and not by one with the next tiles for the same channels.
     """
 
     transform: Transform
@@ -98,6 +101,7 @@ class WinogradTiling:
     block: int
     fused: bool
     parts: tuple[int, int] = (1, 1)
+    rows_first: bool = False
 
     def __str__(self) -> str:
         side = self.transform.outputs
