@@ -60,9 +60,9 @@ def test_memory_is_planned_once_for_plans_of_one_program(measured, monkeypatch):
     """``per-op`` runs the program of ``sequential``, and one of those measured is chosen."""
     programs = []
 
-    def finish(program):
+    def finish(program, max_arena_bytes):
         programs.append(program)
-        return finish_program(program)
+        return finish_program(program, max_arena_bytes)
 
     finish_program = module_under_test.finish
     monkeypatch.setattr(module_under_test, "finish", finish)
