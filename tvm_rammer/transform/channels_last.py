@@ -26,6 +26,7 @@ from tvm_rammer.transform.layouts import (
     given_layout,
     to_decision,
     transposed,
+    transposed_type,
 )
 from tvm_rammer.transform.relax_util import calls_any, operator_name, rewrite
 
@@ -91,9 +92,11 @@ class _Converter(relax.PyExprMutator):
             arguments = self._arguments(call, [*wanted, *given[len(wanted) :]])
             for place, argument in answer.new_args.items():
                 arguments[int(place)] = argument
-            converted = Call(call.op, arguments, answer.new_attrs, call.ty_args)
-            converted = self.builder_.normalize(converted)
             layout = from_decision(answer.output_layouts[0])
+            # TVM takes a millisecond to find out the type of a convolution.
+            ty = transposed_type(call.ty, layout) if operator_name(call) in _LAYOUTS else None
+            converted = Call(call.op, arguments, answer.new_attrs, call.ty_args, ret_ty=ty)
+            converted = self.builder_.normalize(converted)
             if fits(converted.ty, layout, call.ty):
                 return converted, layout
         unchanged = Call(call.op, self._arguments(call, given), call.attrs, call.ty_args)

@@ -82,7 +82,11 @@ class _Folder(relax.PyExprMutator):
         weighted = self._inner(chain.operand)
         scaled = _with_scaled_weights(weighted, chain.factor) if weighted is not None else None
         if scaled is not None:
-            base = self.builder_.emit(super().visit_call_(scaled))
+            operand, weight = scaled.args
+            arguments = [self.visit_expr(operand), weight]
+            # To find out the type of a convolution, which stays, takes a millisecond.
+            typed = Call(scaled.op, arguments, scaled.attrs, scaled.ty_args, ret_ty=weighted.ty)
+            base = self.builder_.emit(typed)
             return self._affine(base, np.ones(()), chain.shift)
         if chain.steps < 2:
             return None

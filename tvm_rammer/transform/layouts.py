@@ -8,8 +8,10 @@ from typing import Any
 
 import tvm
 from tvm import relax
+from tvm.ir import GenericConst
 from tvm.s_tir import slayout
 
+from tvm_rammer.tensors import as_array, constant
 from tvm_rammer.transform.relax_util import type_shape
 
 #: The axes of a tensor from the outermost to the innermost, ``A`` for that which the module as
@@ -35,8 +37,24 @@ def transposed(value: Any, have: Layout, want: Layout) -> Any:
         parts = (relax.TupleGetItem(value, index) for index in range(len(have)))
         return relax.Tuple([transposed(*part) for part in zip(parts, have, want, strict=True)])
     if isinstance(have, str) and isinstance(want, str):
-        return relax.op.permute_dims(value, [have.index(axis) for axis in want])
+        axes = [have.index(axis) for axis in want]
+        if isinstance(value, GenericConst):
+            return constant(as_array(value.value).transpose(axes))
+        return relax.op.permute_dims(value, axes)
     raise ValueError(f"a value of layout {have} cannot have layout {want}")
+
+
+def transposed_type(ty: Any, layout: Layout) -> Any:
+    """The type in some layout of a tensor of known shape, whose type is ``ty`` in the module.
+
+    ``None`` for any other type, and for a layout that has other axes.
+    """
+    shape, axes = type_shape(ty), given_layout(ty)
+    if shape is None or not isinstance(layout, str) or sorted(layout) != list(axes or ""):
+        return None
+    return relax.TensorType(
+        [ty.shape.values[ascii_uppercase.index(axis)] for axis in layout], ty.dtype, ty.vdevice
+    )
 
 
 def fits(ty: Any, layout: Layout, given: Any) -> bool:
@@ -48,10 +66,10 @@ def fits(ty: Any, layout: Layout, given: Any) -> bool:
         return True
     if not isinstance(layout, str) or not isinstance(axes, str) or sorted(layout) != list(axes):
         return False
-    shape, before = type_shape(ty), type_shape(given)
-    if shape is None or before is None:
+    expected = transposed_type(given, layout)
+    if expected is None:
         return given_layout(ty) == axes
-    return shape == tuple(before[axes.index(axis)] for axis in layout)
+    return type_shape(ty) == type_shape(expected)
 
 
 def from_decision(decision: Any) -> Layout:
