@@ -62,6 +62,8 @@ SECONDS, QUICK_SECONDS = 80.0, 12.0
 #: Seconds that each contender warms up, and turns that each takes.
 WARM_UP, QUICK_WARM_UP = 0.5, 0.1
 BLOCKS, QUICK_BLOCKS = 10, 5
+#: How long rounds wait for cores of their own, as a part of the seconds for a model.
+PATIENCE = 0.5
 #: What a build measures of a model's kernels and plans, not of the machine.
 MODEL_CACHES = ("kernel_costs.json", "decisions.json", "model_statistics.json")
 
@@ -153,6 +155,7 @@ def main(
                 QUICK_WARM_UP if quick else WARM_UP,
                 session_s=budget,
                 timeout_s=timeout,
+                patience_s=budget * PATIENCE,
             ),
             {"python": torch_python} if torch_python else {},
         )

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -31,6 +30,7 @@ from tvm_rammer.frontend import load_model
 from tvm_rammer.schedule import CHOICES, POLICIES, CostModel, plan, simulate
 from tvm_rammer.testing.machine_state import measure_state
 from tvm_rammer.testing.models import MODELS, get_model
+from tvm_rammer.testing.own_cores import OwnCores
 from tvm_rammer.transform.co_schedule import signature_of
 from tvm_rammer.transform.options import Options
 from tvm_rammer.transform.partition_regions import is_region
@@ -39,7 +39,7 @@ from tvm_rammer.vdevice import VDevice, resolve_target, vdevice_for
 
 #: How often a model is measured at most, and how long to wait for cores of one's own.
 _ATTEMPTS = 5
-_PAUSE_SECONDS = 3.0
+_PATIENCE_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
@@ -81,9 +81,10 @@ def main(models: str, policies: str, veus: int | None, tiny: bool, json_path: Pa
     if unknown := sorted({*wanted} - {*CHOICES}):
         raise click.BadParameter(f"there is no policy {unknown[0]!r}")
     samples: list[Sample] = []
+    cores = OwnCores()
     for name in models.split(",") if models else MODELS:
         with console.status(f"{name} ...") as status:
-            mine = settled(name, wanted, veus, tiny, status)
+            mine = settled(name, wanted, veus, tiny, cores, status)
         console.print(_table(name, mine))
         samples += mine
     if samples:
@@ -100,7 +101,7 @@ def main(models: str, policies: str, veus: int | None, tiny: bool, json_path: Pa
 
 
 def settled(
-    name: str, policies: list[str], veus: int | None, tiny: bool, status: Status
+    name: str, policies: list[str], veus: int | None, tiny: bool, cores: OwnCores, status: Status
 ) -> list[Sample]:
     """Compare until the machine keeps still meanwhile, or the last of a few attempts."""
     info = get_model(name)
@@ -109,16 +110,13 @@ def settled(
     device = vdevice_for(resolve_target(), veus)
     samples: list[Sample] = []
     for attempt in range(_ATTEMPTS):
-        calibrated, before = measure_state(device)
-        if not before.own_cores and attempt < _ATTEMPTS - 1:
-            status.update(f"{name}: cores are shared ...")
-            time.sleep(_PAUSE_SECONDS)
-            continue
+        status.update(f"{name}: attempt {attempt + 1} of {_ATTEMPTS} ...")
+        cores.wait(_PATIENCE_SECONDS)
+        calibrated, before = measure_state(device, cores)
         samples = compare(name, partitioned, policies, calibrated)
-        _, after = measure_state(device)
+        _, after = measure_state(device, cores)
         if before.own_cores and before.like(after):
             return [replace(sample, settled=True) for sample in samples]
-        status.update(f"{name}: the machine changed ...")
     return samples
 
 

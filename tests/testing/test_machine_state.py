@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import pytest
 
-from tvm_rammer.testing import machine_state
+from tvm_rammer.testing import machine_state, own_cores
 from tvm_rammer.testing.machine_state import MachineState, measure_state
+from tvm_rammer.testing.own_cores import OwnCores
 from tvm_rammer.vdevice import VDevice, vdevice_for
 
 NEAR = MachineState(signal=80e-9, transfer_byte=60e-12, together=0.98)
@@ -26,7 +29,7 @@ def test_states_are_alike_where_signals_data_and_cores_are(after, same):
 
 
 def test_this_machine_has_a_state():
-    _, state = measure_state(vdevice_for())
+    _, state = measure_state(vdevice_for(), OwnCores())
     # Other processes may keep the cores too busy: then nothing is known, and it says so.
     assert 0 <= state.together < 1.5
     assert (state.signal > 0) == (state.together > 0)
@@ -34,6 +37,30 @@ def test_this_machine_has_a_state():
 
 def test_cores_that_others_keep_busy_are_not_our_own(monkeypatch):
     monkeypatch.setattr(machine_state, "calibrated", lambda vdevice, refresh: vdevice)
-    _, state = measure_state(VDevice("busy", num_veus=2))
+    _, state = measure_state(VDevice("busy", num_veus=2), OwnCores())
     assert not state.own_cores
     assert not state.like(NEAR)
+
+
+@pytest.fixture
+def cores(monkeypatch):
+    """Cores whose answers are given, and a clock that goes on by itself."""
+    monkeypatch.setattr(own_cores.time, "sleep", lambda seconds: None)
+    clock = count()
+    monkeypatch.setattr(own_cores.time, "monotonic", lambda: next(clock))
+    made = OwnCores()
+
+    def answering(*answers):
+        left = [*answers]
+        monkeypatch.setattr(made, "together", lambda: left.pop(0))
+        return made
+
+    return answering
+
+
+def test_waiting_ends_when_the_cores_are_our_own(cores):
+    assert cores(0.5, 0.6, 0.95).wait(100.0) > 0
+
+
+def test_waiting_ends_when_the_time_is_up(cores):
+    assert cores(*[0.5] * 10).wait(5.0) < 10

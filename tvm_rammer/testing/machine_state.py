@@ -9,14 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tvm_rammer.vdevice import VDevice, calibrated, resolve_target
-from tvm_rammer.vdevice.ceilings import measure, measure_together
-from tvm_rammer.vdevice.cpu import host_cpu
+from tvm_rammer.testing.own_cores import OWN_CORE, OwnCores
+from tvm_rammer.vdevice import VDevice, calibrated
 
 #: Measured twice in one state, signals differ by a quarter at most; between states they double.
 _SAME = 1.5
-#: Neighbours on the host take some of a core's clock; another thread on it takes half.
-_OWN_CORE = 0.75
 
 
 @dataclass(frozen=True)
@@ -41,7 +38,7 @@ class MachineState:
     @property
     def own_cores(self) -> bool:
         """Whether every vEU has a core to itself."""
-        return self.together >= _OWN_CORE
+        return self.together >= OWN_CORE
 
     def like(self, other: MachineState) -> bool:
         """Whether both are the same state, as far as measurements can tell."""
@@ -50,14 +47,10 @@ class MachineState:
         return alike and self.own_cores == other.own_cores
 
 
-def measure_state(vdevice: VDevice) -> tuple[VDevice, MachineState]:
-    """Measure now: the device with its costs, and the state that they are of (about 3 s)."""
-    target = resolve_target()
+def measure_state(vdevice: VDevice, cores: OwnCores) -> tuple[VDevice, MachineState]:
+    """Measure now: the device with its costs, and the state that they are of (about 2 s)."""
     device = calibrated(vdevice, refresh=True)
     if not device.calibrated:
         return device, MachineState(0.0, 0.0, together=0.0)
-    alone = measure(target, device).flops
-    each = measure_together(target, device).flops / host_cpu().cores
-    memory = device.memory
-    state = MachineState(device.point_to_point_seconds, memory.transfer_byte, each / alone)
-    return device, state
+    signal, transfer_byte = device.point_to_point_seconds, device.memory.transfer_byte
+    return device, MachineState(signal, transfer_byte, cores.together())

@@ -1,0 +1,54 @@
+"""Tells whether our cores compute side by side, and waits until they do.
+
+A hypervisor may run two of them as threads of one core of the host, for seconds or minutes. Then a
+second vEU gains nothing, whoever's plan it runs, and a time says more about the host than about the
+plan.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import tvm
+
+from tvm_rammer.vdevice import resolve_target, vdevice_for
+from tvm_rammer.vdevice.ceilings import compile_loops
+from tvm_rammer.vdevice.one_core import on_every_core, on_one_core
+
+#: Neighbours on the host take some of a core's clock; another thread on it takes half.
+OWN_CORE = 0.75
+#: Seconds that a core computes when it is asked, and between two questions.
+_PROBE_SECONDS, _PAUSE_SECONDS = 5e-3, 0.5
+
+
+class OwnCores:
+    """Asks the cores that this process may use; what they run is compiled once."""
+
+    def __init__(self) -> None:
+        vdevice = vdevice_for()
+        self._compute = compile_loops(resolve_target(), vdevice)["compute"]
+        self._vector_words = vdevice.vector_bytes // 4
+        self._rounds = 1
+        while (seconds := on_one_core(self._seconds)) < _PROBE_SECONDS / 4:
+            self._rounds *= 4
+        self._rounds = max(1, round(self._rounds * _PROBE_SECONDS / seconds))
+
+    def together(self) -> float:
+        """What each core computes while all do, as a part of what one computes alone."""
+        alone = on_one_core(self._seconds)
+        each = on_every_core(self._seconds)
+        return alone * sum(1 / seconds for seconds in each) / len(each)
+
+    def wait(self, seconds: float) -> float:
+        """Wait until every core is one of our own, but not longer; how many seconds that took."""
+        start = time.monotonic()
+        while self.together() < OWN_CORE and time.monotonic() < start + seconds:
+            time.sleep(min(_PAUSE_SECONDS, seconds))
+        return time.monotonic() - start
+
+    def _seconds(self) -> float:
+        out = tvm.runtime.tensor(np.zeros(self._vector_words, "int32"))
+        start = time.perf_counter()
+        self._compute(self._rounds, out)
+        return time.perf_counter() - start
