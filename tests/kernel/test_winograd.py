@@ -23,11 +23,12 @@ from kernel_runs import (
     run_prim_func,
     run_relax,
 )
-from tvm import relax, te, tirx
+from tvm import relax, sym, te, tirx
 from tvm.ir import Call, GlobalVar
 
 from tvm_rammer.codegen.lowering import lowering_pipeline
-from tvm_rammer.kernel.blocks import schedule_of
+from tvm_rammer.kernel.blocks import schedule_of, variables
+from tvm_rammer.kernel.contraction import substitute
 from tvm_rammer.kernel.library import KernelLibrary
 from tvm_rammer.kernel.register_tile import RegisterTile
 from tvm_rammer.kernel.winograd.accuracy import winograd_error
@@ -289,6 +290,23 @@ def test_what_is_too_large_for_the_cache_is_prefetched(l2_bytes):
     tvm_ffi.structural_walk(made.func.body, (Call, calls.append))
     sources = {c.args[0].args[0].source.name for c in calls if c.op.name == "tirx.prefetch"}
     assert sources == ({"weight", "moved"} if l2_bytes < 1 << 20 else set())
+
+
+def test_register_tiles_share_the_weights_of_the_next_product():
+    """All of them prefetch, each other vectors: two register tiles, two vectors of 16 channels."""
+    func = legalized_func(lambda x: conv2d(x, constant(W)), X)
+    conv = match_convolution(schedule_of(func), frozenset([1]))
+    assert conv is not None
+    tiling = WinogradTiling(FOUR, 16, RegisterTile(8, 2, 16), 16, False)
+    made = winograd_function(conv, tiling, SMALL_CACHE)
+    calls = []
+    tvm_ffi.structural_walk(made.body, (Call, calls.append))
+    loads = [call.args[0].args[0] for call in calls if call.op.name == "tirx.prefetch"]
+    (_, _, _, column), *others = (ld.indices for ld in loads if ld.source.name == "weight")
+    assert not others
+    (row,) = variables(column)
+    columns = [substitute(column, {row: tirx.const(k, "int64")}) for k in range(2)]
+    assert [int(sym.Analyzer().simplify(c)) for c in columns] == [0, 16]
 
 
 def test_blocks_are_larger_where_each_loads_its_weights_anew():

@@ -24,7 +24,8 @@ from tvm_rammer.kernel.winograd.tiling import WinogradTiling
 from tvm_rammer.kernel.winograd.transforms import grid_of, input_transform, output_transform
 from tvm_rammer.vdevice import VDevice
 
-#: Bytes of weights that are prefetched: a page, where the prefetchers of processors stop.
+#: So far ahead weights are prefetched that are used once: a page, where the prefetchers of
+#: processors stop.
 _AHEAD = 4096
 
 
@@ -50,8 +51,9 @@ def winograd_function(
     return tirx.PrimFunc(params, body).with_attrs(attributes)
 
 
-#: An element of a matrix.
+#: An element of a matrix; one of the weights, perhaps of a later product.
 Read = Callable[[Any, Any], Any]
+Weight = Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -175,8 +177,8 @@ class _Kernel:
             def data(row: Any, inner: Any) -> Any:
                 return moved[where, which, (above + row) * self.conv.in_channels + inner]
 
-            def weight(inner: Any, column: Any) -> Any:
-                return self.weight[share.group, which, inner, channel + column]
+            def weight(inner: Any, column: Any, later: int = 0) -> Any:
+                return self.weight[share.group, which + later, inner, channel + column]
 
             def rows(start: Any, count: int) -> Any:
                 made = self._rows(data, weight, products, which, start, count)
@@ -207,7 +209,7 @@ class _Kernel:
         )
 
     def _rows(
-        self, data: Read, weight: Read, products: Any, which: Any, first: Any, count: int
+        self, data: Read, weight: Weight, products: Any, which: Any, first: Any, count: int
     ) -> Any:
         """A register tile of one of the products: every sum is a vector of its own."""
         tile = self.tiling.task_tile
@@ -217,7 +219,7 @@ class _Kernel:
             for part in range(tile.vectors)
         }
 
-        def each(make: Callable[[Any, int, Any, Any], Any]) -> list[Any]:
+        def everywhere(make: Callable[[Any, int, Any, Any], Any]) -> list[Any]:
             def one(row: int, part: int, total: Any) -> Any:
                 column = part * tile.lanes
                 return vector(tile.lanes, lambda lane: make(total, row, column + lane, lane))
@@ -235,11 +237,20 @@ class _Kernel:
                 product = data(first + row, channel) * weight(channel, column)
                 return tirx.BufferStore(total, total[lane] + product, [lane])
 
-            return sequence([*ahead(channel), *next_rows(channel), *each(add)])
+            return sequence([*ahead(channel), *next_rows(channel), *everywhere(add)])
 
         def ahead(channel: Any) -> list[Any]:
+            if not self.far_weights:
+                return []
+            passes = -(-self.tiling.rows // tile.rows)
+            if passes > 1:
+                # The register tiles share those of the next product, so that memory never rests.
+                each = -(-tile.vectors // passes)
+                turns = [(first // tile.rows * each + k) % tile.vectors for k in range(each)]
+                lines = [weight(channel, turn * tile.lanes, later=1) for turn in turns]
+                return [prefetch(line, level=SECOND) for line in lines]
             steps = _AHEAD // (4 * self.tiling.columns)
-            columns = range(0, tile.vectors * tile.lanes, tile.lanes) if self.far_weights else ()
+            columns = range(0, tile.vectors * tile.lanes, tile.lanes)
             return [prefetch(weight(channel + steps, number(column))) for column in columns]
 
         def next_rows(channel: Any) -> list[Any]:
@@ -252,8 +263,8 @@ class _Kernel:
         return tirx.SeqStmt(
             [
                 *map(tirx.AllocBuffer, sums.values()),
-                *each(clear),
+                *everywhere(clear),
                 loop("channel", self.conv.in_channels, accumulate),
-                *each(keep),
+                *everywhere(keep),
             ]
         )
