@@ -23,8 +23,22 @@ _PIPELINE = "tvm_rammer"
 #: Attribute of a module all of whose functions are free of blocks and have flat buffers, as rTask
 #: bodies are when they leave :mod:`tvm_rammer.kernel.split`.
 FLAT = "tvm_rammer.flat"
-#: What takes long on such a module and changes nothing.
-_FLATTENING = ("s_tir.CompactBufferAllocation", "tirx.FlattenBuffer")
+#: What takes long on such a module and changes at most how an index is written: there are no blocks
+#: and no threads, expressions were simplified and narrowed there, and will be again as vectors.
+_NEEDLESS = (
+    "s_tir.CompactBufferAllocation",
+    "s_tir.InjectPermutedLayout",
+    "s_tir.InjectSoftwarePipeline",
+    "s_tir.InjectVirtualThread",
+    "s_tir.LoopPartition",
+    "s_tir.LowerMatchBuffer",
+    "s_tir.PlanAndUpdateBufferAllocationLocation",
+    "s_tir.StmtSimplify",
+    "s_tir.ThreadSync",
+    "tirx.FlattenBuffer",
+    "tirx.NarrowDataType",
+    "tirx.RemoveNoOp",
+)
 
 
 def build_side_by_side(
@@ -74,8 +88,8 @@ def _lowering() -> Any:
     def lowering(mod: tvm.IRModule, _: Any) -> tvm.IRModule:
         config = dict(tvm.transform.PassContext.current().config)
         config["tirx.disable_storage_rewrite"] = True
-        done = _FLATTENING if mod.attrs and FLAT in mod.attrs else ()
-        with tvm.transform.PassContext(config=config, disabled_pass=done):
+        needless = _NEEDLESS if mod.attrs and FLAT in mod.attrs else ()
+        with tvm.transform.PassContext(config=config, disabled_pass=needless):
             return passes(mod)
 
     return lowering, finalize_host, finalize_device
