@@ -10,6 +10,7 @@ from tvm import tirx
 from tvm.script import tirx as T
 
 from tvm_rammer.kernel.footprint import Matrix
+from tvm_rammer.kernel.prefetch import prefetch
 from tvm_rammer.kernel.split import split_into_stages
 from tvm_rammer.rprogram.program import CELLS, TILE_RANGES, RKernel
 
@@ -94,6 +95,19 @@ def test_an_index_that_depends_on_data_may_be_any():
     assert x == (cells(range(16), range(64)), cells(range(16), range(64)))
     assert at == (0xFFFF, 0xFFFF0000)
     assert out == (cells(range(8), range(64)), cells(range(8, 16), range(64)))
+
+
+def test_what_is_prefetched_for_others_is_not_touched():
+    """The next row, which the next tile reads."""
+    x, out = (tirx.decl_buffer((16, 64), name=name) for name in ("x", "out"))
+    i, j = tirx.Var("i", "int32"), tirx.Var("j", "int32")
+    ahead = prefetch(x[tirx.min(i + 1, 15), j])
+    copy = tirx.SeqStmt([ahead, tirx.BufferStore(out, x[i, j], [i, j])])
+    row = tirx.For(j, 0, 64, tirx.ForKind.SERIAL, copy)
+    nest = tirx.For(i, 0, 16, tirx.ForKind.PARALLEL, row)
+    attributes = {"global_symbol": "main", "tirx.noalias": True, "s_tir": True}
+    func = tirx.PrimFunc([x, out], nest).with_attrs(attributes)
+    assert halves(func)[0] == (cells(range(8), range(64)), cells(range(8, 16), range(64)))
 
 
 def test_a_vector_is_one_row_of_cells():

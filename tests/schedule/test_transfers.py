@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from graphs import US, costs
 
 from tvm_rammer.rprogram import Buffer, Operator, OperatorGraph, RKernel
@@ -97,3 +98,23 @@ def test_a_part_of_what_is_read_counts_with_its_own_size():
     graph = OperatorGraph("test", buffers, operators)
     veus = [[(0, 0, 2)], [(1, 0, 2), (2, 0, 2)]]
     assert times(graph, veus) == [[4.0], [4.0, 4.0 + 1 + 0.25]]
+
+
+@pytest.mark.parametrize(("rows", "fetched"), [((0, 4), 0.0), ((2, 6), 0.25), ((4, 8), 0.5)])
+def test_rows_of_a_concatenation_that_a_veu_wrote_itself_are_there(rows, fetched):
+    """The first half of the rows of one of two equal parts; then 4 of the 8 rows of both."""
+    half = SIZE // 2
+    buffers = (
+        Buffer("input", (half // 4,), "float32", "input"),
+        Buffer("whole", (8, SIZE // 32), "float32", "output", 0),
+        Buffer("left", (8, SIZE // 64), "float32", "part", 1, 0, SIZE // 8),
+        Buffer("result", (1,), "float32", "output", 1),
+    )
+    first, last = rows
+    read = sum(0b1111 << 4 * row for row in range(first, last))
+    write = RKernel("write", 2, ("read", "write"), 2 * US, footprints=(WHOLE, DIVIDED))
+    use = RKernel("use", 1, ("read", "write"), 4 * US, footprints=((read,) * TILE_RANGES, WHOLE))
+    operators = (Operator("write", (write,), (0, 2)), Operator("use", (use,), (1, 3)))
+    graph = OperatorGraph("test", buffers, operators)
+    found = times(graph, [[(0, 0, 1), (1, 0, 1)], [(0, 1, 2)]])
+    assert found[0][1] == 4.0 + (1 + fetched / 2 if fetched else 0)

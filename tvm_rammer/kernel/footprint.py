@@ -3,7 +3,7 @@
 Where the tiles of two operators run decides how much of a result crosses from one vEU to another,
 and that costs more than most element-wise operators compute. A buffer is looked at as a matrix of
 its innermost axis against all others, cut into :data:`CELLS` cells; a footprint says which of them
-a range of tiles touches.
+a range of tiles touches. What is only prefetched does not count.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from tvm import tirx
 from tvm.ir import TensorLoad
 
 from tvm_rammer.kernel.blocks import is_choice
-from tvm_rammer.rprogram.program import CELLS, TILE_RANGES
+from tvm_rammer.kernel.prefetch import is_prefetch
+from tvm_rammer.rprogram.program import CELLS, TILE_RANGES, cell_rows
 
 #: The least and the greatest value of an expression, for every tile.
 _Interval = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
@@ -46,7 +47,7 @@ class Matrix(NamedTuple):
     @property
     def cells(self) -> tuple[int, int]:
         """Rows and columns of its cells."""
-        down = next(count for count in (8, 4, 2, 1) if count <= self.rows)
+        down = cell_rows(self.rows)
         return down, CELLS // down
 
 
@@ -128,7 +129,7 @@ class _Boxes:
         elif isinstance(statement, tirx.BufferStore):
             self._access(statement.buffer, statement.indices, known)
             self._loads(statement.value, known)
-        elif isinstance(statement, tirx.Bind | tirx.Evaluate):
+        elif isinstance(statement, tirx.Bind | tirx.Evaluate) and not is_prefetch(statement):
             self._loads(statement.value, known)
 
     def _bind(self, statement: Any, known: dict[Any, _Interval]) -> None:

@@ -20,6 +20,7 @@ from tvm_rammer.kernel.contraction import Axis, Contraction, substitute
 from tvm_rammer.kernel.register_tile import RegisterTile
 from tvm_rammer.rprogram import dtype_bytes
 
+_NAME = "tirx.prefetch"
 #: Tiles with fewer steps are over before memory answers.
 _FEWEST_STEPS = 24
 #: Bytes that a prefetch brings.
@@ -35,7 +36,13 @@ def prefetch(place: Any, kind: int = READ, level: int = FIRST) -> Any:
     """The statement that brings the line of a load into a cache."""
     options = [tirx.const(option, "int32") for option in (kind, level, _DATA)]
     operands = [tirx.address_of(place), *options]
-    return tirx.Evaluate(Call(Op.get("tirx.prefetch"), operands, ret_ty=PrimType("void")))
+    return tirx.Evaluate(Call(Op.get(_NAME), operands, ret_ty=PrimType("void")))
+
+
+def is_prefetch(statement: Any) -> bool:
+    """Whether a statement is one that :func:`prefetch` made."""
+    call = statement.value if isinstance(statement, tirx.Evaluate) else None
+    return isinstance(call, Call) and getattr(call.op, "name", None) == _NAME
 
 
 def prefetches(

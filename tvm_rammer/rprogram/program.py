@@ -39,6 +39,11 @@ def aligned(nbytes: int) -> int:
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
+def cell_rows(rows: int) -> int:
+    """How many rows the cells of a matrix of ``rows`` rows form; at least one."""
+    return next((count for count in (8, 4, 2) if count <= rows), 1)
+
+
 @dataclass(frozen=True)
 class Buffer:
     """A tensor that rTasks read or write.

@@ -8,9 +8,10 @@ operators that are spread over vEUs take longer to fetch their operands than to 
 from __future__ import annotations
 
 from collections import defaultdict
+from math import prod
 from typing import NamedTuple
 
-from tvm_rammer.rprogram.program import CELLS, RProgram, RTask
+from tvm_rammer.rprogram.program import CELLS, RProgram, RTask, cell_rows
 from tvm_rammer.rprogram.rows import root_of
 from tvm_rammer.schedule.costs import CostModel
 
@@ -104,7 +105,16 @@ class Transfers:
         parts = [k for k in (buffer, piece.buffer) if buffers[k].space == "part"]
         if len(parts) == 2:
             return 0.0
-        return self._nbytes(parts[0], cells) * piece.cells.bit_count() / CELLS
+        rows, others = (prod(buffers[k].shape[:-1]) for k in (buffer, piece.buffer))
+        # In each row of cells the part has some columns of the whole, no matter which.
+        down = cell_rows(rows) if rows == others else 1
+        across = CELLS // down
+        row = (1 << across) - 1
+        pairs = sum(
+            (cells >> start & row).bit_count() * (piece.cells >> start & row).bit_count()
+            for start in range(0, CELLS, across)
+        )
+        return buffers[parts[0]].nbytes * pairs / (across * CELLS)
 
     def _nbytes(self, buffer: int, cells: int) -> float:
         return self.program.buffers[buffer].nbytes * cells.bit_count() / CELLS
