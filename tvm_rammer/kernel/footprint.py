@@ -27,6 +27,10 @@ from tvm_rammer.rprogram.program import CELLS, TILE_RANGES, cell_rows
 _Interval = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 
 
+#: Most bounds of loops and many stored values, which need no walk.
+_WITHOUT_LOADS = (tirx.IntImm, tirx.FloatImm, tirx.Var)
+
+
 class _UnknownError(Exception):
     """An index depends on data."""
 
@@ -139,6 +143,8 @@ class _Boxes:
             known.pop(statement.var, None)
 
     def _loads(self, value: Any, known: dict[Any, _Interval]) -> None:
+        if type(value) in _WITHOUT_LOADS:
+            return
         tvm_ffi.structural_walk(
             value, (TensorLoad, lambda load: self._access(load.source, load.indices, known))
         )
@@ -166,9 +172,10 @@ def _spanned(
     first: npt.NDArray[np.int64], last: npt.NDArray[np.int64], length: int, parts: int
 ) -> npt.NDArray[np.bool_]:
     """``[tile, part]``: which of ``parts`` equal parts of an axis lie in an interval of it."""
-    low = np.clip(first, 0, length - 1) * parts // length
+    first, last = (np.minimum(np.maximum(end, 0), length - 1) for end in (first, last))
+    low = first * parts // length
     # Of an axis shorter than its parts, an element is several of them.
-    high = ((np.clip(last, 0, length - 1) + 1) * parts - 1) // length
+    high = ((last + 1) * parts - 1) // length
     numbers = np.arange(parts)
     return (low[:, None] <= numbers) & (numbers <= high[:, None])
 
@@ -206,18 +213,19 @@ def _for_all_tiles(interval: _Interval, like: npt.NDArray[np.int64]) -> _Interva
 
 def _interval(node: Any, known: Mapping[Any, _Interval]) -> _Interval:
     """The values of an index expression."""
-    if isinstance(node, tirx.IntImm):
-        value = np.full(1, int(node.value), np.int64)
+    # By the exact type: for other types than a node's own, TVM's isinstance takes long.
+    kind = type(node)
+    if kind in _OPERATIONS:
+        return _OPERATIONS[kind](_interval(node.a, known), _interval(node.b, known))
+    if kind is tirx.IntImm:
+        value = np.array((int(node.value),), np.int64)
         return value, value
-    if isinstance(node, tirx.Var):
+    if kind is tirx.Var:
         if node in known:
             return known[node]
         raise _UnknownError
-    if isinstance(node, tirx.Cast):
+    if kind is tirx.Cast:
         return _interval(node.value, known)
-    operation = _OPERATIONS.get(type(node))
-    if operation is not None:
-        return operation(_interval(node.a, known), _interval(node.b, known))
     if isinstance(node, tirx.Select):
         return _either(_interval(node.true_value, known), _interval(node.false_value, known))
     if is_choice(node):
