@@ -37,7 +37,7 @@ class MergeEqualOperators:
         result = relax.transform.EliminateCommonSubexpr()(result)
         for symbol, (_, constants) in hidden.items():
             if constants:
-                result[symbol] = result[symbol].bind_params(constants)
+                result[symbol] = _with_constants(result[symbol], constants)
         return result
 
 
@@ -59,3 +59,15 @@ def _without_large_constants(func: relax.Function) -> tuple[relax.Function, dict
     params = [*func.params, *parameters.values()]
     hidden = relax.Function(params, body, func.ret_ty, func.is_pure, func.attrs)
     return hidden, {parameter: value for value, parameter in parameters.items()}
+
+
+def _with_constants(func: relax.Function, constants: dict[Any, Any]) -> relax.Function:
+    """``bind_params``, which would find out the type of every operator of a constant anew."""
+
+    def restore(var: Any) -> Any:
+        value = constants.get(var)
+        return var if value is None else relax.const(value)
+
+    params = [param for param in func.params if param not in constants]
+    body = structural_map(func.body, (relax.Var, restore))
+    return relax.Function(params, body, func.ret_ty, func.is_pure, func.attrs)
