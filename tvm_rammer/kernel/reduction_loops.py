@@ -95,7 +95,8 @@ class ReductionLoops:
         block : callable
             What is put around the loops of a block, if sums are ``blocked``.
         prepare : callable
-            From the number of a row to the statements that prepare its end, perhaps none.
+            From the number of a row to the statements that prepare its end, perhaps none; a few
+            rows after the tile's may be asked for, too.
         """
         row = () if self.rows is None else (self.rows.var,)
         ends: dict[Any, tuple[Any, Any]] = {}
@@ -147,7 +148,8 @@ class ReductionLoops:
                     place = first + number_of_part * length
                     turn = turns.of(extent // length, number_of_part).number
                     steps = loop(name, length, lambda at: step(place + at, None))
-                    return sequence([*prepare(tirx.min(turn, number(rows - 1))), steps])
+                    row = turn % number(1 << (rows - 1).bit_length())
+                    return sequence([*prepare(row), steps])
 
                 return loop(name, extent // length, part)
 
@@ -162,15 +164,19 @@ class ReductionLoops:
             return sequence(blocks)
 
         guards = self.data.guards
-        turns = _Turns(number(0), 1) if prepare(number(0)) else None
-        general = nest(self.axes, {}, guards, [], self.blocked, turns)
-        if not (guards and self.columns.elementwise):
-            return general
+        if not guards:
+            turns = _Turns(number(0), 1) if prepare(number(0)) else None
+            return nest(self.axes, {}, [], [], self.blocked, turns)
+        # Among guards, LLVM makes so much of more loops that sums leave their registers.
+        first = [statement for k in range(rows) for statement in prepare(number(k))]
+        general = nest(self.axes, {}, guards, [], self.blocked, None)
+        if not self.columns.elementwise:
+            return sequence([*first, general])
         for axis in self.axes:
             ends[axis.var] = (number(0), number(axis.extent - 1))
-        plain = nest(self.axes, {}, [], [], self.blocked, turns)
+        plain = nest(self.axes, {}, [], [], self.blocked, None)
         inside = substitute(everywhere(guards, ends), places)
-        return tirx.IfThenElse(inside, plain, general)
+        return sequence([*first, tirx.IfThenElse(inside, plain, general)])
 
 
 @dataclass(frozen=True)
