@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -33,7 +34,7 @@ def report(*kernels: Any, roofline: float | None = 0.5) -> Any:
 
 def test_what_loses_most_to_its_roofline_comes_first() -> None:
     found = kernel_times(
-        report(facts("large", 1, 0.5, 0.375), facts("small", 2, 0.125, 0.03125)), TOGETHER
+        report(facts("large", 1, 0.5, 0.375), facts("small", 2, 0.125, 0.03125)), TOGETHER, 1
     )
     small = SlowKernel("small", 2, "matmul", 250.0, 62.5)
     assert found == KernelTimes(
@@ -42,9 +43,19 @@ def test_what_loses_most_to_its_roofline_comes_first() -> None:
 
 
 def test_ten_kernels_are_named() -> None:
-    found = kernel_times(report(*(facts(f"op{n}", 1, 0.1 * n, 0.1) for n in range(20))), TOGETHER)
+    found = kernel_times(
+        report(*(facts(f"op{n}", 1, 0.1 * n, 0.1) for n in range(20))), TOGETHER, 1
+    )
     assert found and [kernel.operator for kernel in found.slowest][::9] == ["op19", "op10"]
 
 
 def test_without_ceilings_there_is_nothing_to_compare() -> None:
-    assert kernel_times(report(roofline=None), TOGETHER) is None
+    assert kernel_times(report(roofline=None), TOGETHER, 1) is None
+
+
+def test_weights_that_no_cache_holds_are_read_from_memory() -> None:
+    """64 MiB at 16 MiB/s take longer than two operators; 8 MiB stay in the last-level cache."""
+    made = report(facts("op", 2, 0.5, 0.375))
+    slow_memory = replace(TOGETHER, dram=float(16 << 20))
+    found = [kernel_times(made, slow_memory, nbytes << 20) for nbytes in (8, 64)]
+    assert [times and times.together for times in found] == [1000.0, 4000.0]

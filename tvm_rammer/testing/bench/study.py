@@ -130,12 +130,13 @@ def study(model: onnx.ModelProto, seconds: float) -> Study:
     }
     single = modules.get(veus(1)) or _instance(library.replan(BASE, 1), inputs)
     dispatch = _dispatch(single)
+    weight_bytes = sum(program.constant_bytes for program in library.programs.values())
     return Study(
         report.num_veus,
         tuple(program.policy for program in library.programs.values()),
         plans,
         *dispatch,
-        kernel_times(kernel_report(library.source), together),
+        kernel_times(kernel_report(library.source), together, weight_bytes),
     )
 
 
