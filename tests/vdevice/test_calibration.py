@@ -48,9 +48,11 @@ def test_what_was_measured_is_plausible(folder):
     assert 0 <= memory.transfer < 1e-2
     assert 0 <= memory.transfer_byte < 1e-5
     assert min(memory.bandwidth, memory.core_bandwidth) > 1e7
-    sizes, shares = zip(*memory.missing, strict=True)
-    assert list(sizes) == sorted(set(sizes))
-    assert (shares[0], shares[-1]) == (0.0, 1.0)
+    sizes = [size for size, _ in memory.missing]
+    shares = [share for _, share in memory.missing]
+    assert sizes == sorted(set(sizes))
+    # None if the machine was so busy that memory seemed as fast as the cache.
+    assert not shares or (shares[0], shares[-1]) == (0.0, 1.0)
     assert all(0 <= share <= 1 for share in shares)
 
 

@@ -56,8 +56,10 @@ def sweeps(workers: int) -> dict[str, Any]:
     together = [seconds_per_byte(workers, size) for size in sizes]
     least, most = together[0], together[-1]
     missing = [
-        (size, min(1.0, max(0.0, (each - least) / (most - least))) if most > least else 0.0)
+        (size, min(1.0, max(0.0, (each - least) / (most - least))))
         for size, each in zip(sizes, together, strict=True)
+        # Otherwise memory was as fast as the cache: something else was measured.
+        if most > least
     ]
     return {
         "core_bandwidth": 1 / seconds_per_byte(1, sizes[-1]),
