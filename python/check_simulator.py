@@ -17,6 +17,7 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from statistics import median
@@ -32,7 +33,7 @@ from tvm_rammer.frontend import load_model
 from tvm_rammer.schedule import CHOICES, POLICIES, CostModel, plan, simulate
 from tvm_rammer.testing.machine_state import measure_state
 from tvm_rammer.testing.models import MODELS, get_model
-from tvm_rammer.testing.own_cores import OWN_CORE, OwnCores
+from tvm_rammer.testing.own_cores import OwnCores
 from tvm_rammer.transform.co_schedule import signature_of
 from tvm_rammer.transform.options import Options
 from tvm_rammer.transform.partition_regions import is_region
@@ -147,10 +148,8 @@ def compare(
     for graph in graphs:
         programs = [plan(graph.graph, vdevice, policy) for policy in policies]
         signature, plans = signature_of(graph.graph), [(program, False) for program in programs]
-        times = undisturbed(
-            lambda s=signature, p=plans, c=graph.constants: measure_plans(kernels, s, ids, p, c),
-            cores,
-        )
+        measure = partial(measure_plans, kernels, signature, ids, plans, graph.constants)
+        times = undisturbed(measure, cores)
         for policy, program, mine in zip(policies, programs, times, strict=True):
             seconds = simulate(program, costs).makespan
             found.append(Sample(name, program.name, policy, seconds, median(mine), min(mine)))
@@ -165,9 +164,9 @@ def undisturbed(measure: Measure, cores: OwnCores) -> list[list[float]]:
     sessions: list[list[list[float]]] = []
     good: list[list[list[float]]] = []
     for _ in range(_SESSIONS):
-        before = cores.together()
+        ours = cores.are_ours()
         sessions.append(measure())
-        if min(before, cores.together()) >= OWN_CORE:
+        if ours and cores.are_ours():
             good.append(sessions[-1])
     return [[*chain(*rounds)] for rounds in zip(*(good or sessions), strict=True)]
 

@@ -8,7 +8,7 @@ import pytest
 
 from tvm_rammer.testing import machine_state, own_cores
 from tvm_rammer.testing.machine_state import MachineState, measure_state
-from tvm_rammer.testing.own_cores import OwnCores
+from tvm_rammer.testing.own_cores import OwnCores, Patience
 from tvm_rammer.vdevice import VDevice, vdevice_for
 
 NEAR = MachineState(signal=80e-9, transfer_byte=60e-12, together=0.98)
@@ -64,3 +64,18 @@ def test_waiting_ends_when_the_cores_are_our_own(cores):
 
 def test_waiting_ends_when_the_time_is_up(cores):
     assert cores(*[0.5] * 10).wait(5.0) < 10
+
+
+def test_patience_is_used_up_and_without_any_nothing_is_asked(monkeypatch):
+    asked = []
+
+    class Slow:
+        def wait(self, seconds):
+            asked.append(seconds)
+            return min(seconds, 2.0)
+
+    monkeypatch.setattr(own_cores, "OwnCores", Slow)
+    assert Patience(0.0).wait() == 0.0
+    patience = Patience(3.0)
+    assert [patience.wait() for _ in range(3)] == [2.0, 1.0, 0.0]
+    assert asked == [3.0, 1.0]

@@ -43,6 +43,14 @@ def bind(name: str, value: Any) -> tuple[Any, Any]:
     return variable, tirx.Bind(variable, value)
 
 
+def turn_of(step: Any, count: int) -> Any:
+    """Which of ``count`` things has its turn in a step; now and then one of a few beyond them.
+
+    The remainder by a power of two needs no division.
+    """
+    return step % number(1 << (count - 1).bit_length())
+
+
 def sequence(statements: Sequence[Any]) -> Any:
     """The statements one after another; a single one stays as it is."""
     return statements[0] if len(statements) == 1 else tirx.SeqStmt(list(statements))

@@ -19,7 +19,7 @@ from tvm.tirx import ForKind
 from tvm_rammer.kernel.blocks import variables
 from tvm_rammer.kernel.columns import Columns, Layout
 from tvm_rammer.kernel.contraction import Axis, Contraction, load_of, rewrite, substitute
-from tvm_rammer.kernel.loops import number, sequence
+from tvm_rammer.kernel.loops import number, sequence, turn_of
 from tvm_rammer.kernel.nest_statements import digits, loop, unrolled
 from tvm_rammer.kernel.prefetch import SECOND, prefetch, prefetches
 from tvm_rammer.kernel.reduction_loops import Guards, ReductionLoops, Values
@@ -195,7 +195,7 @@ class Nest:
         """
         if self.far_data is None:
             return []
-        turn = reduced[self.far_data.var] % number(1 << (rows - 1).bit_length())
+        turn = turn_of(reduced[self.far_data.var], rows)
         place = self._values(at, first_row, number(rows) + turn, number(0), number(0))
         return [prefetch(load_of(self._data(at, (), {**place, **reduced})), level=SECOND)]
 

@@ -21,7 +21,7 @@ from tvm.tirx import ForKind
 from tvm_rammer.kernel.columns import Columns
 from tvm_rammer.kernel.contraction import Axis, Contraction, substitute
 from tvm_rammer.kernel.guards import Guarded, everywhere, guarded, mentions, together
-from tvm_rammer.kernel.loops import number, sequence
+from tvm_rammer.kernel.loops import number, sequence, turn_of
 from tvm_rammer.kernel.nest_statements import loop
 
 #: A chain of additions is at most this long: with sums of thousands, a third of the error is left
@@ -147,9 +147,8 @@ class ReductionLoops:
                 def part(number_of_part: Any) -> Any:
                     place = first + number_of_part * length
                     turn = turns.of(extent // length, number_of_part).number
-                    steps = loop(name, length, lambda at: step(place + at, None))
-                    row = turn % number(1 << (rows - 1).bit_length())
-                    return sequence([*prepare(row), steps])
+                    loops = loop(name, length, lambda at: step(place + at, None))
+                    return sequence([*prepare(turn_of(turn, rows)), loops])
 
                 return loop(name, extent // length, part)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from math import prod
 from operator import or_
 from typing import Literal
@@ -42,6 +42,14 @@ def aligned(nbytes: int) -> int:
 def cell_rows(rows: int) -> int:
     """How many rows the cells of a matrix of ``rows`` rows form; at least one."""
     return next((count for count in (8, 4, 2) if count <= rows), 1)
+
+
+@lru_cache(maxsize=4096)
+def cells_by_row(cells: int, rows: int) -> tuple[int, ...]:
+    """How many cells of each row a mask has, of :data:`CELLS` cells in ``rows`` rows."""
+    across = CELLS // rows
+    row = (1 << across) - 1
+    return tuple((cells >> start & row).bit_count() for start in range(0, CELLS, across))
 
 
 @dataclass(frozen=True)

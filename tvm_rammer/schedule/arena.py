@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tvm_rammer.rprogram.program import ALIGNMENT
+from tvm_rammer.rprogram.rows import Ints
 from tvm_rammer.schedule.owners import PIECES, Floats
 
-Ints = npt.NDArray[np.int64]
 Counts = npt.NDArray[np.int32]
 
 #: Places that are compared for a buffer.
@@ -79,10 +79,8 @@ class Arena:
         bounds = np.append(self._starts, self.nbytes)
         lows, highs = bounds[edges[::2]], bounds[edges[1::2]]
         # The last run grows with the arena, however far.
-        open_end = len(highs) > 0 and highs[-1] == self.nbytes
-        if not open_end:
+        if not len(highs) or highs[-1] != self.nbytes:
             lows, highs = np.append(lows, self.nbytes), np.append(highs, self.nbytes)
-        highs = highs.copy()
         highs[-1] = max(highs[-1], lows[-1] + nbytes, min(self.most, lows[-1] + 2 * nbytes))
         fitting = highs - lows >= nbytes
         lows, highs = lows[fitting], highs[fitting]
@@ -115,8 +113,9 @@ class Arena:
         """Replace the segments of a buffer's bytes by those of its pieces."""
         if offset > self.nbytes:
             # Nobody wrote what is left out: whoever does will not take it from others.
-            none = np.zeros((1, len(last)), np.int32)
-            self._append(self.nbytes, none, np.ones((1, len(last))))
+            self._starts = np.append(self._starts, self.nbytes)
+            self._last = np.append(self._last, np.zeros((1, len(last)), np.int32), axis=0)
+            self._owners = np.append(self._owners, np.ones((1, len(last))), axis=0)
         end = offset + int(edges[-1])
         first, after = np.searchsorted(self._starts, (offset, end)).tolist()
         # The rest of a segment that is taken in part keeps what it has.
@@ -130,11 +129,6 @@ class Arena:
         self._last = np.concatenate([self._last[:first], *lasts, self._last[after:]])
         self._owners = np.concatenate([self._owners[:first], *new, self._owners[after:]])
         self.nbytes = max(self.nbytes, end)
-
-    def _append(self, start: int, last: Counts, owners: Floats) -> None:
-        self._starts = np.append(self._starts, start)
-        self._last = np.concatenate([self._last, last])
-        self._owners = np.concatenate([self._owners, owners])
 
 
 def _changes(owners: Floats) -> npt.NDArray[np.bool_]:

@@ -13,15 +13,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from tvm_rammer.rprogram.happens_before import Clocks, vector_clocks
 from tvm_rammer.rprogram.program import RProgram, aligned
 from tvm_rammer.rprogram.rows import root_of
-from tvm_rammer.schedule.arena import Arena
+from tvm_rammer.schedule.arena import Arena, Counts
 from tvm_rammer.schedule.owners import owners_of
-
-Counts = npt.NDArray[np.int32]
 
 #: What the arena may take more than all that is alive at once.
 SLACK = 1.25
@@ -74,15 +71,16 @@ def plan_memory(program: RProgram, max_bytes: int | None = None) -> RProgram:
     most = _allowed(program, clocks, max_bytes)
     arena = Arena(program.num_veus, most)
     offsets: dict[int, int] = {}
+    sizes: dict[int, int] = {}
     for operator in _operators_in_order(program, clocks):
         for buffer in _arena_writes(program, operator):
             if buffer not in offsets:
-                nbytes = aligned(program.buffers[buffer].nbytes)
-                lives = complete[buffer], last[buffer]
-                offsets[buffer] = arena.take(nbytes, *lives, owners[buffer])
+                sizes[buffer] = aligned(program.buffers[buffer].nbytes)
+                offsets[buffer] = arena.take(
+                    sizes[buffer], complete[buffer], last[buffer], owners[buffer]
+                )
     arena_bytes = arena.nbytes
     if arena_bytes > most:
-        sizes = {buffer: aligned(program.buffers[buffer].nbytes) for buffer in offsets}
         by_size = _largest_first(sizes, complete, last)
         end = max((by_size[buffer] + size for buffer, size in sizes.items()), default=0)
         if end < arena_bytes:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 import numpy.typing as npt
 
-from tvm_rammer.rprogram.program import CELLS, RProgram
+from tvm_rammer.rprogram.program import RProgram, cells_by_row
 from tvm_rammer.rprogram.rows import root_of
 
 Floats = npt.NDArray[np.float64]
@@ -28,18 +26,10 @@ def owners_of(program: RProgram) -> Floats:
         kernel = program.kernels[operator.kernel]
         for pointer, buffer in enumerate(operator.arguments):
             if kernel.modes[pointer] == "write":
-                cells = _by_piece(kernel.touched(pointer, task.start, task.stop))
+                cells = cells_by_row(kernel.touched(pointer, task.start, task.stop), PIECES)
                 nbytes = program.buffers[buffer].nbytes
-                owners[root_of(program.buffers, buffer), :, veu] += nbytes * cells
+                owners[root_of(program.buffers, buffer), :, veu] += nbytes * np.array(cells)
     written = owners.sum(axis=2, keepdims=True)
     return np.divide(
         owners, written, out=np.full_like(owners, 1 / program.num_veus), where=written > 0
     )
-
-
-@lru_cache(maxsize=4096)
-def _by_piece(cells: int) -> Floats:
-    """How many of the cells of each piece a mask has."""
-    each = CELLS // PIECES
-    mask = (1 << each) - 1
-    return np.array([(cells >> each * piece & mask).bit_count() for piece in range(PIECES)], float)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from math import prod
+from operator import mul
 from typing import NamedTuple
 
-from tvm_rammer.rprogram.program import CELLS, RProgram, RTask, cell_rows
+from tvm_rammer.rprogram.program import CELLS, RProgram, RTask, cell_rows, cells_by_row
 from tvm_rammer.rprogram.rows import root_of
 from tvm_rammer.schedule.costs import CostModel
 
@@ -108,13 +109,8 @@ class Transfers:
         rows, others = (prod(buffers[k].shape[:-1]) for k in (buffer, piece.buffer))
         # In each row of cells the part has some columns of the whole, no matter which.
         down = cell_rows(rows) if rows == others else 1
-        across = CELLS // down
-        row = (1 << across) - 1
-        pairs = sum(
-            (cells >> start & row).bit_count() * (piece.cells >> start & row).bit_count()
-            for start in range(0, CELLS, across)
-        )
-        return buffers[parts[0]].nbytes * pairs / (across * CELLS)
+        pairs = sum(map(mul, cells_by_row(cells, down), cells_by_row(piece.cells, down)))
+        return buffers[parts[0]].nbytes * pairs * down / CELLS**2
 
     def _nbytes(self, buffer: int, cells: int) -> float:
         return self.program.buffers[buffer].nbytes * cells.bit_count() / CELLS

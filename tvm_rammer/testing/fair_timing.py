@@ -25,7 +25,7 @@ from rich.progress import Progress
 
 from tvm_rammer.errors import InputError
 from tvm_rammer.testing.other_load import OtherLoad
-from tvm_rammer.testing.own_cores import OwnCores
+from tvm_rammer.testing.own_cores import Patience
 from tvm_rammer.testing.timing_process import ContenderError, ContenderProcess, MissingError
 from tvm_rammer.testing.timing_results import Outcome, distance, reference_of
 
@@ -139,13 +139,9 @@ def time_contenders(
             for entrant in entrants:
                 step(f"{entrant.name}: warm-up")
                 entrant.warm_up()
-            cores = OwnCores() if settings.patience_s else None
-            patience = settings.patience_s
+            patience = Patience(settings.patience_s)
             for number in range(settings.blocks):
-                if cores:
-                    waited = cores.wait(max(0.0, patience))
-                    patience -= waited
-                    end += waited
+                end += patience.wait()
                 if number >= FEWEST_BLOCKS and time.monotonic() > end:
                     break
                 # Each round begins with another contender: nobody always follows the same one.

@@ -8,12 +8,13 @@ plan.
 from __future__ import annotations
 
 import time
+from functools import cached_property, partial
 
 import numpy as np
 import tvm
 
 from tvm_rammer.vdevice import resolve_target, vdevice_for
-from tvm_rammer.vdevice.ceilings import compile_loops
+from tvm_rammer.vdevice.ceilings import compile_loops, repetitions, seconds_of
 from tvm_rammer.vdevice.one_core import on_every_core, on_one_core
 
 #: Neighbours on the host take some of a core's clock; another thread on it takes half.
@@ -29,10 +30,8 @@ class OwnCores:
         vdevice = vdevice_for()
         self._compute = compile_loops(resolve_target(), vdevice)["compute"]
         self._vector_words = vdevice.vector_bytes // 4
-        self._rounds = 1
-        while (seconds := on_one_core(self._seconds)) < _PROBE_SECONDS / 4:
-            self._rounds *= 4
-        self._rounds = max(1, round(self._rounds * _PROBE_SECONDS / seconds))
+        rounds = on_one_core(partial(repetitions, self._run, _PROBE_SECONDS))
+        self._seconds = partial(seconds_of, self._run, rounds)
 
     def together(self) -> float:
         """What each core computes while all do, as a part of what one computes alone."""
@@ -40,15 +39,36 @@ class OwnCores:
         each = on_every_core(self._seconds)
         return alone * sum(1 / seconds for seconds in each) / len(each)
 
+    def are_ours(self) -> bool:
+        """Whether every core is one of our own."""
+        return self.together() >= OWN_CORE
+
     def wait(self, seconds: float) -> float:
         """Wait until every core is one of our own, but not longer; how many seconds that took."""
         start = time.monotonic()
-        while self.together() < OWN_CORE and time.monotonic() < start + seconds:
+        while not self.are_ours() and time.monotonic() < start + seconds:
             time.sleep(min(_PAUSE_SECONDS, seconds))
         return time.monotonic() - start
 
-    def _seconds(self) -> float:
-        out = tvm.runtime.tensor(np.zeros(self._vector_words, "int32"))
-        start = time.perf_counter()
-        self._compute(self._rounds, out)
-        return time.perf_counter() - start
+    def _run(self, rounds: int) -> None:
+        # Cores that write to one line would wait for each other.
+        self._compute(rounds, tvm.runtime.tensor(np.zeros(self._vector_words, "int32")))
+
+
+class Patience:
+    """Waits for our own cores again and again, so many seconds in all."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def wait(self) -> float:
+        """Wait as long as patience lasts; how many seconds that took."""
+        if self.seconds <= 0:
+            return 0.0
+        waited = self._cores.wait(self.seconds)
+        self.seconds -= waited
+        return waited
+
+    @cached_property
+    def _cores(self) -> OwnCores:
+        return OwnCores()

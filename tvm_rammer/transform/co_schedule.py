@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,7 +25,7 @@ from tvm_rammer.schedule import AUTO, plan
 from tvm_rammer.schedule.decisions import Decision
 from tvm_rammer.tensors import constant
 from tvm_rammer.transform.decide_plan import decide_plan
-from tvm_rammer.transform.operator_graph import RegionGraph, region_graph
+from tvm_rammer.transform.operator_graph import RegionGraph, region_graph, unwatched
 from tvm_rammer.transform.partition_regions import is_region
 from tvm_rammer.transform.relax_util import rewrite
 from tvm_rammer.transform.remove_dead_code import remove_dead_code
@@ -67,24 +67,24 @@ class RegionCompiler:
     def __post_init__(self) -> None:
         self._shards = ShardCompiler(self.target)
 
-    def graph(self, symbol: GlobalVar, mod: tvm.IRModule) -> RegionGraph:
-        """The operator graph of a region function."""
+    def graph(
+        self, symbol: GlobalVar, mod: tvm.IRModule, watch: Callable[[bool], None] = unwatched
+    ) -> RegionGraph:
+        """The operator graph of a region function; ``watch`` as in :func:`region_graph`."""
         if symbol not in self._graphs:
-            self._graphs[symbol] = region_graph(symbol.name_hint, mod[symbol], mod, self.kernels)
+            self._graphs[symbol] = region_graph(
+                symbol.name_hint, mod[symbol], mod, self.kernels, watch
+            )
         return self._graphs[symbol]
 
     def start(self, symbols: list[GlobalVar], mod: tvm.IRModule) -> None:
         """Make the graphs of all regions, and start to compile their kernels."""
         for symbol in symbols:
-            if symbol in self._graphs:
-                continue
 
             def watch(complete: bool, last: bool = symbol == symbols[-1]) -> None:
                 self._shards.start(self.kernels.bodies, complete and last)
 
-            func = mod[symbol]
-            graph = region_graph(symbol.name_hint, func, mod, self.kernels, watch)
-            self._graphs[symbol] = graph
+            self.graph(symbol, mod, watch)
 
     def module(self, signatures: tuple[RegionSignature, ...]) -> tvm.runtime.Module:
         """The compiled kernels of regions with these signatures."""

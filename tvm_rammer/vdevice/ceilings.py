@@ -149,18 +149,24 @@ def _read(read: Any, nbytes: int, memory: Any, out: Any, passes: int) -> None:
 
 def _per_second(run: Callable[[int], None]) -> float:
     """Repetitions per second of ``run(repetitions)`` while nothing disturbs."""
-    count = 1
-    while (seconds := min(_seconds(run, count) for _ in range(3))) < _CALL_SECONDS / 4:
-        count *= 4
-    count = max(1, round(count * _CALL_SECONDS / seconds))
+    count = repetitions(run, _CALL_SECONDS)
     end = time.perf_counter() + _TOTAL_SECONDS
-    best = _seconds(run, count)
+    best = seconds_of(run, count)
     while time.perf_counter() < end:
-        best = min(best, _seconds(run, count))
+        best = min(best, seconds_of(run, count))
     return count / best
 
 
-def _seconds(run: Callable[[int], None], count: int) -> float:
+def repetitions(run: Callable[[int], None], seconds: float) -> int:
+    """How many repetitions take ``run(repetitions)`` about so many seconds."""
+    count = 1
+    while (taken := min(seconds_of(run, count) for _ in range(3))) < seconds / 4:
+        count *= 4
+    return max(1, round(count * seconds / taken))
+
+
+def seconds_of(run: Callable[[int], None], count: int) -> float:
+    """Seconds of one call of ``run(count)``."""
     started = time.perf_counter()
     run(count)
     return time.perf_counter() - started

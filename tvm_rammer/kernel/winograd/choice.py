@@ -94,8 +94,7 @@ def winograd_cycles(size: ConvolutionSize, tiling: WinogradTiling, vdevice: VDev
     operations = _INPUT_OPERATIONS * vectors_in + _OUTPUT_OPERATIONS * vectors_out
     transforms = tiles * transform.products * operations * _per_operation(vdevice)
     compute = transforms + _products(size, tiling, tiles, vdevice)
-    weights = 4 * transform.products * size.in_channels * size.out_channels
-    loads = _weights(weights, vdevice)
+    loads = _weights(_weight_bytes(size, transform), vdevice)
     if not tiling.fused:
         loads += 2 * _between_stages(_scratch_bytes(size, tiling), vdevice)
     stages = 1 if tiling.fused else 2
@@ -168,8 +167,8 @@ def _rows_first(size: ConvolutionSize, tiling: WinogradTiling, vdevice: VDevice)
     reads all weights, more than once unless they stay in its cache. With channels first it is the
     other way round: weights of their own, and most inputs from the caches of other vEUs.
     """
-    tiles, pairs = _grid(size, tiling.transform).num_tiles, size.in_channels * size.out_channels
-    weights = 4 * tiling.transform.products * pairs
+    tiles = _grid(size, tiling.transform).num_tiles
+    weights = _weight_bytes(size, tiling.transform)
     far = weights > vdevice.l2_bytes * 3 // 4
     passes = max(1, -(-tiles // tiling.block) // vdevice.num_veus) if far else 1
     return passes * weights <= _CROSSING * _scratch_bytes(size, tiling)
@@ -226,9 +225,12 @@ def _grid(size: ConvolutionSize, transform: Transform) -> TileGrid:
 
 
 def _scratch_bytes(size: ConvolutionSize, tiling: WinogradTiling) -> int:
-    """Bytes of transformed inputs between the stages."""
-    tiles = 0 if tiling.fused else _grid(size, tiling.transform).num_tiles
-    return 4 * tiles * tiling.transform.products * size.in_channels
+    return tiling.scratch_bytes(_grid(size, tiling.transform).num_tiles, size.in_channels)
+
+
+def _weight_bytes(size: ConvolutionSize, transform: Transform) -> int:
+    """Bytes of transformed weights."""
+    return 4 * transform.products * size.in_channels * size.out_channels
 
 
 def _weights(nbytes: float, vdevice: VDevice) -> float:

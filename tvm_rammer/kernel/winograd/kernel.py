@@ -17,7 +17,7 @@ from typing import Any
 
 from tvm import tirx
 
-from tvm_rammer.kernel.loops import buffer, loop, number, parallel, sequence, vector, when
+from tvm_rammer.kernel.loops import buffer, loop, number, parallel, sequence, turn_of, vector, when
 from tvm_rammer.kernel.prefetch import SECOND, prefetch
 from tvm_rammer.kernel.winograd.match import Convolution3x3
 from tvm_rammer.kernel.winograd.tiling import WinogradTiling
@@ -42,8 +42,7 @@ def winograd_function(
     params = list(conv.params)
     params[conv.weight_position] = weight
     tiles = grid_of(conv, tiling).num_tiles
-    moved = 4 * tiles * tiling.transform.products * conv.in_channels
-    far_data = not tiling.fused and moved > vdevice.l2_bytes
+    far_data = tiling.scratch_bytes(tiles, conv.in_channels) > vdevice.l2_bytes
     far_weights = 4 * prod(shape) > vdevice.l2_bytes
     kernel = _Kernel(conv, tiling, weight, far_weights, far_data, groups, tiles)
     body = kernel.fused() if tiling.fused else kernel.staged()
@@ -87,7 +86,6 @@ class _Kernel:
             return self._input_tile(moved, tile // block, tile % block, tile)
 
         down, across = self.tiling.parts
-
         rows, columns = self.num_blocks * down, self.groups * across
 
         def compute(task: Any) -> Any:
@@ -257,8 +255,8 @@ class _Kernel:
             # The prefetchers of processors need a start of their own for each of the short rows.
             if not self.far_data:
                 return []
-            turn = channel % number(1 << (count - 1).bit_length())
-            return [prefetch(data(first + count + turn, channel), level=SECOND)]
+            row = first + count + turn_of(channel, count)
+            return [prefetch(data(row, channel), level=SECOND)]
 
         return tirx.SeqStmt(
             [

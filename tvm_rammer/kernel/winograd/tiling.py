@@ -124,6 +124,10 @@ class WinogradTiling:
         whole = self.register_tile
         return RegisterTile(min(whole.rows, self.rows), whole.vectors // self.parts[1], whole.lanes)
 
+    def scratch_bytes(self, tiles: int, in_channels: int) -> int:
+        """Bytes of transformed inputs between the stages."""
+        return 0 if self.fused else 4 * tiles * self.transform.products * in_channels
+
     @property
     def packing(self) -> WinogradPacking:
         """How the weights are packed."""

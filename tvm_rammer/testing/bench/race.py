@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from statistics import median
 
 from tvm_rammer.schedule.median_interval import median_interval
-from tvm_rammer.testing.own_cores import OwnCores
+from tvm_rammer.testing.own_cores import Patience
 
 Run = Callable[[], object]
 
@@ -27,7 +27,7 @@ def race(runs: Mapping[str, Run], seconds: float) -> dict[str, list[float]]:
     runs : mapping of str to callable
     seconds : float
         After which no further round begins; but seven rounds there are. They may wait as long again
-        for cores that compute side by side (:class:`~tvm_rammer.testing.own_cores.OwnCores`).
+        for cores that compute side by side (:class:`~tvm_rammer.testing.own_cores.Patience`).
 
     Returns
     -------
@@ -36,14 +36,12 @@ def race(runs: Mapping[str, Run], seconds: float) -> dict[str, list[float]]:
     """
     found: dict[str, list[float]] = {name: [] for name in runs}
     counts = {name: _count(run) for name, run in runs.items()}
-    cores, patience = OwnCores(), seconds
+    patience = Patience(seconds)
     end = time.perf_counter() + seconds
     for number in range(_MOST_ROUNDS):
         if number >= _FEWEST_ROUNDS and time.perf_counter() > end:
             break
-        waited = cores.wait(max(0.0, patience))
-        patience -= waited
-        end += waited
+        end += patience.wait()
         for name, run in runs.items():
             run()  # the first one meets the caches, and maybe the workers, of another plan
             found[name].append(_seconds(run, counts[name]))
