@@ -22,7 +22,7 @@ from tvm import relax
 from tvm.ir import Call, GenericConst
 
 from tvm_rammer.transform.relax_util import operator_name, rewrite, static_shape
-from tvm_rammer.transform.remove_dead_code import RemoveDeadCode
+from tvm_rammer.transform.remove_dead_code import clean_up
 
 _DTYPES = frozenset({"float32", "float64"})
 _CONVOLUTIONS = frozenset(f"relax.nn.conv{rank}d" for rank in (1, 2, 3))
@@ -34,8 +34,8 @@ class FoldAffine:
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Fold every Relax function of a module."""
-        cleanup = [relax.transform.CanonicalizeBindings(), RemoveDeadCode()]
-        return tvm.transform.Sequential(cleanup)(rewrite(mod, _Folder(mod)))
+        folded = rewrite(mod, _Folder(mod))
+        return mod if folded.same_as(mod) else clean_up(folded)
 
 
 @dataclass(frozen=True)

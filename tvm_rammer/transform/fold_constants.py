@@ -17,7 +17,7 @@ from tvm.tirx import FloatImm, IntImm
 
 from tvm_rammer.tensors import as_array, constant
 from tvm_rammer.transform.relax_util import operator_name, rewrite, static_shape
-from tvm_rammer.transform.remove_dead_code import RemoveDeadCode
+from tvm_rammer.transform.remove_dead_code import clean_up
 
 Evaluate = Callable[[Any, list[np.ndarray]], np.ndarray]
 
@@ -80,8 +80,8 @@ class FoldConstants:
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Fold every Relax function of a module."""
-        cleanup = [relax.transform.CanonicalizeBindings(), RemoveDeadCode()]
-        return tvm.transform.Sequential(cleanup)(rewrite(mod, _Folder(mod)))
+        folded = rewrite(mod, _Folder(mod))
+        return mod if folded.same_as(mod) else clean_up(folded)
 
 
 @relax.expr_functor.mutator

@@ -29,7 +29,8 @@ class FuseChannelWindows:
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Rewrite every Relax function of a module."""
-        return remove_dead_code(rewrite(mod, _Rewriter(mod)))
+        rewritten = rewrite(mod, _Rewriter(mod))
+        return mod if rewritten.same_as(mod) else remove_dead_code(rewritten)
 
 
 @dataclass(frozen=True)

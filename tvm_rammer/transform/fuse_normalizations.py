@@ -25,7 +25,8 @@ class FuseNormalizations:
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Rewrite every Relax function of a module."""
-        return remove_dead_code(rewrite(mod, _Fuser(mod)))
+        rewritten = rewrite(mod, _Fuser(mod))
+        return mod if rewritten.same_as(mod) else remove_dead_code(rewritten)
 
 
 @relax.expr_functor.mutator

@@ -25,7 +25,10 @@ class LegalizeOperators:
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Legalize every Relax function of a module."""
-        return relax.transform.LegalizeOps()(rewrite(mod, _Legalizer(mod)))
+        legalizer = _Legalizer(mod)
+        legalized = rewrite(mod, legalizer)
+        # LegalizeOps walks through an LSTM for seconds, also where nothing is left for it.
+        return relax.transform.LegalizeOps()(legalized) if legalizer.left_out else legalized
 
 
 @dataclass(frozen=True)
@@ -42,9 +45,14 @@ class _Legalizer(relax.PyExprMutator):
     def __init__(self, mod: tvm.IRModule) -> None:
         super().__init__(mod)
         self.known: dict[Any, _Legalized] = {}
+        self.left_out = False
 
     def visit_call_(self, call: Any) -> Any:
-        call = super().visit_call_(call)
+        legalized = self._legalized(super().visit_call_(call))
+        self.left_out |= operator_name(legalized) not in ("", "relax.call_tir")
+        return legalized
+
+    def _legalized(self, call: Any) -> Any:
         if operator_name(call) == "relax.concat" and static_shape(call):
             return self._concatenation(call)
         key = _key(call)
@@ -55,6 +63,8 @@ class _Legalizer(relax.PyExprMutator):
             legalized = call.op.get_attr("FLegalize")(self.builder_, call)
             known = _as_call_tir(call, legalized)
             if known is None:
+                # It may consist of other operators.
+                self.left_out = True
                 return legalized
             self.known[key] = known
         arguments = relax.Tuple([call.args[k] for k in known.arguments])

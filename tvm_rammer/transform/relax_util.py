@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container
+from itertools import chain
 from typing import Any
 
 import tvm
@@ -15,11 +16,28 @@ OPAQUE = 8
 
 
 def rewrite(mod: tvm.IRModule, mutator: relax.PyExprMutator) -> tvm.IRModule:
-    """The module that a mutator makes of every Relax function of ``mod``."""
+    """The module that a mutator makes of every Relax function of ``mod``.
+
+    It is ``mod`` itself if the mutator found nothing to do, which its passes need not clean up.
+    """
+    changed = False
     for symbol, func in mod.functions_items():
         if isinstance(func, relax.Function):
-            mutator.builder_.update_func(symbol, mutator.visit_expr(func))
-    return mutator.builder_.get()
+            rewritten = mutator.visit_expr(func)
+            if not _same_bindings(func, rewritten):
+                mutator.builder_.update_func(symbol, rewritten)
+                changed = True
+    return mutator.builder_.get() if changed else mod
+
+
+def _same_bindings(func: relax.Function, other: relax.Function) -> bool:
+    """Whether a mutator left all of a function alone: it makes its blocks anew in any case."""
+    blocks, others = ([list(b.bindings) for b in f.body.blocks] for f in (func, other))
+    return (
+        list(map(len, blocks)) == list(map(len, others))
+        and all(a.same_as(b) for a, b in zip(chain(*blocks), chain(*others), strict=True))
+        and func.body.body.same_as(other.body.body)
+    )
 
 
 def calls_any(mod: tvm.IRModule, names: Container[str]) -> bool:

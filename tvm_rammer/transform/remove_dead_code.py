@@ -23,6 +23,11 @@ class RemoveDeadCode:
         return remove_dead_code(mod)
 
 
+def clean_up(mod: tvm.IRModule) -> tvm.IRModule:
+    """The module without variables that only rename others, and without dead code."""
+    return remove_dead_code(relax.transform.CanonicalizeBindings()(mod))
+
+
 def remove_dead_code(mod: tvm.IRModule) -> tvm.IRModule:
     """The module without what nothing reads or calls."""
     result = tvm.IRModule(dict(mod.functions_items()), attrs=mod.attrs)

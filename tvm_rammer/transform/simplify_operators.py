@@ -19,7 +19,7 @@ from tvm.ir import Call, GenericConst
 
 from tvm_rammer.tensors import constant
 from tvm_rammer.transform.relax_util import operator_name, rewrite, static_shape
-from tvm_rammer.transform.remove_dead_code import RemoveDeadCode
+from tvm_rammer.transform.remove_dead_code import clean_up
 
 _BINARY = frozenset(
     f"relax.{name}"
@@ -41,8 +41,7 @@ class SimplifyOperators:
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Rewrite every Relax function of a module."""
-        cleanup = [relax.transform.CanonicalizeBindings(), RemoveDeadCode()]
-        return tvm.transform.Sequential(cleanup)(rewrite(mod, _Simplifier(mod)))
+        return clean_up(rewrite(mod, _Simplifier(mod)))
 
 
 @relax.expr_functor.mutator
