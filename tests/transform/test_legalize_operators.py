@@ -97,7 +97,7 @@ def test_operators_on_the_same_tensor_twice_are_not_mixed_up_with_those_on_two()
     assert list(calls[1].args[1].fields) == [y, x]
 
 
-def test_tuples_dynamic_shapes_and_functions_of_tir_are_left_to_legalize_ops():
+def test_concatenations_tuples_and_dynamic_shapes_become_what_they_are_to_legalize_ops():
     @I.ir_module
     class Module:
         @R.function

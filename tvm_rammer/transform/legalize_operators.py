@@ -16,7 +16,7 @@ from tvm import relax
 from tvm.ir import Call, GenericConst, Op
 
 from tvm_rammer.transform.concatenations import CONCATENATION, has_long_rows
-from tvm_rammer.transform.relax_util import OPAQUE, operator_name, rewrite, static_shape
+from tvm_rammer.transform.relax_util import OPAQUE, operator_name, rewrite, static_shape, type_shape
 
 
 @tvm.transform.module_pass(opt_level=0, name="LegalizeOperators")
@@ -98,7 +98,7 @@ def _key(call: Any) -> Any:
     """What decides the legalized form; ``None`` for what is left to LegalizeOps."""
     name = operator_name(call)
     # Every operator has the attribute; it is None where there is nothing to call.
-    if not name or call.op.get_attr("FLegalize") is None or static_shape(call) is None:
+    if not name or call.op.get_attr("FLegalize") is None or not _has_static_shapes(call.ty):
         return None
     arguments = [_argument_key(argument) for argument in call.args]
     if any(argument is None for argument in arguments):
@@ -107,6 +107,12 @@ def _key(call: Any) -> Any:
     # x - x is no pattern for y - x: the PrimFunc's arguments are found by what they are.
     equal = tuple(_position(call.args, argument) for argument in call.args)
     return name, attributes, tuple(arguments), equal
+
+
+def _has_static_shapes(ty: Any) -> bool:
+    if isinstance(ty, relax.TupleType):
+        return all(map(_has_static_shapes, ty.fields))
+    return type_shape(ty) is not None
 
 
 def _position(arguments: Any, wanted: Any) -> int | None:

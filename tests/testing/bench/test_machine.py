@@ -18,3 +18,10 @@ def test_the_commands_of_a_run_that_goes_on_are_kept(monkeypatch: pytest.MonkeyP
         f"python bench.py --quick  # {day}",
     ]
     assert commands({}) == []
+
+
+def test_a_command_does_not_tell_where_files_lie_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = ["x", "--json", "/home/me/found.json", "--resume", "docs/results/peers.json"]
+    monkeypatch.setattr(sys, "argv", given)
+    (told,) = machine("bench.py")["commands"]
+    assert told == "python bench.py --json found.json --resume docs/results/peers.json"

@@ -26,7 +26,7 @@ def machine(script: str, before: Mapping[str, Any] | None = None) -> dict[str, A
         The facts of the run that this one goes on from: its commands stay.
     """
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    command = shlex.join(["python", script, *sys.argv[1:]])
+    command = shlex.join(["python", script, *map(_anywhere, sys.argv[1:])])
     return {
         "cpu": _cpu(),
         "cpus": len(os.sched_getaffinity(0)),
@@ -52,6 +52,11 @@ def sentence(facts: Mapping[str, Any]) -> str:
 def commands(facts: Mapping[str, Any]) -> list[str]:
     """What to type for the same measurements, each with the day on which it last ran."""
     return [f"{command}  # {date[:10]}" for command, date in facts.get("commands", {}).items()]
+
+
+def _anywhere(argument: str) -> str:
+    """An argument as others would type it: where files lie here is of no use to them."""
+    return Path(argument).name if os.path.isabs(argument) else argument
 
 
 def _cpu() -> str:
