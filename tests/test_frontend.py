@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import subprocess
 import sys
 import time
@@ -20,9 +21,11 @@ import tvm
 from onnx import TensorProto, helper, numpy_helper
 from tvm import relax, tirx
 
+from tvm_rammer import onnx_file
 from tvm_rammer.errors import InputError, ModelError
 from tvm_rammer.frontend import LoadedModel, load_model
 from tvm_rammer.onnx_file import read_onnx_file
+from tvm_rammer.tensors import empty
 
 LIGHT = sorted(
     glob.glob(os.path.join(os.path.dirname(onnx.backend.test.__file__), "data/light/*.onnx"))
@@ -160,6 +163,40 @@ def test_large_weights_from_a_file_are_those_of_the_model(tmp_path):
     x = np.eye(160, dtype="float32") / 1e6
     for got, wanted in zip(run(found, x), run(expected, x), strict=True):
         np.testing.assert_array_equal(got, wanted)
+
+
+def test_large_weights_are_read_in_pieces(tmp_path, monkeypatch):
+    """Of any size; a matrix that is transposed in as many rows as there are."""
+    monkeypatch.setattr(onnx_file, "_PIECE", 40_000)
+    nodes = [
+        helper.make_node("MatMul", ["x", "plain"], ["a"]),
+        helper.make_node("Gemm", ["a", "turned"], ["y"], transB=1),
+    ]
+    weights = [weight("plain", 150, 170), weight("turned", 155, 170)]
+    ends = {"inputs": [tensor("x", (3, 150))], "outputs": [tensor("y", (3, 155))]}
+    onnx.save(model_of(*nodes, weights=weights, **ends), tmp_path / "m.onnx")
+    found = read_onnx_file(tmp_path / "m.onnx").weights
+    plain, turned = map(numpy_helper.to_array, weights)
+    np.testing.assert_array_equal(found["plain"].numpy(), plain)
+    np.testing.assert_array_equal(found["turned"].numpy(), turned.T)
+
+
+def test_a_file_that_becomes_shorter_while_it_is_read(tmp_path, monkeypatch):
+    path = tmp_path / "m.onnx"
+    onnx.save(many_uses(), path)
+
+    def empty_after_truncation(*arguments: object) -> np.ndarray:
+        os.truncate(path, 1000)
+        return empty(*arguments)
+
+    monkeypatch.setattr(onnx_file, "empty", empty_after_truncation)
+    with pytest.raises(ModelError) as caught:
+        load_model(path)
+    assert re.fullmatch(
+        rf"{path}: not an ONNX model, or damaged \(byte \d+: the file has become shorter\); "
+        "export the model again",
+        str(caught.value),
+    )
 
 
 def test_which_weights_of_a_file_are_no_part_of_the_message(tmp_path):

@@ -1,13 +1,16 @@
 """Reads ONNX files; large weights go from the file into tensors, without copies in between.
 
 They would be copied for protobuf, for Python, for the checker and for TVM, some seconds for half a
-gigabyte.
+gigabyte. All cores read: what takes longest is to touch new memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from io import BufferedReader
 from math import prod
 from pathlib import Path
@@ -24,8 +27,12 @@ from tvm_rammer.tensors import as_tensor, empty
 _GRAPH, _INITIALIZER, _RAW_DATA = 7, 5, 9
 #: Weights of fewer bytes stay in the graph.
 _LARGE = 1 << 16
+#: Bytes that a thread reads at once.
+_PIECE = 1 << 23
 #: Rows of a matrix that are transposed at once: a line of the cache.
 _ROWS = 16
+#: Reads a piece of a weight.
+_Read = Callable[[], None]
 #: Operators that TVM imports alike whether an operand is a constant or not.
 _IMPORTED_ALIKE = {"Conv", "ConvTranspose", "Gemm", "MatMul", "Transpose", "LSTM", "GRU", "RNN"}
 
@@ -96,6 +103,7 @@ def _take_weights(
     needed = set(_read_by_others(graph.node)) | {value.name for value in graph.output}
     transposing = _transposing(graph)
     taken: dict[str, tvm.runtime.Tensor] = {}
+    reads: list[_Read] = []
     inputs = {value.name: value for value in graph.input}
     described = {value.name: value for value in graph.value_info}
     for number in sorted(parts, reverse=True):
@@ -106,15 +114,20 @@ def _take_weights(
             continue
         if tensor.name in transposing:
             transposing[tensor.name].i = 0
-            weight = _transposed(file, part, *tensor.dims)
+            weight = empty(tuple(tensor.dims)[::-1], np.float32)
+            reads += _transposed_reads(file, part, weight)
         else:
-            weight = _tensor(file, part, tuple(tensor.dims))
-        taken[tensor.name] = weight
+            weight = empty(tuple(tensor.dims), np.float32)
+            reads += _plain_reads(file, part, weight)
+        taken[tensor.name] = as_tensor(weight)
         description = helper.make_tensor_value_info(tensor.name, tensor.data_type, weight.shape)
         (inputs.get(tensor.name) or graph.input.add()).CopyFrom(description)
         if tensor.name in described:
             described[tensor.name].CopyFrom(description)
         del graph.initializer[number]
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+        for done in [threads.submit(each) for each in reads]:
+            done.result()
     return taken
 
 
@@ -145,19 +158,36 @@ def _read_by_others(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
                 yield from _read_by_others(graph.node)
 
 
-def _tensor(file: BufferedReader, part: Part, shape: tuple[int, ...]) -> tvm.runtime.Tensor:
-    array = empty(shape, np.float32)
-    file.seek(part.start)
-    file.readinto(array.reshape(-1).data)
-    return as_tensor(array)
+def _plain_reads(file: BufferedReader, part: Part, array: np.ndarray) -> Iterator[_Read]:
+    """What fills an array with the bytes of a part."""
+    content = array.reshape(-1).view(np.uint8).data
+    for start in range(0, part.size, _PIECE):
+        yield partial(_read_into, file, content[start : start + _PIECE], part.start + start)
 
 
-def _transposed(file: BufferedReader, part: Part, rows: int, columns: int) -> tvm.runtime.Tensor:
-    array = empty((columns, rows), np.float32)
+def _transposed_reads(file: BufferedReader, part: Part, array: np.ndarray) -> Iterator[_Read]:
+    """What fills an array with the matrix in a part, transposed."""
+    columns, rows = array.shape
+    step = max(1, _PIECE // (4 * _ROWS * columns)) * _ROWS
+    for start in range(0, rows, step):
+        some = array[:, start : start + step]
+        yield partial(_read_transposed, file, part.start + 4 * columns * start, some)
+
+
+def _read_transposed(file: BufferedReader, start: int, array: np.ndarray) -> None:
+    columns, rows = array.shape
     some = np.empty((_ROWS, columns), np.float32)
-    file.seek(part.start)
-    for start in range(0, rows, _ROWS):
-        count = min(_ROWS, rows - start)
-        file.readinto(some[:count].reshape(-1).data)
-        array[:, start : start + count] = some[:count].T
-    return as_tensor(array)
+    for row in range(0, rows, _ROWS):
+        count = min(_ROWS, rows - row)
+        content = some[:count].reshape(-1).view(np.uint8).data
+        _read_into(file, content, start + 4 * columns * row)
+        array[:, row : row + count] = some[:count].T
+
+
+def _read_into(file: BufferedReader, content: memoryview, start: int) -> None:
+    """Fill ``content`` from a byte of the file on, whatever other threads read."""
+    while content:
+        count = os.preadv(file.fileno(), [content], start)
+        if not count:
+            raise ValueError(f"byte {start}: the file has become shorter")
+        content, start = content[count:], start + count

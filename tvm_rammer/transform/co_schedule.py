@@ -25,6 +25,7 @@ from tvm_rammer.schedule import AUTO, plan
 from tvm_rammer.schedule.decisions import Decision
 from tvm_rammer.tensors import constant
 from tvm_rammer.transform.decide_plan import decide_plan
+from tvm_rammer.transform.forget_constants import forget_constants
 from tvm_rammer.transform.operator_graph import RegionGraph, region_graph, unwatched
 from tvm_rammer.transform.partition_regions import is_region
 from tvm_rammer.transform.relax_util import rewrite
@@ -77,14 +78,26 @@ class RegionCompiler:
             )
         return self._graphs[symbol]
 
-    def start(self, symbols: list[GlobalVar], mod: tvm.IRModule) -> None:
-        """Make the graphs of all regions, and start to compile their kernels."""
+    def start(self, mod: tvm.IRModule) -> None:
+        """Make the graphs of all regions of a module, and start to compile their kernels."""
+        symbols = regions_of(mod)
         for symbol in symbols:
 
             def watch(complete: bool, last: bool = symbol == symbols[-1]) -> None:
                 self._shards.start(self.kernels.bodies, complete and last)
 
             self.graph(symbol, mod, watch)
+
+    def take(self, mod: tvm.IRModule) -> None:
+        """Start, and pack the constants of all regions, which the module itself forgets.
+
+        New memory takes long, and what is packed makes room for what is not.
+        """
+        self.start(mod)
+        for symbol in regions_of(mod):
+            mod[symbol] = forget_constants(mod[symbol])
+        for symbol in regions_of(mod):
+            self._graphs[symbol].pool.array()
 
     def module(self, signatures: tuple[RegionSignature, ...]) -> tvm.runtime.Module:
         """The compiled kernels of regions with these signatures."""
@@ -190,10 +203,10 @@ class CoSchedule:
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Replace the calls of all region functions; a module without any stays as it is."""
-        symbols = [symbol for symbol, func in mod.functions_items() if is_region(func)]
+        symbols = regions_of(mod)
         if not symbols:
             return mod
-        self.compiler.start(symbols, mod)
+        self.compiler.start(mod)
         self.compiler.measure(symbols)
         graphs = {symbol: self.compiler.graph(symbol, mod) for symbol in symbols}
         regions = {symbol: self._plan(graph, graphs) for symbol, graph in graphs.items()}
@@ -231,6 +244,11 @@ class CoSchedule:
         signature = signature_of(graph.graph, program.num_waves if self.by_wave else 0)
         table = instruction_table(program, signature.layout, ids, by_wave, self.wait_limit)
         return Region(graph, replace(program, launches=signature.launches()), signature, table)
+
+
+def regions_of(mod: tvm.IRModule) -> list[GlobalVar]:
+    """The region functions of a module."""
+    return [symbol for symbol, func in mod.functions_items() if is_region(func)]
 
 
 def link(mod: tvm.IRModule, module: tvm.runtime.Module) -> tvm.IRModule:

@@ -23,13 +23,15 @@ from tvm_rammer.transform.region_calls import TensorCall, region_calls
 
 @dataclass(frozen=True)
 class RegionGraph:
-    """The operator graph of a region, with the bytes of its constants.
-
-    ``constants`` is the pool that ``graph``'s constant buffers lie in (one-dimensional, uint8).
-    """
+    """The operator graph of a region, and the pool that its constant buffers lie in."""
 
     graph: OperatorGraph
-    constants: np.ndarray
+    pool: ConstantPool
+
+    @property
+    def constants(self) -> np.ndarray:
+        """The bytes of the constants (one-dimensional, uint8)."""
+        return self.pool.array()
 
     def with_costs(self, seconds: Mapping[str, float]) -> RegionGraph:
         """The same graph, its kernels costing so many seconds per tile (by kernel name)."""
@@ -81,16 +83,17 @@ def region_graph(
     graph = OperatorGraph(
         name, tuple(builder.buffers), tuple(builder.operators), builder.pool.nbytes
     )
-    return RegionGraph(graph, builder.pool.array())
+    return RegionGraph(graph, builder.pool)
 
 
 @dataclass
 class ConstantPool:
-    """Constants one after the other, equal ones once."""
+    """Constants one after the other, equal ones once; they are packed when first asked for."""
 
     parts: list[tuple[int, np.ndarray, Packing | None]] = field(default_factory=list)
     nbytes: int = 0
     known: dict[Any, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
+    packed: np.ndarray | None = None
 
     def add(self, constant: Any, packing: Packing | None) -> tuple[int, tuple[int, ...]]:
         """Offset of a constant in the pool, and its shape there."""
@@ -105,18 +108,25 @@ class ConstantPool:
 
     def array(self) -> np.ndarray:
         """All constants as one array of bytes, which TVM can share."""
+        if self.packed is None:
+            self.packed = self._pack()
+        return self.packed
+
+    def _pack(self) -> np.ndarray:
+        """Pack the constants, the largest first, and let go of each: others take its memory."""
         pool = empty((self.nbytes,), np.uint8)
-        end = 0
-        for offset, value, packing in self.parts:
+        self.known.clear()
+        self.parts.sort(key=lambda part: part[1].nbytes)
+        while self.parts:
+            offset, value, packing = self.parts.pop()
             shape = packing.shape(value.shape) if packing else value.shape
-            pool[end:offset] = 0
             end = offset + prod(shape) * value.itemsize
+            pool[end : aligned(end)] = 0
             packed = pool[offset:end].view(value.dtype).reshape(shape)
             if packing:
                 packing.fill(packed, value)
             else:
                 packed[...] = value
-        pool[end:] = 0
         return pool
 
 

@@ -37,7 +37,10 @@ LOWERED = "tvm_rammer.lowered"
 
 @dataclass(frozen=True)
 class PartitionedModule:
-    """A module whose regions are functions, and what compiles them: the same for every plan."""
+    """A module whose regions are functions, and what compiles them: the same for every plan.
+
+    Once it is planned, only the compiler has the constants of the regions.
+    """
 
     module: tvm.IRModule
     compiler: RegionCompiler
@@ -98,6 +101,7 @@ def plan_module(
         AddGuard(compiler.target, vdevice),
     ]
     with compiler.target:
+        compiler.take(partitioned.module)
         mod = tvm.transform.Sequential(phases)(partitioned.module)
         description = Description(tuple(co_schedule.regions), options, vdevice, names)
         describe = AttachDescription(description, compiler.target)
