@@ -3,7 +3,8 @@
 An instruction table is data, so measuring needs no compiling: a table of one vEU that runs one
 kernel again and again is walked by the compiled entry of a region. Its operands rotate through
 several copies of the kernel's memory, more than a second-level cache holds, because in a network
-the weights of an operator have left the near caches by the time it runs again.
+the weights of an operator have left the near caches by the time it runs again. Weights that are
+more than that by themselves are read where they are.
 """
 
 from __future__ import annotations
@@ -43,16 +44,21 @@ _MAX_COPIES = 16
 
 @dataclass(frozen=True)
 class Operand:
-    """What a kernel's pointer points to in a measurement; for a part, as much as its whole."""
+    """What a kernel's pointer points to in a measurement; for a part, as much as its whole.
+
+    ``constant`` is where it is among the region's constants, if it is one.
+    """
 
     shape: tuple[int, ...]
     dtype: str
+    constant: int | None = None
 
     @staticmethod
     def of(buffers: Sequence[Buffer], number: int) -> Operand:
         """What a pointer to a buffer points to."""
         whole = buffers[root_of(buffers, number)]
-        return Operand(whole.shape, whole.dtype)
+        constant = whole.offset if whole.space == "constant" else None
+        return Operand(whole.shape, whole.dtype, constant)
 
 
 def operands_of(graph: OperatorGraph) -> dict[str, tuple[RKernel, tuple[Operand, ...]]]:
@@ -75,6 +81,7 @@ def measure_kernels(
     signature: RegionSignature,
     ids: Mapping[str, int],
     kernels: Iterable[tuple[RKernel, tuple[Operand, ...]]],
+    constants: np.ndarray,
     cache_bytes: int,
 ) -> dict[str, float]:
     """Time one tile of each kernel on one core.
@@ -84,10 +91,13 @@ def measure_kernels(
     module : tvm.runtime.Module
         Made by :func:`~tvm_rammer.codegen.cpu.build_module`, in program form.
     signature : RegionSignature
-        A region of that module; its entry walks the tables.
+        The region, one of that module; its entry walks the tables.
     ids : mapping of str to int
         The dispatcher's number of every body.
     kernels : iterable of (RKernel, tuple of Operand)
+        Of the region.
+    constants : ndarray
+        The region's pool of constants.
     cache_bytes : int
         Size of the second-level cache.
 
@@ -96,7 +106,8 @@ def measure_kernels(
     dict of str to float
         Seconds per tile by the kernel's name.
     """
-    bench = _Bench(module[signature.name], signature, ids, cache_bytes)
+    pool = as_tensor(constants)
+    bench = _Bench(module[signature.name], signature, ids, pool, cache_bytes)
 
     def run() -> dict[str, float]:
         # A pool of one worker in a thread of its own: the caller's pool is left alone.
@@ -115,6 +126,7 @@ class _Bench:
     entry: Any
     signature: RegionSignature
     ids: Mapping[str, int]
+    constants: Any
     cache_bytes: int
 
     def time(self, kernel: RKernel, operands: tuple[Operand, ...]) -> float:
@@ -124,14 +136,15 @@ class _Bench:
         # The places are those of any number of runs, and no run leaves anything to clean up.
         memory = self._memory(_program(self.signature, kernel, operands, copies, copies))
 
-        def run(repeats: int) -> float:
+        def fastest(repeats: int, runs: int) -> float:
+            """Seconds that one of so many repeats takes."""
             program = _program(self.signature, kernel, operands, copies, repeats)
-            return self._run(program, memory)
+            return self._fastest(program, memory, runs) / repeats
 
         # The first run also loads the code.
-        once = min(run(copies) for _ in range(2)) / copies
+        once = fastest(copies, 2)
         repeats = max(1, min(2000, math.ceil(_RUN_SECONDS / max(once, 1e-9))))
-        return min(run(repeats) for _ in range(_RUNS)) / repeats
+        return fastest(repeats, _RUNS)
 
     def _memory(self, program: RProgram) -> Any:
         """An arena whose floating-point numbers are 0.5, and all others zero."""
@@ -147,16 +160,20 @@ class _Bench:
                 place[:] = 0.5 if dtype.kind == "f" else 0
         return as_tensor(memory)
 
-    def _run(self, program: RProgram, memory: Any) -> float:
+    def _fastest(self, program: RProgram, memory: Any, runs: int) -> float:
+        """Seconds of the fastest of so many runs."""
         table = tvm.runtime.tensor(instruction_table(program, self.signature.layout, self.ids))
         inputs = [_empty(spec.shape, spec.dtype) for spec in self.signature.inputs]
         outputs = [_empty(spec.shape, spec.dtype) for spec in self.signature.outputs]
-        constants = tvm.runtime.tensor(np.zeros(64, np.uint8))
-        arguments = [*inputs, constants, table, *outputs, memory]
-        # Of this thread, which is the whole pool: what others do on its core does not count.
-        started = time.thread_time()
-        self.entry(*arguments)
-        return time.thread_time() - started
+        arguments = [*inputs, self.constants, table, *outputs, memory]
+
+        def run() -> float:
+            # Of this thread, which is the whole pool: what others do on its core does not count.
+            started = time.thread_time()
+            self.entry(*arguments)
+            return time.thread_time() - started
+
+        return min(run() for _ in range(runs))
 
 
 def _program(
@@ -171,8 +188,11 @@ def _program(
     offset = 0
     for copy in range(copies):
         for number, operand in enumerate(operands):
-            name = f"operand{number}.{copy}"
-            buffers.append(Buffer(name, operand.shape, operand.dtype, "arena", 0, offset))
+            name, shape, dtype = f"operand{number}.{copy}", operand.shape, operand.dtype
+            if operand.constant is not None and copies == 1:
+                buffers.append(Buffer(name, shape, dtype, "constant", 0, operand.constant))
+                continue
+            buffers.append(Buffer(name, shape, dtype, "arena", 0, offset))
             offset += aligned(_nbytes(operand))
     width = len(operands)
     operators = tuple(

@@ -131,30 +131,27 @@ class RegionCompiler:
         vdevice = self.kernels.vdevice
         if not vdevice.host:
             return
-        uses = {
-            name: use
-            for symbol in symbols
-            for name, use in operands_of(self._graphs[symbol].graph).items()
-        }
-        keys = {
-            name: key
-            for symbol in symbols
-            for name, key in self.keys(self._graphs[symbol].graph).items()
-        }
+        regions = [self._graphs[symbol] for symbol in symbols]
+        keys = {name: key for region in regions for name, key in self.keys(region.graph).items()}
         seconds = {} if refresh else load_costs(keys)
-        missing = [
-            use
-            for name, use in uses.items()
-            if name not in seconds and not divides_by_data(self.kernels.bodies[name])
-        ]
-        if missing:
-            signatures = tuple(signature_of(self._graphs[symbol].graph) for symbol in symbols)
-            module = self.module(signatures)
-            ids = kernel_ids(self.kernels.bodies)
-            watched = tell_each("measuring kernels", missing)
-            fresh = measure_kernels(module, signatures[0], ids, watched, vdevice.l2_bytes)
-            store_costs(keys, fresh)
-            seconds |= fresh
+        signatures = tuple(signature_of(region.graph) for region in regions)
+        for region, signature in zip(regions, signatures, strict=True):
+            missing = [
+                use
+                for name, use in operands_of(region.graph).items()
+                if name not in seconds and not divides_by_data(self.kernels.bodies[name])
+            ]
+            if missing:
+                fresh = measure_kernels(
+                    self.module(signatures),
+                    signature,
+                    kernel_ids(self.kernels.bodies),
+                    tell_each("measuring kernels", missing),
+                    region.constants,
+                    vdevice.l2_bytes,
+                )
+                store_costs(keys, fresh)
+                seconds |= fresh
         for symbol in symbols:
             self._graphs[symbol] = self._graphs[symbol].with_costs(seconds)
 
