@@ -9,24 +9,27 @@ what they wrote before.
 
 from __future__ import annotations
 
+from heapq import heappop, heappush
+
 import numpy as np
-import numpy.typing as npt
 
 from tvm_rammer.rprogram.program import ALIGNMENT
 from tvm_rammer.rprogram.rows import Ints
 from tvm_rammer.schedule.owners import PIECES, Floats
-
-Counts = npt.NDArray[np.int32]
+from tvm_rammer.schedule.segments import Counts, Segments
 
 #: Places that are compared for a buffer.
 _MOST_PLACES = 64
 
+#: Where pieces start and stop, in pieces.
+_EDGES = np.arange(PIECES + 1)
+
 
 class Arena:
-    """Adjacent segments from 0 upwards, each with the last access to it and its owners.
+    """Bytes from 0 upwards: those that may be free, and those that are in use.
 
-    The last access of a segment's newest buffer stands for those of its older buffers too: they all
-    happen before the newest one was written.
+    What an operator finds complete is at most what any operator so far found complete. A buffer
+    whose last access is beyond that is in use for sure, and is not looked at until it is not.
 
     Parameters
     ----------
@@ -38,9 +41,10 @@ class Arena:
     def __init__(self, num_veus: int, most: int) -> None:
         self.most = most
         self.nbytes = 0
-        self._starts = np.empty(0, np.int64)
-        self._last = np.empty((0, num_veus), np.int32)
-        self._owners = np.empty((0, num_veus))
+        self._idle = Segments.none(num_veus)
+        self._complete = [0] * num_veus
+        #: For each vEU buffers by how many of its tasks have to be complete.
+        self._in_use: list[list[tuple[int, int, Segments]]] = [[] for _ in range(num_veus)]
 
     def take(self, nbytes: int, complete: Counts, last: Counts, owners: Floats) -> int:
         """Place a buffer and return its offset.
@@ -58,86 +62,92 @@ class Arena:
         """
         if nbytes == 0:
             return 0
-        edges = np.linspace(0, nbytes, PIECES + 1).astype(np.int64)
-        offsets, room = self._places(nbytes, complete, edges[_borders(owners)])
-        growth = np.maximum(0, offsets + nbytes - self.nbytes)
-        beyond = np.maximum(0, offsets + nbytes - max(self.most, self.nbytes))
-        foreign = self._foreign(offsets, edges, owners)
-        # Of equal ones the tightest run of free bytes, and there the first place.
-        best = np.lexsort((offsets, room, np.rint(foreign + growth), beyond))[0]
-        offset = int(offsets[best])
-        self._put(offset, edges, last, owners)
-        return offset
-
-    def _places(self, nbytes: int, complete: Counts, cuts: Ints) -> tuple[Ints, Ints]:
-        """Offsets that a buffer may have, and how long the run of free bytes is around each.
-
-        The ends of runs, and where one of its borders (``cuts``) meets one of the arena's.
-        """
-        free = (self._last <= complete).all(axis=1)
-        edges = np.flatnonzero(np.diff(free, prepend=False, append=False))
-        bounds = np.append(self._starts, self.nbytes)
-        lows, highs = bounds[edges[::2]], bounds[edges[1::2]]
-        # The last run grows with the arena, however far.
-        if not len(highs) or highs[-1] != self.nbytes:
-            lows, highs = np.append(lows, self.nbytes), np.append(highs, self.nbytes)
-        highs[-1] = max(highs[-1], lows[-1] + nbytes, min(self.most, lows[-1] + 2 * nbytes))
-        fitting = highs - lows >= nbytes
-        lows, highs = lows[fitting], highs[fitting]
-        borders = self._starts[_changes(self._owners)]
-        meeting = borders[:, None] - cuts[None, :]
-        meeting = np.unique(meeting.ravel() // ALIGNMENT * ALIGNMENT)
-        run = np.searchsorted(lows, meeting, side="right") - 1
-        inside = (run >= 0) & (meeting + nbytes <= highs[run])
-        found = np.concatenate([lows, (highs - nbytes) // ALIGNMENT * ALIGNMENT, meeting[inside]])
-        room = np.concatenate([highs - lows, highs - lows, (highs - lows)[run[inside]]])
-        tightest = np.argsort(room, kind="stable")[:_MOST_PLACES]
-        return found[tightest], room[tightest]
-
-    def _foreign(self, offsets: Ints, edges: Ints, owners: Floats) -> Floats:
-        """Bytes of a buffer, at each offset, that vEUs write where another one wrote last."""
-        if not len(self._starts):
-            return np.zeros(len(offsets))
-        points = np.minimum(offsets[:, None] + edges[None, :], self.nbytes)
-        lengths = np.diff(np.append(self._starts, self.nbytes))
-        total = np.concatenate(
-            [np.zeros((1, owners.shape[1])), (lengths[:, None] * self._owners).cumsum(axis=0)]
-        )
-        segment = np.clip(np.searchsorted(self._starts, points, "right") - 1, 0, None)
-        within = (points - self._starts[segment])[..., None]
-        before = total[segment] + within * self._owners[segment]
-        own = (np.diff(before, axis=1) * owners[None]).sum(axis=(1, 2))
-        return np.diff(points, axis=1).sum(axis=1) - own
-
-    def _put(self, offset: int, edges: Ints, last: Counts, owners: Floats) -> None:
-        """Replace the segments of a buffer's bytes by those of its pieces."""
+        self._release(complete.tolist())
+        pieces = Segments.of(nbytes * _EDGES // PIECES, last, owners)
+        offset = self._choose(pieces, complete)
+        self._idle = self._idle.without(offset, offset + nbytes)
         if offset > self.nbytes:
             # Nobody wrote what is left out: whoever does will not take it from others.
-            self._starts = np.append(self._starts, self.nbytes)
-            self._last = np.append(self._last, np.zeros((1, len(last)), np.int32), axis=0)
-            self._owners = np.append(self._owners, np.ones((1, len(last))), axis=0)
-        end = offset + int(edges[-1])
-        first, after = np.searchsorted(self._starts, (offset, end)).tolist()
-        # The rest of a segment that is taken in part keeps what it has.
-        cut = end < self.nbytes and (after == len(self._starts) or self._starts[after] != end)
-        rest = slice(after - cut, after)
-        pieces = _borders(owners)[:-1]
-        starts = (offset + edges[:-1][pieces], [end] * int(cut))
-        lasts = (np.broadcast_to(last, (len(starts[0]), len(last))), self._last[rest])
-        new = (owners[pieces], self._owners[rest])
-        self._starts = np.concatenate([self._starts[:first], *starts, self._starts[after:]])
-        self._last = np.concatenate([self._last[:first], *lasts, self._last[after:]])
-        self._owners = np.concatenate([self._owners[:first], *new, self._owners[after:]])
-        self.nbytes = max(self.nbytes, end)
+            self._idle = self._idle.joined_by(Segments.unwritten(self.nbytes, offset, len(last)))
+        self.nbytes = max(self.nbytes, offset + nbytes)
+        self._hold(pieces.moved(offset))
+        return offset
+
+    def _release(self, complete: list[int]) -> None:
+        """Look at the buffers again that may be complete by now."""
+        for veu, (count, known) in enumerate(zip(complete, self._complete, strict=True)):
+            self._complete[veu] = max(count, known)
+        for veu, count in enumerate(self._complete):
+            in_use = self._in_use[veu]
+            while in_use and in_use[0][0] <= count:
+                self._hold(heappop(in_use)[-1])
+
+    def _hold(self, buffer: Segments) -> None:
+        """Keep the segments of a buffer where they belong."""
+        last = buffer.last[:, 0].tolist()
+        for veu, (count, complete) in enumerate(zip(last, self._complete, strict=True)):
+            if count > complete:
+                # No two buffers in use start at one place: segments are never compared.
+                heappush(self._in_use[veu], (count, int(buffer.starts[0]), buffer))
+                return
+        self._idle = self._idle.joined_by(buffer)
+
+    def _choose(self, pieces: Segments, complete: Counts) -> int:
+        nbytes = int(pieces.stops[-1])
+        offsets, room = self._places(pieces, complete)
+        if len(offsets) == 1:
+            return int(offsets[0])
+        ends = offsets + nbytes
+        growth = np.maximum(0, ends - self.nbytes)
+        beyond = np.maximum(0, ends - max(self.most, self.nbytes))
+        foreign = self._foreign(offsets, pieces)
+        # Of equal ones the tightest run of free bytes, and there the first place.
+        best = np.lexsort((offsets, room, np.rint(foreign + growth), beyond))[0]
+        return int(offsets[best])
+
+    def _places(self, pieces: Segments, complete: Counts) -> tuple[Ints, Ints]:
+        """Offsets that a buffer may have, and how long the run of free bytes is around each.
+
+        The ends of runs, and where a border between owners of the buffer meets one of the arena's.
+        """
+        idle, nbytes = self._idle, int(pieces.stops[-1])
+        lows, highs = idle.runs(np.all(idle.last <= complete[:, None], axis=0))
+        # The last run grows with the arena, however far.
+        if not len(highs) or highs[-1] != self.nbytes:
+            lows, highs = (np.concatenate((ends, [self.nbytes])) for ends in (lows, highs))
+        highs[-1] = max(highs[-1], lows[-1] + nbytes, min(self.most, lows[-1] + 2 * nbytes))
+        room = highs - lows
+        fitting = (room >= nbytes).nonzero()[0]
+        if len(fitting) > _MOST_PLACES:
+            # Their starts alone are as many places as are compared.
+            tightest = room[fitting].argsort(kind="stable")[:_MOST_PLACES]
+            fitting = fitting[np.sort(tightest)]
+        lows, highs, room = lows[fitting], highs[fitting], room[fitting]
+        borders = idle.borders()
+        run = lows.searchsorted(borders, side="right") - 1
+        within = (run >= 0) & (borders < highs[run])
+        borders, run = borders[within, None], run[within, None]
+        meeting = (borders - pieces.edges) // ALIGNMENT * ALIGNMENT
+        inside = (meeting >= lows[run]) & (meeting + nbytes <= highs[run])
+        meeting = _distinct(meeting[inside])
+        around = room[lows.searchsorted(meeting, side="right") - 1]
+        found = np.concatenate((lows, (highs - nbytes) // ALIGNMENT * ALIGNMENT, meeting))
+        room = np.concatenate((room, room, around))
+        tightest = room.argsort(kind="stable")[:_MOST_PLACES]
+        return found[tightest], room[tightest]
+
+    def _foreign(self, offsets: Ints, pieces: Segments) -> Floats:
+        """Bytes of a buffer, at each offset, that vEUs write where another one wrote last."""
+        if not len(self._idle.starts):
+            return np.zeros(len(offsets))
+        points = np.minimum(offsets[:, None] + pieces.edges, self.nbytes)
+        before = self._idle.written_before(points)
+        own = np.einsum("vop,vp->o", before[..., 1:] - before[..., :-1], pieces.owners)
+        return points[:, -1] - points[:, 0] - own
 
 
-def _changes(owners: Floats) -> npt.NDArray[np.bool_]:
-    """Where the owners are others than just before."""
-    changed = np.zeros(len(owners), np.bool_)
-    changed[1:] = (owners[1:] != owners[:-1]).any(axis=1)
-    return changed
-
-
-def _borders(owners: Floats) -> npt.NDArray[np.bool_]:
-    """Which edges of pieces are borders: where owners change, and the ends."""
-    return np.concatenate([[True], _changes(owners)[1:], [True]])
+def _distinct(places: Ints) -> Ints:
+    """Each once, ascending."""
+    places.sort()
+    repeated = places[1:] == places[:-1]
+    return np.concatenate((places[:1], places[1:][~repeated]))
