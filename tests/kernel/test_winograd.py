@@ -27,7 +27,7 @@ from tvm import relax, sym, te, tirx
 from tvm.ir import Call, GlobalVar
 
 from tvm_rammer.codegen.lowering import lowering_pipeline
-from tvm_rammer.kernel.blocks import schedule_of, variables
+from tvm_rammer.kernel.blocks import is_choice, schedule_of, variables
 from tvm_rammer.kernel.contraction import substitute
 from tvm_rammer.kernel.library import KernelLibrary
 from tvm_rammer.kernel.register_tile import RegisterTile
@@ -125,6 +125,23 @@ def test_the_tiling_that_is_chosen(padding, vdevice):
     (out,), origins = run_relax(lambda x: conv2d(x, constant(W), padding), X, vdevice=vdevice)
     assert_close(out, convolve(X, W, padding), 2e-5)
     assert origins == ["winograd"]
+
+
+@pytest.mark.parametrize("value", [0.0, 2.5])
+def test_any_number_may_pad(value):
+    """What lies outside counts as 0 only where the padding says so."""
+    func = legalized_func(lambda x: conv2d(x, constant(W)), X)
+
+    def pad_with_value(call: Any) -> Any:
+        if not is_choice(call):
+            return call
+        return tirx.if_then_else(*call.args[:2], tirx.const(value, "float32"))
+
+    func = func.with_body(tvm_ffi.structural_map(func.body, (Call, pad_with_value)))
+    run = run_prim_func(func, [X, W], [1])
+    padded = np.pad(X, ((0, 0), (1, 1), (1, 1), (0, 0)), constant_values=value)
+    assert_close(run.outputs[0], convolve(padded, W, (0, 0, 0, 0)), 2e-5)
+    assert run.origin == "winograd"
 
 
 def test_avx2_code(monkeypatch):

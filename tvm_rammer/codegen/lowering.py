@@ -15,6 +15,7 @@ import tvm
 from tvm import tirx
 
 from tvm_rammer.codegen.keep_nan import KeepNaN
+from tvm_rammer.codegen.rolled_loops import LinkRolledLoops
 from tvm_rammer.codegen.vector_math_calls import LinkElementaryFunctions, NameElementaryFunctions
 
 #: Name under which our lowering is known to ``tvm.tirx.build``.
@@ -81,7 +82,7 @@ def _lowering() -> Any:
 
     stock, finalize_host, finalize_device = default_s_tir_pipeline()
     passes = tvm.transform.Sequential(
-        [NameElementaryFunctions(), stock, KeepNaN(), LinkElementaryFunctions()]
+        [NameElementaryFunctions(), stock, KeepNaN(), LinkElementaryFunctions(), LinkRolledLoops()]
     )
 
     @tvm.transform.module_pass(opt_level=0, name="RammerLowering")

@@ -8,6 +8,9 @@ from typing import Any
 
 from tvm import tirx
 
+#: Function whose call marks a loop that LLVM must not unroll.
+ROLLED = "rammer_keep_loop"
+
 
 def number(value: int) -> Any:
     """An index."""
@@ -25,6 +28,12 @@ def loop(
     """``body(index)`` for every index below ``extent``."""
     index = tirx.Var(name, "int64")
     return tirx.For(index, number(0), number(extent), kind, body(index))
+
+
+def rolled(name: str, extent: int, body: Callable[[Any], Any]) -> Any:
+    """A loop whose body becomes code once, however few steps it has."""
+    mark = tirx.Evaluate(tirx.call_extern("void", ROLLED))
+    return loop(name, extent, lambda index: sequence([mark, body(index)]))
 
 
 def parallel(name: str, extent: int, body: Callable[[Any], Any]) -> Any:

@@ -1,8 +1,8 @@
 """The input and the output transform of one tile of a Winograd convolution, as loops on vectors.
 
 A matrix is applied to the columns of a tile and then to the rows of the result, which waits in a
-patch of memory between: a tile has more values than there are vector registers. Tiles that need no
-padding and reach over no edge take a path without conditions.
+patch of memory between: a tile has more values than there are vector registers. Columns of a tile
+that needs no padding and reaches over no edge are read without conditions.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import Any
 
 from tvm import tirx
 
-from tvm_rammer.kernel.loops import all_of, bind, loop, number, sequence, vector, when
+from tvm_rammer.kernel.loops import all_of, bind, loop, number, rolled, sequence, vector, when
 from tvm_rammer.kernel.winograd.match import Convolution3x3
 from tvm_rammer.kernel.winograd.matrices import Matrix
+from tvm_rammer.kernel.winograd.tile_inputs import TileInputs
 from tvm_rammer.kernel.winograd.tiling import TileGrid, WinogradTiling
 
 #: ``write(row, column, channel, value)`` and ``read(row, column, channel)``.
@@ -28,22 +29,22 @@ def input_transform(
     conv: Convolution3x3, tiling: WinogradTiling, tile: Any, patch: Any, write: Write
 ) -> Any:
     """Transform all channels of a tile; one beyond the last repeats the last."""
-    grid = grid_of(conv, tiling)
+    grid, lanes, side = grid_of(conv, tiling), tiling.lanes, tiling.transform.inputs
     which, bound = bind("which", tirx.min(tile, number(grid.num_tiles - 1)))
     names = zip(("image", "y", "x"), grid.place(which), strict=True)
     place, places = zip(*(bind(name, value) for name, value in names), strict=True)
-    inside, plain, guarded = _reads(conv, grid, place)
+    inputs = TileInputs(conv, grid, place)
+    tests = inputs.tests()
 
-    def channels(read: Read) -> Any:
-        return loop(
-            "channels",
-            conv.in_channels // tiling.lanes,
-            lambda number: _input_vector(tiling, patch, number * tiling.lanes, read, write),
-        )
+    def transform(first: Any) -> Any:
+        columns = loop("column", side, lambda x: _column(tiling, patch, x, first, inputs.read))
+        if tests:
+            at_edge = _columns_at_edge(tiling, patch, first, inputs)
+            columns = tirx.IfThenElse(all_of(tests), columns, at_edge)
+        return sequence([columns, _rows(tiling, patch, first, write)])
 
-    body = channels(plain)
-    if inside:
-        body = tirx.IfThenElse(all_of(inside), body, channels(guarded))
+    channels = conv.in_channels // lanes
+    body = loop("channels", channels, lambda vector: transform(vector * lanes))
     return sequence([bound, *places, body])
 
 
@@ -70,49 +71,53 @@ def grid_of(conv: Convolution3x3, tiling: WinogradTiling) -> TileGrid:
     return TileGrid(batch, height, width, tiling.transform.outputs)
 
 
-def _reads(
-    conv: Convolution3x3, grid: TileGrid, place: Sequence[Any]
-) -> tuple[list[Any], Read, Read]:
-    """When a tile's inputs are all there, how to read them then, and how otherwise."""
-    image, y, x = place
-    height, width = int(conv.data.shape[1]), int(conv.data.shape[2])
-    over_bottom = grid.rows * grid.side + 2 > height
-    over_right = grid.columns * grid.side + 2 > width
-    padding = conv.padding()
+def _columns_at_edge(tiling: WinogradTiling, patch: Any, first: Any, inputs: TileInputs) -> Any:
+    """Transform the columns of a vector of channels where some inputs are not there.
 
-    def plain(row: Any, column: Any, channel: Any) -> Any:
-        value = conv.read((image, y + row, x + column, channel))
-        return value if padding is None else value.args[1]
+    A column is read or skipped as a whole, and of each the same rows: the processor foresees that.
+    """
+    side = tiling.transform.inputs
 
-    def guarded(row: Any, column: Any, channel: Any) -> Any:
-        value = conv.read((image, y + row, x + column, channel))
-        edges = [y + row < height] * over_bottom + [x + column < width] * over_right
-        if not edges:
-            return value
-        return tirx.if_then_else(all_of(edges), value, tirx.const(0.0, "float32"))
+    def column(x: Any) -> Any:
+        made = _column(tiling, patch, x, first, inputs.read_of_column)
+        tests = inputs.column_tests(x)
+        if not tests:
+            return made
 
-    last = grid.side + 1
-    inside = [y + last < height] * over_bottom + [x + last < width] * over_right
-    if padding is not None:
-        corners = [(image, y + i, x + j, number(0)) for i in (0, last) for j in (0, last)]
-        inside += [conv.read(corner).args[0] for corner in corners]
-    return inside, plain, guarded
+        def clear(lane: Any) -> Any:
+            zero, places = tirx.const(0.0, "float32"), [(number(y), x, lane) for y in range(side)]
+            return sequence([tirx.BufferStore(patch, zero, place) for place in places])
+
+        return tirx.IfThenElse(all_of(tests), made, vector(tiling.lanes, clear))
+
+    return rolled("column", side, column)
 
 
-def _input_vector(tiling: WinogradTiling, patch: Any, first: Any, read: Read, write: Write) -> Any:
-    factors, side = tiling.transform.data, tiling.transform.inputs
-
-    def column(x: Any, lane: Any) -> Any:
-        values = [read(number(y), x, first + lane) for y in range(side)]
+def _column(tiling: WinogradTiling, patch: Any, x: Any, first: Any, read: Read) -> Any:
+    def transform(lane: Any) -> Any:
+        values = [read(number(y), x, first + lane) for y in range(tiling.transform.inputs)]
         return _applied(
-            factors, values, lambda y, value: tirx.BufferStore(patch, value, [number(y), x, lane])
+            tiling.transform.data,
+            values,
+            lambda y, value: tirx.BufferStore(patch, value, [number(y), x, lane]),
         )
+
+    return vector(tiling.lanes, transform)
+
+
+def _rows(tiling: WinogradTiling, patch: Any, first: Any, write: Write) -> Any:
+    """Transform the rows of what the columns became."""
+    side = tiling.transform.inputs
 
     def row(y: Any, lane: Any) -> Any:
         values = [patch[y, number(x), lane] for x in range(side)]
-        return _applied(factors, values, lambda x, value: write(y, number(x), first + lane, value))
+        return _applied(
+            tiling.transform.data,
+            values,
+            lambda x, value: write(y, number(x), first + lane, value),
+        )
 
-    return _columns_then_rows(side, column, side, row, tiling.lanes)
+    return loop("row", side, lambda y: vector(tiling.lanes, lambda lane: row(y, lane)))
 
 
 def _output_vector(
@@ -148,16 +153,12 @@ def _output_vector(
         return _applied(transform.inverse, values, store)
 
     lanes = tiling.register_tile.lanes
-    return _columns_then_rows(transform.inputs, column, transform.outputs, row, lanes)
-
-
-def _columns_then_rows(
-    columns: int, column: Callable[..., Any], rows: int, row: Callable[..., Any], lanes: int
-) -> Any:
+    # Where the inverse is a stage of its own with the products, it waits for them, not for code.
+    steps = loop if tiling.fused else rolled
     return sequence(
         [
-            loop("column", columns, lambda x: vector(lanes, lambda lane: column(x, lane))),
-            loop("row", rows, lambda y: vector(lanes, lambda lane: row(y, lane))),
+            steps("column", transform.inputs, lambda x: vector(lanes, lambda n: column(x, n))),
+            steps("row", transform.outputs, lambda y: vector(lanes, lambda n: row(y, n))),
         ]
     )
 
