@@ -24,7 +24,7 @@ from tvm_rammer.vdevice import configure_pool
 
 #: Seconds of measuring after which no further round starts, and the rounds there are at least and
 #: at most.
-_SECONDS = 1.5
+_SECONDS = 1.0
 _FEWEST_ROUNDS = 7
 _MOST_ROUNDS = 41
 #: A sample is as many runs as take about this long.

@@ -29,11 +29,22 @@ def is_reduction(sch: s_tir.Schedule, block: Any) -> bool:
     return any(int(axis.iter_type) == _REDUCE for axis in sch.get(block).iter_vars)
 
 
-def only_reduction(sch: s_tir.Schedule) -> tuple[list[Any], int] | None:
-    """The blocks in program order and the number of the only one that reduces, else None."""
+def reduces(func: tirx.PrimFunc) -> bool:
+    """Whether any block of a PrimFunc has a reduction axis, which is seen without a schedule."""
+    found: list[Any] = []
+    tvm_ffi.structural_walk(func.body, (s_tir.SBlock, found.append))
+    return any(int(axis.iter_type) == _REDUCE for block in found for axis in block.iter_vars)
+
+
+def only_reduction(func: tirx.PrimFunc) -> tuple[s_tir.Schedule, list[Any], int] | None:
+    """A schedule of a PrimFunc, its blocks in program order and the number of the only one that
+    reduces, else None."""
+    if not reduces(func):
+        return None
+    sch = schedule_of(func)
     blocks = root_blocks(sch)
     reductions = [number for number, block in enumerate(blocks) if is_reduction(sch, block)]
-    return (blocks, reductions[0]) if len(reductions) == 1 else None
+    return (sch, blocks, reductions[0]) if len(reductions) == 1 else None
 
 
 def extent(sch: s_tir.Schedule, loop: Any) -> int:

@@ -14,7 +14,7 @@ import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.ir import Call, TensorLoad
 
-from tvm_rammer.kernel.blocks import is_choice, only_reduction, schedule_of, variables
+from tvm_rammer.kernel.blocks import is_choice, only_reduction, variables
 
 _REDUCE = 2
 
@@ -92,11 +92,10 @@ class Contraction:
 
 def find_contraction(func: tirx.PrimFunc) -> Contraction | None:
     """The contraction that a PrimFunc is, ``None`` if it is something else."""
-    sch = schedule_of(func)
-    found = only_reduction(sch)
+    found = only_reduction(func)
     if found is None:
         return None
-    blocks, number = found
+    sch, blocks, number = found
     if _factors(sch, blocks[number]) is None:
         return None
     for block in [*blocks[:number], *blocks[number + 1 : -1]]:

@@ -19,7 +19,7 @@ import tvm_ffi
 from tvm import s_tir, sym, tirx
 from tvm.ir import Range, TensorLoad
 
-from tvm_rammer.kernel.blocks import is_choice, only_reduction, schedule_of, variables
+from tvm_rammer.kernel.blocks import is_choice, only_reduction, variables
 from tvm_rammer.kernel.pointwise import (
     Axis,
     FlatViews,
@@ -52,11 +52,10 @@ class Pooling:
     def apply(
         self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice
     ) -> Scheduled | None:
-        sch = schedule_of(func)
-        found = only_reduction(sch)
+        found = only_reduction(func)
         if found is None:
             return None
-        blocks, number = found
+        sch, blocks, number = found
         if _Pool.of(sch.get(blocks[number])) is None:
             return None
         for block in [*blocks[:number], *blocks[number + 1 : -1]]:

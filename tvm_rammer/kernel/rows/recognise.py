@@ -12,7 +12,7 @@ from tvm.error import InternalError
 from tvm.ir import Call, Op
 from tvm.s_tir import ScheduleError
 
-from tvm_rammer.kernel.blocks import is_choice, is_reduction, root_blocks, schedule_of
+from tvm_rammer.kernel.blocks import is_choice, is_reduction, reduces, root_blocks, schedule_of
 from tvm_rammer.kernel.rows.axes import Axes, Nest, join_axes
 from tvm_rammer.kernel.rows.plain_nests import all_plain
 from tvm_rammer.kernel.rows.program import Home, RowProgram, Step, Store
@@ -23,6 +23,8 @@ _REDUCE = 2
 
 def recognise(func: tirx.PrimFunc) -> tuple[tirx.PrimFunc, RowProgram] | None:
     """A PrimFunc with its element-wise blocks inlined, and its row program; else ``None``."""
+    if not reduces(func):
+        return None
     # Simple indices show which variables run along which dimension.
     simplified = s_tir.transform.StmtSimplify()(tvm.IRModule({"main": func}))["main"]
     sch = schedule_of(simplified)

@@ -99,15 +99,15 @@ class Convolution3x3:
         return tirx.BufferStore(store.buffer, computed, indices)
 
 
-def match_convolution(sch: s_tir.Schedule, constants: frozenset[int]) -> Convolution3x3 | None:
+def match_convolution(func: tirx.PrimFunc, constants: frozenset[int]) -> Convolution3x3 | None:
     """The convolution that a PrimFunc is, ``None`` if it is something else.
 
     All blocks before and after it are inlined into one each.
     """
-    found = only_reduction(sch)
+    found = only_reduction(func)
     if found is None:
         return None
-    blocks, number = found
+    sch, blocks, number = found
     conv = blocks[number]
     loads = multiply_accumulate(sch, conv)
     spatial, reduced = split_loops(sch, conv)

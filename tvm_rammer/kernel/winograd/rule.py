@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from tvm import tirx
 
-from tvm_rammer.kernel.blocks import schedule_of
 from tvm_rammer.kernel.scheduled import Scheduled
 from tvm_rammer.kernel.winograd.accuracy import DEFAULT_TOLERANCE
 from tvm_rammer.kernel.winograd.choice import ConvolutionSize, choose_tiling, finer
@@ -40,7 +39,7 @@ class Winograd:
     ) -> Scheduled | None:
         if self.tolerance <= 0:
             return None
-        conv = match_convolution(schedule_of(func), constants)
+        conv = match_convolution(func, constants)
         if conv is None:
             return None
         size = ConvolutionSize(*conv.output_shape[:3], conv.in_channels, conv.output_shape[3])
