@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import reduce
+from functools import cached_property, reduce
 
 import numpy as np
 
@@ -55,9 +55,13 @@ class Transform:
         """``G g G^T`` of every filter, in double precision: ``[out, 3, 3, in]`` to
         ``[(m + 2)^2, in, out]``."""
         outer, _, _, inner = weight.shape
-        both = np.kron(self.weight, self.weight)
         taps = weight.transpose(1, 2, 3, 0).astype(np.float64, order="C")
-        return (both @ taps.reshape(9, -1)).reshape(self.products, inner, outer)
+        moved = self._both_sides @ taps.reshape(9, -1)
+        return moved.reshape(self.products, inner, outer)
+
+    @cached_property
+    def _both_sides(self) -> np.ndarray:
+        return np.kron(self.weight, self.weight)
 
 
 def product(factors: Sequence[Matrix]) -> np.ndarray:

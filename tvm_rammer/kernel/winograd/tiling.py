@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,9 @@ from tvm_rammer.kernel.register_tile import RegisterTile
 from tvm_rammer.kernel.scheduled import Packing
 from tvm_rammer.kernel.winograd.matrices import Transform
 
-#: Output channels whose weights are transformed together.
-_CHANNELS = 64
+#: Filters that are transformed together. The caches hold them, and numpy multiplies so few by one
+#: thread: several would wait for each other while LLVM has the cores.
+_FILTERS = 512
 
 
 @dataclass(frozen=True)
@@ -30,16 +32,13 @@ class WinogradPacking(Packing):
         return outer // self.columns, self.transform.products, inner, self.columns
 
     def fill(self, packed: np.ndarray, array: np.ndarray) -> None:
-        _, products, inner, columns = packed.shape
-        # As many groups at a time as the caches hold.
-        step = max(1, _CHANNELS // columns)
+        groups, _, inner, columns = packed.shape
+        step = max(1, _FILTERS // columns)
         with np.errstate(invalid="ignore"):
-            for first in range(0, len(packed), step):
-                groups = packed[first : first + step]
-                weights = array[first * columns : (first + len(groups)) * columns]
-                moved = self.transform.transform_weight(weights)
-                moved = moved.reshape(products, inner, len(groups), columns)
-                groups[...] = moved.transpose(2, 0, 1, 3)
+            for group, first in product(range(groups), range(0, inner, step)):
+                some = slice(first, first + step)
+                weights = array[group * columns : (group + 1) * columns, :, :, some]
+                packed[group, :, some] = self.transform.transform_weight(weights)
 
 
 @dataclass(frozen=True)
