@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import tvm_ffi
@@ -92,7 +93,12 @@ def variables(expression: Any) -> set[Any]:
     """The variables that an index expression mentions."""
     found: list[Any] = []
     tvm_ffi.structural_walk(expression, (tirx.Var, found.append))
-    return set(found)
+    return distinct(found)
+
+
+def distinct(objects: Iterable[Any]) -> set[Any]:
+    """A set of TVM's objects: their hashes are their addresses, and to compare two takes long."""
+    return set({hash(each): each for each in objects}.values())
 
 
 def is_choice(expression: Any) -> bool:

@@ -221,9 +221,10 @@ def _interval(node: Any, known: Mapping[Any, _Interval]) -> _Interval:
         value = np.array((int(node.value),), np.int64)
         return value, value
     if kind is tirx.Var:
-        if node in known:
-            return known[node]
-        raise _UnknownError
+        found = known.get(node)
+        if found is None:
+            raise _UnknownError
+        return found
     if kind is tirx.Cast:
         return _interval(node.value, known)
     if isinstance(node, tirx.Select):

@@ -19,6 +19,7 @@ from tvm import s_tir, tirx
 from tvm.ir import PointerType, PrimType, TensorLoad
 
 from tvm_rammer.errors import ModelError
+from tvm_rammer.kernel.blocks import distinct
 from tvm_rammer.kernel.estimate import tile_seconds
 from tvm_rammer.kernel.footprint import Matrix, footprints
 from tvm_rammer.rprogram import dtype_bytes
@@ -199,7 +200,8 @@ class _Parts:
     def stage(self, nest: Any, touched_cells: Mapping[int, tuple[int, ...]]) -> Stage:
         """Make the function of a tile range that runs one loop nest."""
         reads, writes = _accessed(nest)
-        touched = [(view, number) for view, number in self.views if view in reads | writes]
+        accessed = reads | writes
+        touched = [(view, number) for view, number in self.views if view in accessed]
         arguments = tuple(dict.fromkeys(number for _, number in touched))
         modes: tuple[Mode, ...] = tuple(
             "write" if any(view in writes for view, n in touched if n == number) else "read"
@@ -222,8 +224,9 @@ class _Parts:
 
     def _offsets(self, nest: Any) -> list[Any]:
         """Where its tensor a parameter starts may be left open by a PrimFunc: at the pointer."""
-        used = _variables(nest)
-        offsets = dict.fromkeys(param.elem_offset for param in self.params)
+        starts = (param.elem_offset for param in self.params)
+        offsets = dict.fromkeys(start for start in starts if isinstance(start, tirx.Var))
+        used = _variables(nest) if offsets else set()
         return [tirx.Bind(offset, tirx.const(0, offset.ty)) for offset in offsets if offset in used]
 
     def _nbytes(self, number: int) -> int:
@@ -307,7 +310,7 @@ def statements(statement: Any) -> list[Any]:
 def _variables(expression: Any) -> set[Any]:
     found: list[Any] = []
     tvm_ffi.structural_walk(expression, (tvm.ir.Var, found.append))
-    return set(found)
+    return distinct(found)
 
 
 def _accessed(nest: Any) -> tuple[set[Any], set[Any]]:
@@ -321,4 +324,4 @@ def _accessed(nest: Any) -> tuple[set[Any], set[Any]]:
             (tirx.BufferStore, lambda store: writes.append(store.buffer)),
         ),
     )
-    return set(reads), set(writes)
+    return distinct(reads), distinct(writes)
