@@ -69,7 +69,7 @@ def run_tiling(
     func: tirx.PrimFunc, inputs: list[np.ndarray], tiling: WinogradTiling, seed: int = 0
 ) -> Run:
     """Run a convolution, whose weights are parameter 1, in a given tiling."""
-    conv = match_convolution(func, frozenset([1]))
+    conv = match_convolution(func, frozenset([1]), lambda taps, strides: True)
     assert conv is not None
     scheduled = winograd_function(conv, tiling, SMALL_CACHE).with_attr("tirx.is_scheduled", True)
     packed = [tiling.packing(a) if k == 1 else a for k, a in enumerate(inputs)]
@@ -312,7 +312,7 @@ def test_what_is_too_large_for_the_cache_is_prefetched(l2_bytes):
 def test_register_tiles_share_the_weights_of_the_next_product():
     """All of them prefetch, each other vectors: two register tiles, two vectors of 16 channels."""
     func = legalized_func(lambda x: conv2d(x, constant(W)), X)
-    conv = match_convolution(func, frozenset([1]))
+    conv = match_convolution(func, frozenset([1]), lambda taps, strides: True)
     assert conv is not None
     tiling = WinogradTiling(FOUR, 16, RegisterTile(8, 2, 16), 16, False)
     made = winograd_function(conv, tiling, SMALL_CACHE)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tvm_rammer.kernel.winograd.accuracy import DEFAULT_TOLERANCE, winograd_error
-from tvm_rammer.kernel.winograd.matrices import FOUR, TWO, Transform, cook_toom, product
+from tvm_rammer.kernel.winograd.matrices import FOUR, LINES, TWO, Transform, cook_toom, product
 
 points = st.fractions(Fraction(1, 4), 4, max_denominator=8)
 
@@ -50,7 +50,17 @@ def test_shapes(transform):
     assert transform.transform_weight(np.ones((5, 3, 3, 7))).shape == (transform.products, 7, 5)
 
 
-@pytest.mark.parametrize("transform", [TWO, FOUR])
+@pytest.mark.parametrize("transform", LINES, ids=lambda t: f"{t.outputs},{t.taps}")
+def test_filters_along_one_axis(transform):
+    rng = np.random.default_rng(0)
+    data, weight = rng.standard_normal(transform.inputs), rng.standard_normal(transform.taps)
+    moved = (np.array(transform.weight) @ weight) * (product(transform.data) @ data)
+    want = np.correlate(data, weight, "valid")
+    assert len(want) == transform.outputs
+    np.testing.assert_allclose(product(transform.inverse) @ moved, want, atol=1e-12)
+
+
+@pytest.mark.parametrize("transform", [TWO, FOUR, *LINES])
 def test_the_matrices_that_are_applied_at_run_time_are_exact_in_binary(transform):
     for factor in (*transform.data, *transform.inverse):
         assert np.array_equal(np.array(factor, np.float32), np.array(factor))

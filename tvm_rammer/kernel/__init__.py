@@ -3,6 +3,7 @@
 A *rule* schedules a PrimFunc or declines; ``select`` asks them in order:
 
 - ``winograd``: convolutions of 3 x 3 where the algorithm pays
+- ``winograd_lines``: those with longer filters, by the same algorithm along one axis
 - ``convolution``, ``matmul``, ``depthwise``: outer products in registers (``outer_product``, on
   ``contraction``, ``columns``, ``register_tile``, ``nest``, ``reduction_loops``, ``guards``,
   ``pack_weights`` and ``prefetch``)

@@ -19,9 +19,10 @@ from tvm_rammer.kernel.reduction import Reduction
 from tvm_rammer.kernel.scheduled import Rule, Scheduled
 from tvm_rammer.kernel.winograd.accuracy import DEFAULT_TOLERANCE
 from tvm_rammer.kernel.winograd.rule import Winograd
+from tvm_rammer.kernel.winograd_lines.rule import WinogradLines
 from tvm_rammer.vdevice import VDevice
 
-#: In the order in which they are asked, after :class:`Winograd`; the last one never declines.
+#: In the order in which they are asked, after Winograd's; the last one never declines.
 RULES: tuple[Rule, ...] = (
     Convolution(),
     Depthwise(),
@@ -58,7 +59,11 @@ def schedule(
     if func.attrs and "tirx.is_scheduled" in func.attrs:
         return Scheduled(func, "as given", "")
     packable = constants & _read_once(func)
-    for rule in (Winograd(winograd_tolerance), *RULES):
+    winograd: tuple[Rule, ...] = (
+        Winograd(winograd_tolerance),
+        WinogradLines(winograd_tolerance),
+    )
+    for rule in (*winograd, *RULES):
         try:
             scheduled = rule.apply(func, packable, vdevice)
         except ScheduleError:

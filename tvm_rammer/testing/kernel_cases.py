@@ -96,8 +96,9 @@ def _convolutions() -> Iterator[KernelCase]:
 
 
 def _winograd() -> Iterator[KernelCase]:
-    for channels, size in ((64, 56), (128, 28), (256, 14), (512, 7)):
-        shape = (3, 1, channels, channels, size)
+    squares = ((64, 56), (128, 28), (256, 14), (512, 7))
+    short = [(3, 1, channels, channels, size) for channels, size in squares]
+    for shape in (*short, (5, 1, 16, 32, 28), (5, 1, 32, 96, 14), (7, 1, 64, 64, 28)):
         make = partial(_convolution, *shape)
         yield KernelCase("winograd (useful)", _label(*shape), "GFLOP/s", make, winograd=True)
 

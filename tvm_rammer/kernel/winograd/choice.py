@@ -10,11 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from math import prod, sqrt
+from math import prod
 
 from tvm_rammer.kernel.finer import Option, finer_tilings
 from tvm_rammer.kernel.register_tile import RegisterTile, lanes_for
 from tvm_rammer.kernel.winograd.accuracy import winograd_error
+from tvm_rammer.kernel.winograd.cycles import (
+    CACHE_BYTES,
+    MANY_ROWS,
+    between_stages,
+    per_operation,
+    step_cycles,
+    together,
+    weight_cycles,
+)
 from tvm_rammer.kernel.winograd.matrices import FOUR, TWO, Transform
 from tvm_rammer.kernel.winograd.tiling import TileGrid, WinogradTiling
 from tvm_rammer.vdevice import VDevice
@@ -27,18 +36,12 @@ MAX_SCRATCH_BYTES = 32 << 20
 _BLOCK = 14
 #: Fewer blocks than this would not occupy the vEUs evenly if each was one task.
 _FUSED_BLOCKS = 8
-#: What one core draws from memory and from the last-level cache, in bytes per cycle.
-_MEMORY_BYTES, _CACHE_BYTES = 9.0, 24.0
 #: How many bytes of weights that all share are read while one is read of another vEU's cache.
 _CROSSING = 3
 #: Vector operations per product of a tile: transforms of the input and of the output.
 _INPUT_OPERATIONS, _OUTPUT_OPERATIONS = 7.0, 4.0
-#: Cycles until the result of a multiply-add is there, and of a vector of weights besides its load.
-_LATENCY, _WEIGHT_CYCLES = 4.0, 0.5
-#: Part of the shorter of computing and loading that the longer one does not hide.
-_EXPOSED = 0.2
 #: Cycles of a stage besides its work: its start, and vEUs that wait for others.
-_STAGE_CYCLES = 2000.0
+STAGE_CYCLES = 2000.0
 
 
 @dataclass(frozen=True)
@@ -81,8 +84,8 @@ def direct_cycles(size: ConvolutionSize, vdevice: VDevice) -> float:
     lanes = lanes_for(size.out_channels, vdevice) or 1
     outputs = size.batch * size.height * size.width
     pairs = size.in_channels * size.out_channels
-    compute = 1.06 * 9 * outputs * pairs / lanes * _per_operation(vdevice)
-    return _together(compute, _weights(36 * pairs, vdevice)) + _STAGE_CYCLES
+    compute = 1.06 * 9 * outputs * pairs / lanes * per_operation(vdevice)
+    return together(compute, weight_cycles(36 * pairs, vdevice)) + STAGE_CYCLES
 
 
 def winograd_cycles(size: ConvolutionSize, tiling: WinogradTiling, vdevice: VDevice) -> float:
@@ -92,13 +95,13 @@ def winograd_cycles(size: ConvolutionSize, tiling: WinogradTiling, vdevice: VDev
     vectors_in = size.in_channels // tiling.lanes
     vectors_out = size.out_channels // register.lanes
     operations = _INPUT_OPERATIONS * vectors_in + _OUTPUT_OPERATIONS * vectors_out
-    transforms = tiles * transform.products * operations * _per_operation(vdevice)
+    transforms = tiles * transform.products * operations * per_operation(vdevice)
     compute = transforms + _products(size, tiling, tiles, vdevice)
-    loads = _weights(_weight_bytes(size, transform), vdevice)
+    loads = weight_cycles(_weight_bytes(size, transform), vdevice)
     if not tiling.fused:
-        loads += 2 * _between_stages(_scratch_bytes(size, tiling), vdevice)
+        loads += 2 * between_stages(_scratch_bytes(size, tiling), vdevice)
     stages = 1 if tiling.fused else 2
-    return _together(compute, loads) + stages * _STAGE_CYCLES
+    return together(compute, loads) + stages * STAGE_CYCLES
 
 
 def in_parts(
@@ -108,10 +111,10 @@ def in_parts(
     transform, tile = tiling.transform, tiling.task_tile
     blocks = -(-_grid(size, transform).num_tiles // tiling.block)
     tasks = blocks * size.out_channels // tiling.columns * prod(tiling.parts)
-    steps = size.in_channels * _step(tile, tiling.rows, vdevice)
-    results = tiling.rows * tile.vectors * (2.0 + _OUTPUT_OPERATIONS) * _per_operation(vdevice)
+    steps = size.in_channels * step_cycles(tile, tiling.rows, vdevice)
+    results = tiling.rows * tile.vectors * (2.0 + _OUTPUT_OPERATIONS) * per_operation(vdevice)
     weights = 4 * transform.products * size.in_channels * tile.vectors * tile.lanes
-    cycles = _together(transform.products * (steps + results), weights / _CACHE_BYTES)
+    cycles = together(transform.products * (steps + results), weights / CACHE_BYTES)
     return Option(tiling, tasks, cycles)
 
 
@@ -151,7 +154,7 @@ def _block(
 ) -> int:
     """Tiles of the image in a block: more where each loads the weights of a group anew."""
     tiles = _grid(size, transform).num_tiles
-    if tiles <= 2 * _BLOCK:
+    if tiles <= MANY_ROWS:
         return tiles
     results = 4 * transform.products * register.vectors * register.lanes
     if results * size.in_channels <= vdevice.l2_bytes:
@@ -191,7 +194,11 @@ def _register_tile(tiles: int, channels: int, vdevice: VDevice) -> RegisterTile:
 
     def cycles(tile: RegisterTile) -> float:
         # The more sums, the more of them LLVM may spill.
-        return _step(tile, tiles, vdevice) / tile.vectors * (1 + 0.003 * tile.rows * tile.vectors)
+        return (
+            step_cycles(tile, tiles, vdevice)
+            / tile.vectors
+            * (1 + 0.003 * tile.rows * tile.vectors)
+        )
 
     return min(candidates, key=cycles)
 
@@ -200,24 +207,9 @@ def _products(size: ConvolutionSize, tiling: WinogradTiling, tiles: int, vdevice
     register = tiling.register_tile
     groups = size.out_channels // tiling.columns
     # Every sum is cleared and stored once.
-    sums = 2.0 * tiles * register.vectors * _per_operation(vdevice)
-    steps = size.in_channels * _step(register, tiles, vdevice)
+    sums = 2.0 * tiles * register.vectors * per_operation(vdevice)
+    steps = size.in_channels * step_cycles(register, tiles, vdevice)
     return tiling.transform.products * groups * (steps + sums)
-
-
-def _step(register: RegisterTile, tiles: int, vdevice: VDevice) -> float:
-    """Cycles of one step of the reduction, for all tiles of the image."""
-    per_operation = _per_operation(vdevice)
-
-    def step(rows: int) -> float:
-        multiply_adds = rows * register.vectors * per_operation
-        loads = (rows + register.vectors) * per_operation
-        return max(multiply_adds, loads, _LATENCY) + _WEIGHT_CYCLES * register.vectors
-
-    full, ragged = divmod(tiles, register.rows)
-    if tiles > 2 * _BLOCK:
-        return (full + bool(ragged)) * step(register.rows)
-    return full * step(register.rows) + (step(ragged) if ragged else 0.0)
 
 
 def _grid(size: ConvolutionSize, transform: Transform) -> TileGrid:
@@ -231,31 +223,3 @@ def _scratch_bytes(size: ConvolutionSize, tiling: WinogradTiling) -> int:
 def _weight_bytes(size: ConvolutionSize, transform: Transform) -> int:
     """Bytes of transformed weights."""
     return 4 * transform.products * size.in_channels * size.out_channels
-
-
-def _weights(nbytes: float, vdevice: VDevice) -> float:
-    """Cycles of loading weights: the cache that all share is for those of other operators too."""
-    shared = nbytes <= vdevice.l3_bytes // 8
-    return nbytes / _CACHE_BYTES if shared else _from_memory(nbytes, vdevice)
-
-
-def _from_memory(nbytes: float, vdevice: VDevice) -> float:
-    """Cycles of loading what is in no cache; more vEUs draw more together, but less each."""
-    return nbytes / _MEMORY_BYTES * sqrt(vdevice.num_veus)
-
-
-def _between_stages(nbytes: float, vdevice: VDevice) -> float:
-    if nbytes <= vdevice.l2_bytes // 2:
-        return 0.0
-    if nbytes <= vdevice.l3_bytes // 2:
-        return nbytes / _CACHE_BYTES
-    return _from_memory(nbytes, vdevice)
-
-
-def _together(compute: float, loads: float) -> float:
-    return max(compute, loads) + _EXPOSED * min(compute, loads)
-
-
-def _per_operation(vdevice: VDevice) -> float:
-    """Cycles of a vector operation: the widest take two of the units, or both halves of one."""
-    return 1.0 if vdevice.vector_bytes >= 64 else 0.5

@@ -17,9 +17,10 @@ from typing import Any
 
 from tvm import tirx
 
-from tvm_rammer.kernel.loops import buffer, loop, number, parallel, sequence, turn_of, vector, when
+from tvm_rammer.kernel.loops import buffer, loop, number, parallel, sequence, turn_of, when
 from tvm_rammer.kernel.prefetch import SECOND, prefetch
-from tvm_rammer.kernel.winograd.match import Convolution3x3
+from tvm_rammer.kernel.winograd.match import PlainConvolution
+from tvm_rammer.kernel.winograd.products import register_products
 from tvm_rammer.kernel.winograd.tiling import WinogradTiling
 from tvm_rammer.kernel.winograd.transforms import grid_of, input_transform, output_transform
 from tvm_rammer.vdevice import VDevice
@@ -30,7 +31,7 @@ _AHEAD = 4096
 
 
 def winograd_function(
-    conv: Convolution3x3, tiling: WinogradTiling, vdevice: VDevice
+    conv: PlainConvolution, tiling: WinogradTiling, vdevice: VDevice
 ) -> tirx.PrimFunc:
     """The PrimFunc whose parallel root loops are the stages.
 
@@ -66,7 +67,7 @@ class _Share:
 
 @dataclass(frozen=True)
 class _Kernel:
-    conv: Convolution3x3
+    conv: PlainConvolution
     tiling: WinogradTiling
     weight: Any
     far_weights: bool
@@ -211,31 +212,9 @@ class _Kernel:
     ) -> Any:
         """A register tile of one of the products: every sum is a vector of its own."""
         tile = self.tiling.task_tile
-        sums = {
-            (row, part): buffer("sum", (tile.lanes,))
-            for row in range(count)
-            for part in range(tile.vectors)
-        }
 
-        def everywhere(make: Callable[[Any, int, Any, Any], Any]) -> list[Any]:
-            def one(row: int, part: int, total: Any) -> Any:
-                column = part * tile.lanes
-                return vector(tile.lanes, lambda lane: make(total, row, column + lane, lane))
-
-            return [one(*place, total) for place, total in sums.items()]
-
-        def clear(total: Any, row: int, column: Any, lane: Any) -> Any:
-            return tirx.BufferStore(total, tirx.const(0.0, "float32"), [lane])
-
-        def keep(total: Any, row: int, column: Any, lane: Any) -> Any:
-            return tirx.BufferStore(products, total[lane], [first + row, which, column])
-
-        def accumulate(channel: Any) -> Any:
-            def add(total: Any, row: int, column: Any, lane: Any) -> Any:
-                product = data(first + row, channel) * weight(channel, column)
-                return tirx.BufferStore(total, total[lane] + product, [lane])
-
-            return sequence([*ahead(channel), *next_rows(channel), *everywhere(add)])
+        def keep(row: int, column: Any, value: Any) -> Any:
+            return tirx.BufferStore(products, value, [first + row, which, column])
 
         def ahead(channel: Any) -> list[Any]:
             if not self.far_weights:
@@ -258,11 +237,12 @@ class _Kernel:
             row = first + count + turn_of(channel, count)
             return [prefetch(data(row, channel), level=SECOND)]
 
-        return tirx.SeqStmt(
-            [
-                *map(tirx.AllocBuffer, sums.values()),
-                *everywhere(clear),
-                loop("channel", self.conv.in_channels, accumulate),
-                *everywhere(keep),
-            ]
+        return register_products(
+            tile,
+            count,
+            (self.conv.in_channels,),
+            lambda row, channel: data(first + row, channel),
+            lambda column, channel: weight(channel, column),
+            keep,
+            lambda channel: [*ahead(channel), *next_rows(channel)],
         )

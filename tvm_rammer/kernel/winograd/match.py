@@ -1,8 +1,8 @@
-"""Which PrimFuncs are convolutions of 3 x 3 with stride 1, and what they do before and after."""
+"""Which PrimFuncs are plain convolutions, and what they do before and after."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,7 +37,7 @@ class Definition:
 
 
 @dataclass(frozen=True)
-class Convolution3x3:
+class PlainConvolution:
     """A convolution ``[batch, height, width, out_channels]`` and all that is fused with it.
 
     Attributes
@@ -51,7 +51,9 @@ class Convolution3x3:
     epilogue : Definition, optional
         Computes the function's result from ``result``.
     weight_position : int
-        Which parameter the weights ``[out, 3, 3, in]`` are.
+        Which parameter the weights ``[out, *taps, in]`` are.
+    taps, strides : (int, int)
+        Along height and width.
     params : tuple of Var
     """
 
@@ -60,6 +62,8 @@ class Convolution3x3:
     result: Any
     epilogue: Definition | None
     weight_position: int
+    taps: tuple[int, int]
+    strides: tuple[int, int]
     params: tuple[Any, ...]
 
     @property
@@ -99,8 +103,14 @@ class Convolution3x3:
         return tirx.BufferStore(store.buffer, computed, indices)
 
 
-def match_convolution(func: tirx.PrimFunc, constants: frozenset[int]) -> Convolution3x3 | None:
-    """The convolution that a PrimFunc is, ``None`` if it is something else.
+#: Whether convolutions with these taps and strides along height and width are wanted.
+Fits = Callable[[tuple[int, int], tuple[int, int]], bool]
+
+
+def match_convolution(
+    func: tirx.PrimFunc, constants: frozenset[int], fits: Fits
+) -> PlainConvolution | None:
+    """The convolution that a PrimFunc is, ``None`` if it is something else or does not fit.
 
     All blocks before and after it are inlined into one each.
     """
@@ -116,7 +126,11 @@ def match_convolution(func: tirx.PrimFunc, constants: frozenset[int]) -> Convolu
     data, weight = loads
     position = parameter_number(sch, weight.source)
     result = sch.get(conv).body.buffer
-    if position not in constants or position is None or not _is_3x3(sch, conv, data, weight):
+    if position not in constants or position is None:
+        return None
+    strides = _strides(sch, conv, data, weight)
+    taps = (int(weight.source.shape[1]), int(weight.source.shape[2])) if strides else None
+    if strides is None or taps is None or not fits(taps, strides):
         return None
     for block in [*blocks[: max(0, number - 1)], *blocks[number + 1 : -1]]:
         sch.compute_inline(block)
@@ -127,25 +141,29 @@ def match_convolution(func: tirx.PrimFunc, constants: frozenset[int]) -> Convolu
     if epilogue and not _reads_in_place(epilogue, result):
         return None
     params = tuple(sch.mod["main"].params)
-    return Convolution3x3(data.source, prologue, result, epilogue, position, params)
+    return PlainConvolution(
+        data.source, prologue, result, epilogue, position, taps, strides, params
+    )
 
 
-def _is_3x3(sch: s_tir.Schedule, conv: Any, data: Any, weight: Any) -> bool:
+def _strides(sch: s_tir.Schedule, conv: Any, data: Any, weight: Any) -> tuple[int, int] | None:
+    """The strides of a convolution in float32 with channels last and no dilation."""
     batch, y, x, channel = spatial_axes(sch, conv)
     ky, kx, inner = (axis.var for axis in sch.get(conv).iter_vars[4:])
     store = sch.get(conv).body
     buffers = (data.source, weight.source, store.buffer)
-    return (
+    plain = (
         len(data.indices) == len(weight.indices) == 4
         and all(str(buffer.dtype) == "float32" for buffer in buffers)
         and _same(store.indices, (batch, y, x, channel))
         and _same(weight.indices, (channel, ky, kx, inner))
         and _same((data.indices[0], data.indices[3]), (batch, inner))
-        and _is_sum(data.indices[1], y, ky)
-        and _is_sum(data.indices[2], x, kx)
-        and [int(extent) for extent in weight.source.shape[1:3]] == [3, 3]
         and int(data.source.shape[3]) == int(weight.source.shape[3])
     )
+    if not plain:
+        return None
+    down, across = _stride(data.indices[1], y, ky), _stride(data.indices[2], x, kx)
+    return (down, across) if down and across else None
 
 
 def _definition(sch: s_tir.Schedule, block: Any) -> Definition:
@@ -189,10 +207,17 @@ def _is_linear(condition: Any) -> bool:
     return not others
 
 
-def _is_sum(index: Any, one: Any, other: Any) -> bool:
+def _stride(index: Any, place: Any, tap: Any) -> int | None:
+    """``n`` if the index is ``place * n + tap``."""
     if not isinstance(index, tirx.Add):
-        return False
-    return _same((index.a, index.b), (one, other)) or _same((index.b, index.a), (one, other))
+        return None
+    first, last = (index.b, index.a) if index.a.same_as(tap) else (index.a, index.b)
+    if not last.same_as(tap):
+        return None
+    if first.same_as(place):
+        return 1
+    scaled = isinstance(first, tirx.Mul) and first.a.same_as(place)
+    return int(first.b) if scaled and isinstance(first.b, tirx.IntImm) else None
 
 
 def _same(expressions: Sequence[Any], variables: Sequence[Any]) -> bool:

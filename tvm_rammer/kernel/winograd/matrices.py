@@ -1,10 +1,11 @@
-"""The matrices of Winograd's minimal filtering F(m x m, 3 x 3), by Cook and Toom's construction.
+"""The matrices of Winograd's minimal filtering, by Cook and Toom's construction.
 
-A tile ``d`` of ``(m + 2) x (m + 2)`` inputs and a filter ``g`` of 3 x 3 give ``m x m`` outputs
-``A^T [(G g G^T) * (B^T d B)] A`` with ``(m + 2)^2`` multiplications in place of ``9 m^2``: two
-polynomials are multiplied by their values at ``m + 1`` points and at infinity. The points decide
-how much rounding errors grow: with 0, +-3/4 and +-3/2 the error of F(4 x 4, 3 x 3) is a quarter of
-that with the usual 0, +-1 and +-2, and all of ``A`` and ``B`` is still exact in binary.
+In F(m x m, 3 x 3), for filters of three taps along both axes, a tile ``d`` of ``(m + 2) x (m + 2)``
+inputs and a filter ``g`` give ``m x m`` outputs ``A^T [(G g G^T) * (B^T d B)] A`` with
+``(m + 2)^2`` multiplications in place of ``9 m^2``: two polynomials are multiplied by their values
+at ``m + 1`` points and at infinity. The points decide how much rounding errors grow: with 0, +-3/4
+and +-3/2 the error of F(4 x 4, 3 x 3) is a quarter of that with the usual 0, +-1 and +-2, and all
+of ``A`` and ``B`` is still exact in binary.
 
 Rows of a point and its negative differ in the signs of every other entry, so ``B^T`` and ``A^T``
 are products of two sparse factors that take half of the operations.
@@ -24,12 +25,12 @@ Matrix = tuple[tuple[float, ...], ...]
 
 @dataclass(frozen=True)
 class Transform:
-    """F(outputs x outputs, 3 x 3).
+    """F(outputs, taps) along an axis; F(outputs x outputs, taps x taps) along both.
 
     Attributes
     ----------
-    outputs : int
-        Outputs of a tile along each side.
+    outputs, taps : int
+        Outputs of a tile and taps of the filter along each side.
     data, inverse : tuple of Matrix
         Factors of ``B^T`` and ``A^T``, in the order in which they are applied.
     weight : Matrix
@@ -37,6 +38,7 @@ class Transform:
     """
 
     outputs: int
+    taps: int
     data: tuple[Matrix, ...]
     weight: Matrix
     inverse: tuple[Matrix, ...]
@@ -44,7 +46,7 @@ class Transform:
     @property
     def inputs(self) -> int:
         """Inputs of a tile along each side."""
-        return self.outputs + 2
+        return self.outputs + self.taps - 1
 
     @property
     def products(self) -> int:
@@ -56,7 +58,7 @@ class Transform:
         ``[(m + 2)^2, in, out]``."""
         outer, _, _, inner = weight.shape
         taps = weight.transpose(1, 2, 3, 0).astype(np.float64, order="C")
-        moved = self._both_sides @ taps.reshape(9, -1)
+        moved = self._both_sides @ taps.reshape(self.taps**2, -1)
         return moved.reshape(self.products, inner, outer)
 
     @cached_property
@@ -69,23 +71,24 @@ def product(factors: Sequence[Matrix]) -> np.ndarray:
     return reduce(lambda done, factor: np.array(factor) @ done, factors[1:], np.array(factors[0]))
 
 
-def cook_toom(outputs: int, positive: Sequence[Fraction]) -> Transform:
+def cook_toom(outputs: int, positive: Sequence[Fraction], taps: int = 3) -> Transform:
     """The transform with the points 0, infinity, and those given with both signs.
 
     Parameters
     ----------
     outputs : int
-        ``m``: even.
+        ``m``.
     positive : sequence of Fraction
-        ``m / 2`` distinct points above 0.
+        ``(m + taps - 3) / 2`` distinct points above 0.
+    taps : int
     """
     points = [Fraction(0), *(sign * point for point in positive for sign in (1, -1))]
     last = len(points)
     weight = []
     for point in points:
         scale = _value([other for other in points if other != point], point)
-        weight.append([point**power / scale for power in range(3)])
-    weight.append([Fraction(0), Fraction(0), Fraction(1)])
+        weight.append([point**power / scale for power in range(taps)])
+    weight.append([Fraction(power == taps - 1) for power in range(taps)])
 
     zero = Fraction(0)
     spread = [_polynomial(points[1:], last + 1)]
@@ -109,6 +112,7 @@ def cook_toom(outputs: int, positive: Sequence[Fraction]) -> Transform:
         inverse.append([*row, Fraction(power == outputs - 1)])
     return Transform(
         outputs,
+        taps,
         (_floats(spread), _floats(butterfly)),
         _floats(weight),
         (_floats(sums), _floats(inverse)),
@@ -137,3 +141,8 @@ def _floats(matrix: Sequence[Sequence[Fraction]]) -> Matrix:
 TWO = cook_toom(2, [Fraction(1)])
 #: F(4 x 4, 3 x 3): 4 times fewer multiplications, and a larger rounding error.
 FOUR = cook_toom(4, [Fraction(3, 4), Fraction(3, 2)])
+#: F(6, 3) and F(4, 5) along one axis: 2.25 and 2.5 times fewer multiplications.
+LINES = tuple(
+    cook_toom(outputs, [Fraction(1, 2), Fraction(1), Fraction(2)], taps)
+    for outputs, taps in ((6, 3), (4, 5))
+)

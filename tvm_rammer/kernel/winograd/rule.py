@@ -39,7 +39,7 @@ class Winograd:
     ) -> Scheduled | None:
         if self.tolerance <= 0:
             return None
-        conv = match_convolution(func, constants)
+        conv = match_convolution(func, constants, _is_3x3)
         if conv is None:
             return None
         size = ConvolutionSize(*conv.output_shape[:3], conv.in_channels, conv.output_shape[3])
@@ -52,3 +52,7 @@ class Winograd:
             made = winograd_function(conv, each, vdevice)
             scheduled = Scheduled(made, self.name, str(each), packings, scheduled)
         return scheduled
+
+
+def _is_3x3(taps: tuple[int, int], strides: tuple[int, int]) -> bool:
+    return taps == (3, 3) and strides == (1, 1)

@@ -9,7 +9,7 @@ from tvm import tirx
 
 from tvm_rammer.kernel.blocks import variables
 from tvm_rammer.kernel.loops import all_of, number
-from tvm_rammer.kernel.winograd.match import Convolution3x3
+from tvm_rammer.kernel.winograd.match import PlainConvolution
 from tvm_rammer.kernel.winograd.tiling import TileGrid
 
 
@@ -20,7 +20,7 @@ class TileInputs:
     What is padding is not read, and what a tile has beyond the last row or column counts as 0.
     """
 
-    conv: Convolution3x3
+    conv: PlainConvolution
     grid: TileGrid
     place: tuple[Any, Any, Any]
 

@@ -15,7 +15,7 @@ from typing import Any
 from tvm import tirx
 
 from tvm_rammer.kernel.loops import all_of, bind, loop, number, rolled, sequence, vector, when
-from tvm_rammer.kernel.winograd.match import Convolution3x3
+from tvm_rammer.kernel.winograd.match import PlainConvolution
 from tvm_rammer.kernel.winograd.matrices import Matrix
 from tvm_rammer.kernel.winograd.tile_inputs import TileInputs
 from tvm_rammer.kernel.winograd.tiling import TileGrid, WinogradTiling
@@ -26,7 +26,7 @@ Read = Callable[[Any, Any, Any], Any]
 
 
 def input_transform(
-    conv: Convolution3x3, tiling: WinogradTiling, tile: Any, patch: Any, write: Write
+    conv: PlainConvolution, tiling: WinogradTiling, tile: Any, patch: Any, write: Write
 ) -> Any:
     """Transform all channels of a tile; one beyond the last repeats the last."""
     grid, lanes, side = grid_of(conv, tiling), tiling.lanes, tiling.transform.inputs
@@ -49,7 +49,7 @@ def input_transform(
 
 
 def output_transform(
-    conv: Convolution3x3, tiling: WinogradTiling, tile: Any, first: Any, patch: Any, read: Read
+    conv: PlainConvolution, tiling: WinogradTiling, tile: Any, first: Any, patch: Any, read: Read
 ) -> Any:
     """Transform a task's channels, from ``first`` on, of a tile; do the epilogue and store them."""
     grid = grid_of(conv, tiling)
@@ -65,7 +65,7 @@ def output_transform(
     return sequence([*places, vectors])
 
 
-def grid_of(conv: Convolution3x3, tiling: WinogradTiling) -> TileGrid:
+def grid_of(conv: PlainConvolution, tiling: WinogradTiling) -> TileGrid:
     """The tiles of a convolution's outputs."""
     batch, height, width, _ = conv.output_shape
     return TileGrid(batch, height, width, tiling.transform.outputs)
@@ -96,7 +96,7 @@ def _columns_at_edge(tiling: WinogradTiling, patch: Any, first: Any, inputs: Til
 def _column(tiling: WinogradTiling, patch: Any, x: Any, first: Any, read: Read) -> Any:
     def transform(lane: Any) -> Any:
         values = [read(number(y), x, first + lane) for y in range(tiling.transform.inputs)]
-        return _applied(
+        return applied(
             tiling.transform.data,
             values,
             lambda y, value: tirx.BufferStore(patch, value, [number(y), x, lane]),
@@ -111,7 +111,7 @@ def _rows(tiling: WinogradTiling, patch: Any, first: Any, write: Write) -> Any:
 
     def row(y: Any, lane: Any) -> Any:
         values = [patch[y, number(x), lane] for x in range(side)]
-        return _applied(
+        return applied(
             tiling.transform.data,
             values,
             lambda x, value: write(y, number(x), first + lane, value),
@@ -121,7 +121,7 @@ def _rows(tiling: WinogradTiling, patch: Any, first: Any, write: Write) -> Any:
 
 
 def _output_vector(
-    conv: Convolution3x3,
+    conv: PlainConvolution,
     tiling: WinogradTiling,
     place: Sequence[Any],
     patch: Any,
@@ -135,7 +135,7 @@ def _output_vector(
 
     def column(x: Any, lane: Any) -> Any:
         values = [read(number(y), x, vector_start + lane) for y in range(transform.inputs)]
-        return _applied(
+        return applied(
             transform.inverse,
             values,
             lambda y, value: tirx.BufferStore(patch, value, [number(y), x, lane]),
@@ -150,7 +150,7 @@ def _output_vector(
             return when(edges, written)
 
         values = [patch[y, number(x), lane] for x in range(transform.inputs)]
-        return _applied(transform.inverse, values, store)
+        return applied(transform.inverse, values, store)
 
     lanes = tiling.register_tile.lanes
     # Where the inverse is a stage of its own with the products, it waits for them, not for code.
@@ -163,7 +163,7 @@ def _output_vector(
     )
 
 
-def _applied(
+def applied(
     factors: Sequence[Matrix], values: Sequence[Any], use: Callable[[int, Any], Any]
 ) -> Any:
     """Apply a matrix, given by its factors, to a vector and use every result."""

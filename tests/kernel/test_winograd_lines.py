@@ -1,0 +1,232 @@
+"""Convolutions filtered along one axis agree with numpy, and only long filters are taken."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import kernel_runs
+import numpy as np
+import pytest
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+from kernel_runs import (
+    HOST,
+    VDEVICES,
+    Run,
+    assert_close,
+    constant,
+    legalized_func,
+    numbers,
+    run_prim_func,
+    run_relax,
+)
+from tvm import relax, tirx
+
+from tvm_rammer.kernel.register_tile import RegisterTile
+from tvm_rammer.kernel.winograd.match import PlainConvolution, match_convolution
+from tvm_rammer.kernel.winograd.matrices import LINES
+from tvm_rammer.kernel.winograd_lines.accuracy import line_error
+from tvm_rammer.kernel.winograd_lines.kernel import line_function
+from tvm_rammer.kernel.winograd_lines.rule import WinogradLines
+from tvm_rammer.kernel.winograd_lines.tiling import Lines, LineTiling
+from tvm_rammer.vdevice import resolve_target, vdevice_for
+
+OP = relax.op
+#: Large enough to be worthwhile.
+X, W = numbers((1, 24, 24, 32)), numbers((32, 5, 5, 32), seed=1)
+NAME = WinogradLines().name
+
+
+def convolve(x: np.ndarray, weight: np.ndarray, strides=(1, 1), padding=(0, 0, 0, 0)) -> np.ndarray:
+    """In float64."""
+    top, left, bottom, right = padding
+    x = np.pad(x.astype(np.float64), ((0, 0), (top, bottom), (left, right), (0, 0)))
+    windows = np.lib.stride_tricks.sliding_window_view(x, weight.shape[1:3], axis=(1, 2))
+    windows = windows[:, :: strides[0], :: strides[1]]
+    return np.einsum("nyxiab,oabi->nyxo", windows, weight.astype(np.float64))
+
+
+def conv2d(x: Any, weight: np.ndarray, **attrs: Any) -> Any:
+    layouts = {"data_layout": "NHWC", "kernel_layout": "OHWI"}
+    return OP.nn.conv2d(x, constant(weight), **{**layouts, **attrs})
+
+
+def convolution(func: tirx.PrimFunc) -> PlainConvolution:
+    found = match_convolution(func, frozenset([1]), lambda taps, strides: True)
+    assert found is not None
+    return found
+
+
+def run_tiling(func: tirx.PrimFunc, inputs: list[np.ndarray], tiling: LineTiling) -> Run:
+    """Run a convolution, whose weights are parameter 1, in a given tiling."""
+    scheduled = line_function(convolution(func), tiling).with_attr("tirx.is_scheduled", True)
+    packed = [tiling.packing(a) if k == 1 else a for k, a in enumerate(inputs)]
+    return run_prim_func(scheduled, packed)
+
+
+@settings(max_examples=12)
+@given(
+    axis=st.sampled_from([1, 2]),
+    size=st.tuples(st.integers(1, 2), st.integers(1, 7), st.integers(1, 20)),
+    taps=st.tuples(st.integers(1, 3), st.integers(1, 8)),
+    stride=st.integers(1, 3),
+    padding=st.tuples(*[st.integers(0, 3)] * 4),
+    inner=st.integers(1, 2),
+    outer=st.integers(1, 4),
+    lanes=st.sampled_from([4, 8, 16]),
+    register=st.tuples(st.integers(1, 3), st.integers(1, 2)),
+    together=st.integers(1, 4),
+    short=st.booleans(),
+)
+@example(2, (1, 5, 13), (3, 7), 2, (1, 3, 1, 3), 1, 2, 16, (2, 2), 2, False)
+@example(1, (2, 3, 20), (1, 7), 1, (3, 0, 3, 0), 2, 2, 8, (4, 1), 3, False)
+@example(2, (1, 6, 11), (5, 5), 2, (2, 2, 2, 2), 1, 2, 16, (2, 2), 2, True)
+def test_every_tiling(
+    axis, size, taps, stride, padding, inner, outer, lanes, register, together, short
+):
+    """Ragged lines, tiles and tasks; padding beyond the tile; strides across; both axes."""
+    batch, across, along = size
+    shape = (batch, across, along) if axis == 2 else (batch, along, across)
+    taps = taps if axis == 2 else taps[::-1]
+    strides = (stride, 1) if axis == 2 else (1, stride)
+    padded = [n + padding[k] + padding[k + 2] for k, n in enumerate(shape[1:])]
+    assume(all(n >= tap for n, tap in zip(padded, taps, strict=True)))
+    assume(outer % register[1] == 0)
+    x, w = numbers((*shape, inner * lanes)), numbers((outer * lanes, *taps, inner * lanes), seed=1)
+    func = legalized_func(lambda x: conv2d(x, w, strides=strides, padding=padding), x)
+    transform = LINES[short and taps[axis - 1] <= 5]
+    tiling = LineTiling(transform, axis, lanes, RegisterTile(*register, lanes), together)
+    run = run_tiling(func, [x, w], tiling)
+    assert_close(run.outputs[0], convolve(x, w, strides, padding), 2e-5)
+    assert len(run.kernel.stages) == 2
+
+
+@pytest.mark.parametrize(("taps", "axis"), [((1, 7), 2), ((7, 1), 1), ((5, 5), 2), ((3, 11), 2)])
+@pytest.mark.parametrize("vdevice", VDEVICES, ids=lambda vdevice: str(vdevice.vector_bytes))
+def test_the_tiling_that_is_chosen(taps, axis, vdevice):
+    weight = numbers((32, *taps, 32), seed=1)
+    padding = [taps[0] // 2, taps[1] // 2] * 2
+    (out,), origins = run_relax(lambda x: conv2d(x, weight, padding=padding), X, vdevice=vdevice)
+    assert_close(out, convolve(X, weight, padding=padding), 2e-5)
+    assert origins == [NAME]
+
+
+@pytest.mark.parametrize(("taps", "transform"), [((5, 5), "F(4,5)"), ((1, 9), "F(6,3)")])
+def test_filters_that_one_group_of_taps_covers_get_its_transform(taps, transform):
+    func = legalized_func(lambda x: conv2d(x, numbers((32, *taps, 32))), X)
+    made = WinogradLines().apply(func, frozenset([1]), HOST)
+    assert made is not None
+    assert made.tiling.startswith(transform)
+
+
+def test_a_stride_keeps_the_axis_from_being_transformed():
+    weight = numbers((32, 7, 7, 32), seed=1)
+    for axis, strides in ((2, (2, 1)), (1, (1, 2))):
+        func = legalized_func(lambda x, s=strides: conv2d(x, weight, strides=s), X)
+        run = run_prim_func(func, [X, weight], [1])
+        assert run.origin == NAME
+        assert ("rows" if axis == 2 else "columns") in run.kernel.scheduled.tiling
+        assert_close(run.outputs[0], convolve(X, weight, strides), 2e-5)
+
+
+def test_avx2_code(monkeypatch):
+    target = resolve_target({"kind": "llvm", "mcpu": "core-avx2"})
+    monkeypatch.setattr(kernel_runs, "TARGET", target)
+    weight = numbers((32, 5, 5, 32), seed=1)
+    func = legalized_func(lambda x: conv2d(x, weight), X)
+    run = run_prim_func(func, [X, weight], [1], vdevice_for(target))
+    assert_close(run.outputs[0], convolve(X, weight), 2e-5)
+    assert run.origin == NAME
+    assert run.kernel.scheduled.tiling.endswith("vectors of 8")
+
+
+def test_epilogue():
+    """Padding, convolution, bias, residual and an activation."""
+    weight, bias, residual = (
+        numbers((32, 1, 7, 32), seed=1),
+        numbers((32,), seed=2),
+        numbers(X.shape),
+    )
+
+    def block(x, residual):
+        total = OP.add(OP.add(conv2d(x, weight, padding=(0, 3, 0, 3)), constant(bias)), residual)
+        return OP.nn.relu(total)
+
+    (out,), origins = run_relax(block, X, residual)
+    want = convolve(X, weight, padding=(0, 3, 0, 3)) + bias + residual
+    assert_close(out, np.maximum(want, 0), 2e-5)
+    assert origins == [NAME]
+
+
+def test_finer_tilings_have_the_same_weights():
+    weight = numbers((64, 5, 5, 32), seed=1)
+    func = legalized_func(lambda x: conv2d(x, weight), X)
+    made = WinogradLines().apply(func, frozenset([1]), replace(HOST, num_veus=16))
+    assert made is not None
+    first, *others = made.variants()
+    assert others
+    assert all(other.packings == first.packings for other in others)
+
+
+@pytest.mark.parametrize("transform", LINES, ids=lambda t: f"{t.outputs},{t.taps}")
+def test_the_error_is_what_was_tried_out(transform):
+    """Of one kernel, within a factor of the other data's luck."""
+    x, w = numbers((1, 4, 40, 64)), numbers((32, 1, 5, 64), seed=1)
+    func = legalized_func(lambda x: conv2d(x, w), x)
+    out = run_tiling(func, [x, w], LineTiling(transform, 2, 16, RegisterTile(4, 2, 16), 2))
+    want = convolve(x, w)
+    error = np.abs(out.outputs[0] - want).max() / np.sqrt(np.mean(want**2))
+    steps = Lines.of(convolution(func), transform, 2).steps
+    assert 0.2 < error / line_error(transform, steps) < 5
+
+
+def test_the_tolerance_decides():
+    func = legalized_func(lambda x: conv2d(x, numbers((32, 1, 7, 32))), X)
+
+    def taken(tolerance: float) -> bool:
+        return WinogradLines(tolerance).apply(func, frozenset([1]), HOST) is not None
+
+    error = line_error(LINES[0], 3 * 32)
+    assert [taken(t) for t in (2 * error, error / 2, 0)] == [True, False, False]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_spoils_its_channel_or_the_tiles_around(value):
+    weight = numbers((32, 1, 7, 32), seed=1)
+    func = legalized_func(lambda x: conv2d(x, weight), X)
+    spoilt, x = weight.copy(), X.copy()
+    spoilt[5, 0, 2, 7] = value
+    out = run_prim_func(func, [X, spoilt], [1]).outputs[0]
+    assert np.isnan(out[..., 5]).all()
+    assert np.isfinite(np.delete(out, 5, axis=3)).all()
+    x[0, 6, 12, 3] = value
+    out = run_prim_func(func, [x, weight], [1]).outputs[0]
+    assert not np.isfinite(out[0, 6, 6:13]).any()
+    assert np.isfinite(np.delete(out, 6, axis=1)).all()
+
+
+@pytest.mark.parametrize(
+    ("reason", "attrs", "inputs"),
+    [
+        ("strides along both axes", {"strides": (2, 2)}, [X, W]),
+        ("dilation", {"dilation": (2, 2)}, [X, W]),
+        ("two groups", {"groups": 2}, [X, numbers((32, 5, 5, 16))]),
+        ("short filters", {}, [X, numbers((32, 3, 3, 32))]),
+        ("float64", {}, [numbers(X.shape, "float64"), numbers(W.shape, "float64")]),
+        ("three input channels", {}, [numbers((1, 24, 24, 3)), numbers((32, 5, 5, 3))]),
+        ("five output channels", {}, [X, numbers((5, 5, 5, 32))]),
+        ("one output of a tile", {}, [numbers((1, 5, 5, 32)), W]),
+        ("no image", {}, [numbers((0, 24, 24, 32)), W]),
+    ],
+)
+def test_declines(reason, attrs, inputs):
+    layouts = {"data_layout": "NHWC", "kernel_layout": "OHWI"}
+    func = legalized_func(lambda x, w: OP.nn.conv2d(x, w, **layouts, **attrs), *inputs)
+    assert WinogradLines().apply(func, frozenset([1]), HOST) is None, reason
+
+
+def test_declines_weights_that_are_no_constants():
+    func = legalized_func(lambda x: conv2d(x, W), X)
+    assert WinogradLines().apply(func, frozenset(), HOST) is None
+    assert WinogradLines().apply(func, frozenset([1]), HOST) is not None

@@ -1,0 +1,129 @@
+"""Whether minimal filtering along one axis pays for a convolution, and in which tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tvm_rammer.kernel.finer import Option, finer_tilings
+from tvm_rammer.kernel.register_tile import RegisterTile, lanes_for
+from tvm_rammer.kernel.winograd.choice import MAX_SCRATCH_BYTES, STAGE_CYCLES, WORTHWHILE
+from tvm_rammer.kernel.winograd.cycles import (
+    CACHE_BYTES,
+    between_stages,
+    per_operation,
+    step_cycles,
+    together,
+    weight_cycles,
+)
+from tvm_rammer.kernel.winograd_lines.accuracy import line_error
+from tvm_rammer.kernel.winograd_lines.tiling import Lines, LineTiling
+from tvm_rammer.vdevice import VDevice
+
+#: Tiles of a task, about: their weights come once from the last-level cache for all of them.
+_TILES = 56
+#: Rows of a register tile at most.
+_MOST_ROWS = 14
+#: Vector operations per product: transforms of the input and of the output.
+_INPUT_OPERATIONS, _OUTPUT_OPERATIONS = 5.0, 3.0
+
+
+def choose_tiling(
+    lines: Lines, vdevice: VDevice, tolerance: float
+) -> tuple[LineTiling, float] | None:
+    """The tiling of lines along an axis and its modelled cycles, on one vEU.
+
+    ``None`` if a direct convolution is as good, or too many digits are lost.
+    """
+    lanes = lanes_for(lines.in_channels, vdevice)
+    if lanes is None or lanes_for(lines.out_channels, vdevice) is None:
+        return None
+    if not (lines.batch and lines.count and lines.length):
+        return None
+    if _scratch_bytes(lines) > MAX_SCRATCH_BYTES:
+        return None
+    blocks = _blocks(lines)
+    tilings = [
+        LineTiling(lines.transform, lines.axis, lanes, register, _lines_of_task(lines, blocks))
+        for register in _register_tiles(lines, vdevice)
+    ]
+    cycles, tiling = min(
+        ((line_cycles(lines, tiling, vdevice), tiling) for tiling in tilings),
+        key=lambda choice: choice[0],
+    )
+    if cycles > WORTHWHILE * direct_cycles(lines, vdevice):
+        return None
+    if line_error(lines.transform, lines.across * lines.steps) > tolerance:
+        return None
+    return tiling, cycles
+
+
+def direct_cycles(lines: Lines, vdevice: VDevice) -> float:
+    """Modelled cycles of the direct convolution on one vEU."""
+    lanes = lanes_for(lines.out_channels, vdevice) or 1
+    outputs = lines.batch * lines.count * lines.length
+    weights = lines.taps * lines.across * lines.in_channels * lines.out_channels
+    compute = 1.06 * outputs * weights / lanes * per_operation(vdevice)
+    return together(compute, weight_cycles(4 * weights, vdevice)) + STAGE_CYCLES
+
+
+def line_cycles(lines: Lines, tiling: LineTiling, vdevice: VDevice) -> float:
+    """Modelled cycles of a tiling on one vEU."""
+    products = tiling.transform.inputs
+    vectors = lines.in_channels // tiling.lanes
+    moved = lines.batch * lines.in_lines * lines.places * products * vectors
+    transforms = moved * _INPUT_OPERATIONS * per_operation(vdevice)
+    task = _task(lines, tiling, vdevice)
+    weights = 4 * products * lines.across * lines.steps * lines.out_channels
+    loads = weight_cycles(weights, vdevice) + 2 * between_stages(_scratch_bytes(lines), vdevice)
+    return together(transforms + task.num_tiles * task.tile_time, loads) + 2 * STAGE_CYCLES
+
+
+def finer(lines: Lines, tiling: LineTiling, vdevice: VDevice) -> list[LineTiling]:
+    """Tilings with fewer lines in a task, which share the packing and the transformed inputs."""
+    counts = range(_blocks(lines) + 1, lines.batch * lines.count + 1)
+    cut = dict.fromkeys(_lines_of_task(lines, count) for count in counts)
+    options = [
+        _task(lines, replace(tiling, lines=each), vdevice) for each in cut if each < tiling.lines
+    ]
+    return finer_tilings(_task(lines, tiling, vdevice), options, vdevice.num_veus)
+
+
+def _task(lines: Lines, tiling: LineTiling, vdevice: VDevice) -> Option[LineTiling]:
+    """The tasks of a tiling, and the modelled cycles of one."""
+    register, products = tiling.register_tile, tiling.transform.inputs
+    blocks = -(-lines.batch * lines.count // tiling.lines)
+    steps = lines.across * lines.steps
+    # Every sum is cleared, stored, and transformed.
+    results = lines.tiles * register.vectors * (2 + _OUTPUT_OPERATIONS) * per_operation(vdevice)
+    step = step_cycles(register, lines.tiles, vdevice)
+    weights = 4 * steps * tiling.columns / CACHE_BYTES
+    cycles = products * together(tiling.lines * (steps * step + results), weights)
+    return Option(tiling, blocks * lines.out_channels // tiling.columns, cycles)
+
+
+def _register_tiles(lines: Lines, vdevice: VDevice) -> Iterator[RegisterTile]:
+    """Register tiles that fit."""
+    lanes = lanes_for(lines.out_channels, vdevice) or 1
+    for vectors in range(1, 5):
+        if lines.out_channels % (vectors * lanes) == 0:
+            most = min(_MOST_ROWS, (vdevice.vector_registers - 2 - vectors) // vectors)
+            for rows in range(1, min(lines.tiles, most) + 1):
+                yield RegisterTile(rows, vectors, lanes)
+
+
+def _blocks(lines: Lines) -> int:
+    """Tasks for a group of output channels, about."""
+    return -(-lines.batch * lines.count * lines.tiles // _TILES)
+
+
+def _lines_of_task(lines: Lines, blocks: int) -> int:
+    """Lines of each of so many tasks, or of a few less."""
+    return -(-lines.batch * lines.count // blocks)
+
+
+def _scratch_bytes(lines: Lines) -> int:
+    """Bytes of transformed inputs."""
+    return (
+        4 * lines.batch * lines.in_lines * lines.transform.inputs * lines.places * lines.in_channels
+    )

@@ -1,0 +1,233 @@
+"""The loops of a convolution by minimal filtering along one axis.
+
+One stage transforms the inputs of every line, from as many places on that all groups of taps find
+theirs. In the other a task takes some lines and a group of output channels: for each of the
+products it sums up, in register tiles, over the taps across lines, the groups of taps
+and the input channels; then it transforms the sums, does the epilogue and stores the outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import tirx
+
+from tvm_rammer.kernel.loops import (
+    all_of,
+    bind,
+    buffer,
+    loop,
+    number,
+    parallel,
+    sequence,
+    vector,
+    when,
+)
+from tvm_rammer.kernel.winograd.match import PlainConvolution
+from tvm_rammer.kernel.winograd.products import register_products
+from tvm_rammer.kernel.winograd.transforms import applied
+from tvm_rammer.kernel.winograd_lines.tiling import Lines, LineTiling
+
+#: An input at a place along the line, of a channel.
+Read = Callable[[Any, Any], Any]
+
+
+def line_function(conv: PlainConvolution, tiling: LineTiling) -> tirx.PrimFunc:
+    """The PrimFunc whose parallel root loops are the stages.
+
+    Its weights are those that ``tiling.packing`` makes.
+    """
+    lines = Lines.of(conv, tiling.transform, tiling.axis)
+    groups = lines.out_channels // tiling.columns
+    products = tiling.transform.inputs
+    shape = (groups, products, lines.across, lines.steps, tiling.columns)
+    weight = buffer("weight", shape)
+    params = list(conv.params)
+    params[conv.weight_position] = weight
+    # The odd vector keeps the values of one place out of each other's cache set.
+    row = lines.places * lines.in_channels + tiling.lanes
+    moved = buffer("moved", (lines.batch * lines.in_lines, products, row))
+    body = _Kernel(conv, lines, tiling, weight, moved, groups).stages()
+    attributes = {"global_symbol": "main", "tirx.noalias": True, "s_tir": True}
+    return tirx.PrimFunc(params, body).with_attrs(attributes)
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    conv: PlainConvolution
+    lines: Lines
+    tiling: LineTiling
+    weight: Any
+    moved: Any
+    groups: int
+
+    @property
+    def num_lines(self) -> int:
+        return self.lines.batch * self.lines.count
+
+    def stages(self) -> Any:
+        blocks = -(-self.num_lines // self.tiling.lines)
+        return tirx.SeqStmt(
+            [
+                tirx.AllocBuffer(self.moved),
+                parallel("line", self.lines.batch * self.lines.in_lines, self._input_line),
+                parallel(
+                    "task",
+                    blocks * self.groups,
+                    lambda task: self._block(task // blocks, task % blocks),
+                ),
+            ]
+        )
+
+    def _place(self, image: Any, line: Any, along: Any, channel: Any) -> tuple[Any, ...]:
+        """A place of the image, given by a line and a place along it."""
+        inner = (line, along) if self.lines.axis == 2 else (along, line)
+        return (image, *inner, channel)
+
+    def _input_line(self, line: Any) -> Any:
+        lanes = self.tiling.lanes
+        image, which = line // self.lines.in_lines, line % self.lines.in_lines
+
+        def place(step: Any) -> Any:
+            inside, plain, guarded = self._reads(image, which, step * self.lines.spacing)
+
+            def channels(read: Read) -> Any:
+                def transform(part: Any) -> Any:
+                    return vector(lanes, lambda lane: one(part * lanes + lane))
+
+                def one(channel: Any) -> Any:
+                    values = [read(k, channel) for k in range(self.tiling.transform.inputs)]
+                    return applied(
+                        self.tiling.transform.data,
+                        values,
+                        lambda k, value: tirx.BufferStore(
+                            self.moved, value, [line, k, step * self.lines.in_channels + channel]
+                        ),
+                    )
+
+                return loop("channels", self.lines.in_channels // lanes, transform)
+
+            body = channels(plain)
+            return tirx.IfThenElse(all_of(inside), body, channels(guarded)) if inside else body
+
+        return loop("place", self.lines.places, place)
+
+    def _reads(self, image: Any, line: Any, first: Any) -> tuple[list[Any], Read, Read]:
+        """When all inputs from a place on are there, how to read them then, and how otherwise."""
+        extent = int(self.conv.data.shape[self.lines.axis])
+        last = self.tiling.transform.inputs - 1
+        over = (self.lines.places - 1) * self.lines.spacing + last >= extent
+        padding = self.conv.padding()
+
+        def plain(k: Any, channel: Any) -> Any:
+            value = self.conv.read(self._place(image, line, first + k, channel))
+            return value if padding is None else value.args[1]
+
+        def guarded(k: Any, channel: Any) -> Any:
+            value = self.conv.read(self._place(image, line, first + k, channel))
+            if not over:
+                return value
+            return tirx.if_then_else(first + k < extent, value, tirx.const(0.0, "float32"))
+
+        inside = [first + last < extent] * over
+        if padding is not None:
+            ends = [self._place(image, line, first + k, number(0)) for k in (0, last)]
+            inside += [self.conv.read(end).args[0] for end in ends]
+        return inside, plain, guarded
+
+    def _block(self, group: Any, block: Any) -> Any:
+        """Some lines of a group of output channels."""
+        tiling, tile = self.tiling, self.tiling.register_tile
+        tiles, products = self.lines.tiles, tiling.transform.inputs
+        sums = buffer("sums", (tiling.lines * tiles, products, tiling.columns))
+        full, ragged = divmod(tiles, tile.rows)
+
+        def product(which: Any) -> Any:
+            def rows(line: Any, first: Any, count: int) -> Any:
+                return self._rows(group, block, which, line, first, count, sums)
+
+            def of_line(line: Any) -> Any:
+                parts = []
+                if full:
+                    parts.append(
+                        loop("rows", full, lambda row: rows(line, row * tile.rows, tile.rows))
+                    )
+                if ragged:
+                    parts.append(rows(line, number(full * tile.rows), ragged))
+                return self._if_any(block, line, sequence(parts))
+
+            return loop("line", tiling.lines, of_line)
+
+        def inverse(line: Any) -> Any:
+            made = loop("tile", tiles, lambda t: self._outputs(group, block, line, t, sums))
+            return self._if_any(block, line, made)
+
+        return tirx.SeqStmt(
+            [
+                tirx.AllocBuffer(sums),
+                loop("product", products, product),
+                loop("line", tiling.lines, inverse),
+            ]
+        )
+
+    def _if_any(self, block: Any, line: Any, made: Any) -> Any:
+        """Only if there is such a line: the last block may have fewer."""
+        over = self.num_lines % self.tiling.lines != 0
+        return when([block * self.tiling.lines + line < self.num_lines] * over, made)
+
+    def _rows(
+        self, group: Any, block: Any, which: Any, line: Any, first: Any, count: int, sums: Any
+    ) -> Any:
+        """A register tile of one product of a line."""
+        image, place = self._line(block, line)
+        source, bound = bind("source", image * self.lines.in_lines + place * self.lines.stride)
+
+        def data(row: int, across: Any, step: Any) -> Any:
+            place = (first + row) * self.lines.places_of_tile
+            return self.moved[source + across, which, place * self.lines.in_channels + step]
+
+        def weight(column: Any, across: Any, step: Any) -> Any:
+            return self.weight[group, which, across, step, column]
+
+        def keep(row: int, column: Any, value: Any) -> Any:
+            place = [line * self.lines.tiles + first + row, which, column]
+            return tirx.BufferStore(sums, value, place)
+
+        extents = (self.lines.across, self.lines.steps)
+        made = register_products(self.tiling.register_tile, count, extents, data, weight, keep)
+        return sequence([bound, made])
+
+    def _line(self, block: Any, line: Any) -> tuple[Any, Any]:
+        """The image of a task's line, and which of its lines it is."""
+        which = block * self.tiling.lines + line
+        return which // self.lines.count, which % self.lines.count
+
+    def _outputs(self, group: Any, block: Any, line: Any, tile: Any, sums: Any) -> Any:
+        """Transform the sums of a tile, do the epilogue and store the outputs."""
+        tiling, transform = self.tiling, self.tiling.transform
+        lanes = tiling.register_tile.lanes
+        (image, bound_image), (place, bound_place) = (
+            bind(name, value)
+            for name, value in zip(("image", "place"), self._line(block, line), strict=True)
+        )
+
+        def one(column: Any) -> Any:
+            def store(k: int, value: Any) -> Any:
+                along = tile * transform.outputs + k
+                outside = 0 < self.lines.length % transform.outputs <= k
+                channel = group * tiling.columns + column
+                written = self.conv.write(self._place(image, place, along, channel), value)
+                return when([along < self.lines.length] * outside, written)
+
+            row = line * self.lines.tiles + tile
+            values = [sums[row, k, column] for k in range(transform.inputs)]
+            return applied(transform.inverse, values, store)
+
+        vectors = loop(
+            "vector",
+            tiling.register_tile.vectors,
+            lambda part: vector(lanes, lambda lane: one(part * lanes + lane)),
+        )
+        return sequence([bound_image, bound_place, vectors])

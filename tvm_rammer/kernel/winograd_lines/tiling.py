@@ -1,0 +1,167 @@
+"""Where the tiles of a line lie, how its work is divided, and how weights are laid out for that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tvm_rammer.kernel.register_tile import RegisterTile
+from tvm_rammer.kernel.scheduled import Packing
+from tvm_rammer.kernel.winograd.match import PlainConvolution
+from tvm_rammer.kernel.winograd.matrices import Transform
+
+
+@dataclass(frozen=True)
+class Lines:
+    """A convolution as lines of outputs along one of its axes, in tiles.
+
+    Attributes
+    ----------
+    transform : Transform
+        Of a tile. Where the filter has more taps, its outputs are a multiple of its taps, so that
+        the groups of taps share transformed inputs.
+    axis : int
+        1 if a line is a column of the image, 2 if it is a row.
+    batch, count, length : int
+        Images, lines of an image, and outputs of a line.
+    taps : int
+        Of the filter along a line.
+    across, stride : int
+        Taps and stride of the filter across lines.
+    in_channels, out_channels : int
+    """
+
+    transform: Transform
+    axis: int
+    batch: int
+    count: int
+    length: int
+    taps: int
+    across: int
+    stride: int
+    in_channels: int
+    out_channels: int
+
+    @classmethod
+    def of(cls, conv: PlainConvolution, transform: Transform, axis: int) -> Lines:
+        """The lines of a convolution along an axis, in which it has no stride."""
+        batch, *extents, out_channels = conv.output_shape
+        along, across = axis - 1, 2 - axis
+        return cls(
+            transform,
+            axis,
+            batch,
+            extents[across],
+            extents[along],
+            conv.taps[along],
+            conv.taps[across],
+            conv.strides[across],
+            conv.in_channels,
+            out_channels,
+        )
+
+    @property
+    def in_lines(self) -> int:
+        """Lines of inputs of an image."""
+        return (self.count - 1) * self.stride + self.across
+
+    @property
+    def groups(self) -> int:
+        """Groups of as many taps as a tile takes."""
+        return -(-self.taps // self.transform.taps)
+
+    @property
+    def tiles(self) -> int:
+        """Tiles of a line; the last one may reach over its end."""
+        return -(-self.length // self.transform.outputs)
+
+    @property
+    def spacing(self) -> int:
+        """Inputs from one place, from which on they are transformed, to the next."""
+        return self.transform.taps if self.groups > 1 else self.transform.outputs
+
+    @property
+    def places_of_tile(self) -> int:
+        """Places from one tile to the next."""
+        return self.transform.outputs // self.spacing
+
+    @property
+    def places(self) -> int:
+        """Places of a line."""
+        return (self.tiles - 1) * self.places_of_tile + self.groups
+
+    @property
+    def steps(self) -> int:
+        """Steps of the reduction: groups of taps and input channels, for every tap across."""
+        return self.groups * self.in_channels
+
+
+@dataclass(frozen=True)
+class LinePacking(Packing):
+    """Transforms weights and lays them out ``[out / columns, products, across, steps, columns]``.
+
+    A weight that is not finite makes all results of its output channel NaN.
+    """
+
+    transform: Transform
+    axis: int
+    columns: int
+
+    def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        outer, *taps, inner = shape
+        groups = -(-taps[self.axis - 1] // self.transform.taps)
+        across = taps[2 - self.axis]
+        products = self.transform.inputs
+        return outer // self.columns, products, across, groups * inner, self.columns
+
+    def fill(self, packed: np.ndarray, array: np.ndarray) -> None:
+        count, products, across, steps, columns = packed.shape
+        # [out, across, along, in], and as many taps along as fill the groups.
+        taps = array.swapaxes(1, 2) if self.axis == 1 else array
+        missing = steps // taps.shape[3] * self.transform.taps - taps.shape[2]
+        taps = np.pad(taps.astype(np.float64), ((0, 0), (0, 0), (0, missing), (0, 0)))
+        taps = taps.reshape(len(taps), across, -1, self.transform.taps, taps.shape[3])
+        with np.errstate(invalid="ignore"):
+            moved = np.einsum("pt,oagti->opagi", np.array(self.transform.weight), taps)
+        moved = moved.reshape(count, columns, products, across, steps)
+        packed[...] = moved.transpose(0, 2, 3, 4, 1)
+
+
+@dataclass(frozen=True)
+class LineTiling:
+    """How the work is divided.
+
+    Attributes
+    ----------
+    transform : Transform
+    axis : int
+        As in :class:`Lines`.
+    lanes : int
+        Input channels that are transformed together.
+    register_tile : RegisterTile
+        Of the products: tiles of a line x vectors of output channels.
+    lines : int
+        Lines of a task.
+    """
+
+    transform: Transform
+    axis: int
+    lanes: int
+    register_tile: RegisterTile
+    lines: int
+
+    def __str__(self) -> str:
+        along = "columns" if self.axis == 1 else "rows"
+        filtering = f"F({self.transform.outputs},{self.transform.taps})"
+        return f"{filtering} along {along}, {self.lines} of them, {self.register_tile}"
+
+    @property
+    def columns(self) -> int:
+        """Output channels of a task."""
+        return self.register_tile.vectors * self.register_tile.lanes
+
+    @property
+    def packing(self) -> LinePacking:
+        """How the weights are packed."""
+        return LinePacking(self.transform, self.axis, self.columns)
