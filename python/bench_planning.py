@@ -2,6 +2,8 @@
 """Time every policy on the operator graphs of models: CPU seconds until a plan is proved safe.
 
     python python/bench_planning.py --models lstm_10x100x256,inception_v3,randwire --veus 2
+    python python/bench_planning.py --models ladder:8000,mixed:8000,wide:8000 --veus 2,8 \
+        --policies sequential,wavefront,estf,locality
 
 Kernels cost what the model of costs says; nothing is compiled or measured.
 """
@@ -11,7 +13,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import asdict, dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 
 import click
@@ -23,6 +25,7 @@ from tvm_rammer.rprogram.verify import verify
 from tvm_rammer.schedule import POLICIES, CostModel, plan_memory, simulate, synchronise
 from tvm_rammer.testing.bench.graphs import operator_graphs
 from tvm_rammer.testing.models import get_model
+from tvm_rammer.testing.random_graphs import SHAPES, random_graph
 from tvm_rammer.transform.options import Options
 from tvm_rammer.vdevice import VDevice, resolve_target
 
@@ -36,6 +39,7 @@ class Planning:
 
     model: str
     operators: int
+    veus: int
     policy: str
     place: float
     synchronise: float
@@ -51,27 +55,41 @@ class Planning:
 
 
 @click.command()
-@click.option("--models", default=_MODELS, show_default=True, help="Names, separated by commas.")
+@click.option(
+    "--models",
+    default=_MODELS,
+    show_default=True,
+    help="Names, separated by commas; SHAPE:OPERATORS is a random graph.",
+)
 @click.option("--policies", default=",".join(POLICIES), show_default=True)
-@click.option("--veus", default=2, show_default=True)
+@click.option("--veus", default="2", show_default=True, help="Counts, separated by commas.")
 @click.option("--tiny", is_flag=True, help="Models at the reduced sizes of the tests.")
 @click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path))
-def main(models: str, policies: str, veus: int, tiny: bool, json_path: Path | None) -> None:
+def main(models: str, policies: str, veus: str, tiny: bool, json_path: Path | None) -> None:
     """Time policies on models."""
     console = Console()
     found: list[Planning] = []
-    options = Options(num_veus=veus, oversubscribe=True)
-    vdevice = options.vdevice(resolve_target())
-    for name in models.split(","):
+    for name, count in product(models.split(","), map(int, veus.split(","))):
+        options = Options(num_veus=count, oversubscribe=True)
+        vdevice = options.vdevice(resolve_target())
         with console.status(f"{name} ..."):
-            info = get_model(name)
-            graphs = operator_graphs(info.tiny() if tiny else info.build(), options)
+            graphs = _graphs(name, tiny, options)
         for graph in graphs:
             mine = [time_policy(name, graph, vdevice, policy) for policy in policies.split(",")]
-            console.print(_table(f"{name}: {len(graph.operators):,} operators", mine))
+            title = f"{name}: {len(graph.operators):,} operators on {count} vEUs"
+            console.print(_table(title, mine))
             found += mine
     if json_path:
         json_path.write_text(json.dumps([asdict(one) for one in found], indent=1))
+
+
+def _graphs(name: str, tiny: bool, options: Options) -> list[OperatorGraph]:
+    """The graphs of a model, or a random one."""
+    shape, _, operators = name.partition(":")
+    if shape in SHAPES and operators.isdigit():
+        return [random_graph(0, shape, int(operators))]
+    info = get_model(name)
+    return operator_graphs(info.tiny() if tiny else info.build(), options)
 
 
 def time_policy(name: str, graph: OperatorGraph, vdevice: VDevice, policy: str) -> Planning:
@@ -89,7 +107,7 @@ def time_policy(name: str, graph: OperatorGraph, vdevice: VDevice, policy: str) 
     makespan = simulate(program, costs).makespan
     clock.append(time.process_time())
     steps = [stop - start for start, stop in pairwise(clock)]
-    return Planning(name, len(graph.operators), policy, *steps, makespan)
+    return Planning(name, len(graph.operators), vdevice.num_veus, policy, *steps, makespan)
 
 
 def _table(title: str, plans: list[Planning]) -> Table:

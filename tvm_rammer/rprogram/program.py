@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache, reduce
+from functools import cache, lru_cache, reduce
 from math import prod
 from operator import or_
 from typing import Literal
@@ -29,6 +29,7 @@ CELLS = 32
 TILE_RANGES = 16
 
 
+@cache
 def dtype_bytes(dtype: str) -> int:
     """Size of one element of a TVM dtype in bytes (``bool`` takes one byte)."""
     return 1 if dtype == "bool" else np.dtype(dtype).itemsize
@@ -120,6 +121,10 @@ class RKernel:
     origin: str = ""
     tiling: str = ""
     footprints: tuple[tuple[int, ...], ...] = ()
+
+    def __hash__(self) -> int:
+        """Of what tells kernels apart: footprints take long to go through."""
+        return hash((self.name, self.num_tiles))
 
     def touched(self, pointer: int, start: int, stop: int) -> int:
         """The cells of a pointer's buffer that the tiles ``start <= i < stop`` touch.

@@ -118,20 +118,20 @@ class Arena:
         highs[-1] = max(highs[-1], lows[-1] + nbytes, min(self.most, lows[-1] + 2 * nbytes))
         room = highs - lows
         fitting = (room >= nbytes).nonzero()[0]
-        if len(fitting) > _MOST_PLACES:
-            # Their starts alone are as many places as are compared.
-            tightest = room[fitting].argsort(kind="stable")[:_MOST_PLACES]
+        if len(fitting) > _MOST_PLACES // 2:
+            # Their ends alone are as many places as are compared.
+            tightest = room[fitting].argsort(kind="stable")[: _MOST_PLACES // 2]
             fitting = fitting[np.sort(tightest)]
         lows, highs, room = lows[fitting], highs[fitting], room[fitting]
         borders = idle.borders()
         run = lows.searchsorted(borders, side="right") - 1
         within = (run >= 0) & (borders < highs[run])
         borders, run = borders[within, None], run[within, None]
-        meeting = (borders - pieces.edges) // ALIGNMENT * ALIGNMENT
+        meeting = (borders - pieces.edges) & -ALIGNMENT
         inside = (meeting >= lows[run]) & (meeting + nbytes <= highs[run])
         meeting = _distinct(meeting[inside])
         around = room[lows.searchsorted(meeting, side="right") - 1]
-        found = np.concatenate((lows, (highs - nbytes) // ALIGNMENT * ALIGNMENT, meeting))
+        found = np.concatenate((lows, highs - nbytes & -ALIGNMENT, meeting))
         room = np.concatenate((room, room, around))
         tightest = room.argsort(kind="stable")[:_MOST_PLACES]
         return found[tightest], room[tightest]

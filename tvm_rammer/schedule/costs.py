@@ -123,7 +123,7 @@ class CostModel:
         """
         shortest = -(-kernel.num_tiles // veus)
         width = -(-kernel.num_tiles // shortest) if shortest else 1
-        return min((1, width), key=lambda k: self.operator_time(kernel, k))
+        return width if self.operator_time(kernel, width) < self.operator_time(kernel, 1) else 1
 
 
 def _check(name: str, value: object, wanted: Literal["from 0", "above 0"]) -> None:

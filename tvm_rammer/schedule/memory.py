@@ -16,7 +16,7 @@ import numpy as np
 
 from tvm_rammer.rprogram.happens_before import Clocks, vector_clocks
 from tvm_rammer.rprogram.program import RProgram, aligned
-from tvm_rammer.rprogram.rows import root_of
+from tvm_rammer.rprogram.rows import Ints, root_of
 from tvm_rammer.schedule.arena import Arena
 from tvm_rammer.schedule.owners import owners_of
 from tvm_rammer.schedule.segments import Counts
@@ -108,26 +108,30 @@ def _allowed(program: RProgram, clocks: Clocks, max_bytes: int | None) -> int:
 
 def _total_and_peak(program: RProgram, clocks: Clocks) -> tuple[int, int]:
     """Bytes of all arena buffers, and the most alive at once in a serial run."""
-    steps = [program.veus[veu][position].operator for veu, position in clocks.order]
+    steps = np.array([program.veus[v][position].operator for v, position in clocks.order], np.int64)
+    when, count = np.arange(len(steps)), len(program.buffers)
+    first = np.full(len(program.operators), len(steps))
+    final = np.full(len(program.operators), -1)
+    np.minimum.at(first, steps, when)
+    np.maximum.at(final, steps, when)
+    operators, buffers = _accesses(program)
+    born, dead = np.full(count, len(steps)), np.full(count, -1)
+    np.minimum.at(born, buffers, first[operators])
+    np.maximum.at(dead, buffers, final[operators])
+    sizes = np.array([aligned(b.nbytes) if b.space == "arena" else 0 for b in program.buffers])
+    alive = born <= dead
     change = np.zeros(len(steps) + 1, np.int64)
-    total = 0
-    for buffer, (first, last) in _lifetimes(program, steps).items():
-        nbytes = aligned(program.buffers[buffer].nbytes)
-        change[first] += nbytes
-        change[last + 1] -= nbytes
-        total += nbytes
-    return total, int(change.cumsum().max())
+    np.add.at(change, born[alive], sizes[alive])
+    np.subtract.at(change, dead[alive] + 1, sizes[alive])
+    return int(sizes[alive].sum()), int(change.cumsum().max())
 
 
-def _lifetimes(program: RProgram, steps: list[int]) -> dict[int, tuple[int, int]]:
-    """First and last step that touch each arena buffer, given the operator of each step."""
-    lives: dict[int, tuple[int, int]] = {}
-    for step, operator in enumerate(steps):
-        for buffer in program.operators[operator].arguments:
-            root = root_of(program.buffers, buffer)
-            if program.buffers[root].space == "arena":
-                lives[root] = (lives.get(root, (step, step))[0], step)
-    return lives
+def _accesses(program: RProgram) -> tuple[Ints, Ints]:
+    """Operators and the buffers that they touch, a part as its whole, pair by pair."""
+    roots = [root_of(program.buffers, number) for number in range(len(program.buffers))]
+    touched = [len(operator.arguments) for operator in program.operators]
+    buffers = [roots[b] for operator in program.operators for b in operator.arguments]
+    return np.repeat(np.arange(len(touched)), touched), np.array(buffers, np.int64)
 
 
 def _arena_writes(program: RProgram, operator: int) -> Iterator[int]:
@@ -151,10 +155,8 @@ def _last_accesses(program: RProgram) -> Counts:
     for veu, position, task in program.tasks():
         last_task[task.operator, veu] = position + 1
     last = np.zeros((len(program.buffers), program.num_veus), np.int32)
-    for number, operator in enumerate(program.operators):
-        for buffer in operator.arguments:
-            root = root_of(program.buffers, buffer)
-            np.maximum(last[root], last_task[number], out=last[root])
+    operators, buffers = _accesses(program)
+    np.maximum.at(last, buffers, last_task[operators])
     return last
 
 

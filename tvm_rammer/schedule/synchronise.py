@@ -152,13 +152,18 @@ class _Walk:
             for veu, position in self.places[before]:
                 last[veu] = max(last[veu], position + 1)
         wanted = [(veu, count) for veu, count in enumerate(last) if count]
-        reached = [self.clocks[veu][count - 1] for veu, count in wanted]
+        if not wanted:
+            return _Need((), self.start)
+        reached = list(zip(*(self.clocks[veu][count - 1] for veu, count in wanted), strict=True))
+        clock = tuple(map(max, reached))
+        # A task is implied by another that comes after as many tasks of its vEU, or after more.
         waits = tuple(
-            Wait(veu, count)
-            for (veu, count), own in zip(wanted, reached, strict=True)
-            if not any(other[veu] >= count for other in reached if other is not own)
+            [
+                Wait(veu, count)
+                for veu, count in wanted
+                if clock[veu] == count and reached[veu].count(count) == 1
+            ]
         )
-        clock = tuple(map(max, zip(*reached, strict=True))) if reached else self.start
         return _Need(waits, clock)
 
     def _stuck(self, placed: Placed) -> str:

@@ -58,11 +58,11 @@ class Transfers:
         arriving = 0.0
         first = 0.0
         written: list[tuple[int, int]] = []
-        for pointer, buffer in enumerate(operator.arguments):
+        touched = self._touched(task)
+        for buffer, mode, cells in zip(operator.arguments, modes, touched, strict=True):
             if program.buffers[buffer].space in ("constant", "input"):
                 continue
-            cells = self._touched(task)[pointer]
-            if modes[pointer] == "write":
+            if mode == "write":
                 written.append((buffer, cells))
             elif held := self._written_by_others(veu, buffer, cells):
                 arriving += held
