@@ -36,6 +36,11 @@ def rolled(name: str, extent: int, body: Callable[[Any], Any]) -> Any:
     return loop(name, extent, lambda index: sequence([mark, body(index)]))
 
 
+def unrolled(name: str, extent: int, body: Callable[[Any], Any]) -> Any:
+    """``body(index)`` for every index below ``extent``, without a loop that is left."""
+    return loop(name, extent, body, tirx.ForKind.UNROLLED)
+
+
 def parallel(name: str, extent: int, body: Callable[[Any], Any]) -> Any:
     """A loop over rTask tiles."""
     return loop(name, extent, body, tirx.ForKind.PARALLEL)

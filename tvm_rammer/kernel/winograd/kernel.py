@@ -213,7 +213,7 @@ class _Kernel:
         """A register tile of one of the products: every sum is a vector of its own."""
         tile = self.tiling.task_tile
 
-        def keep(row: int, column: Any, value: Any) -> Any:
+        def keep(row: Any, column: Any, value: Any) -> Any:
             return tirx.BufferStore(products, value, [first + row, which, column])
 
         def ahead(channel: Any) -> list[Any]:

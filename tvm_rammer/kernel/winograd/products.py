@@ -7,7 +7,7 @@ from typing import Any
 
 from tvm import tirx
 
-from tvm_rammer.kernel.loops import buffer, loop, sequence, vector
+from tvm_rammer.kernel.loops import buffer, loop, sequence, unrolled, vector
 from tvm_rammer.kernel.register_tile import RegisterTile
 
 
@@ -17,10 +17,12 @@ def register_products(
     extents: Sequence[int],
     data: Callable[..., Any],
     weight: Callable[..., Any],
-    keep: Callable[[int, Any, Any], Any],
+    keep: Callable[[Any, Any, Any], Any],
     beside: Callable[..., list[Any]] = lambda *steps: [],
 ) -> Any:
-    """Sums of products in which every sum is a vector of its own, so that it has a register.
+    """Sums of products, each a vector that has a register.
+
+    Those of a column of vectors are a buffer: one for all could be too large to become registers.
 
     Parameters
     ----------
@@ -38,41 +40,37 @@ def register_products(
     beside : callable
         ``beside(*steps)``: what else is done in a step, before its products.
     """
-    sums = {
-        (row, part): buffer("sum", (tile.lanes,))
-        for row in range(rows)
-        for part in range(tile.vectors)
-    }
+    sums = [buffer("sums", (rows, tile.lanes)) for _ in range(tile.vectors)]
 
-    def everywhere(make: Callable[[Any, int, Any, Any], Any]) -> list[Any]:
-        def one(row: int, part: int, total: Any) -> Any:
-            column = part * tile.lanes
-            return vector(tile.lanes, lambda lane: make(total, row, column + lane, lane))
+    def everywhere(make: Callable[[Any, Any, Any, Any], Any]) -> Any:
+        def vectors(row: Any, lane: Any) -> Any:
+            columns = [(total, part * tile.lanes + lane) for part, total in enumerate(sums)]
+            return sequence([make(total, row, column, lane) for total, column in columns])
 
-        return [one(*place, total) for place, total in sums.items()]
+        return unrolled("row", rows, lambda row: vector(tile.lanes, lambda n: vectors(row, n)))
 
-    def clear(total: Any, row: int, column: Any, lane: Any) -> Any:
-        return tirx.BufferStore(total, tirx.const(0.0, "float32"), [lane])
+    def clear(total: Any, row: Any, column: Any, lane: Any) -> Any:
+        return tirx.BufferStore(total, tirx.const(0.0, "float32"), [row, lane])
 
-    def store(total: Any, row: int, column: Any, lane: Any) -> Any:
-        return keep(row, column, total[lane])
+    def store(total: Any, row: Any, column: Any, lane: Any) -> Any:
+        return keep(row, column, total[row, lane])
 
     def reduce(steps: tuple[Any, ...]) -> Any:
         if len(steps) < len(extents):
             name = f"step{len(steps)}"
             return loop(name, extents[len(steps)], lambda step: reduce((*steps, step)))
 
-        def add(total: Any, row: int, column: Any, lane: Any) -> Any:
+        def add(total: Any, row: Any, column: Any, lane: Any) -> Any:
             product = data(row, *steps) * weight(column, *steps)
-            return tirx.BufferStore(total, total[lane] + product, [lane])
+            return tirx.BufferStore(total, total[row, lane] + product, [row, lane])
 
-        return sequence([*beside(*steps), *everywhere(add)])
+        return sequence([*beside(*steps), everywhere(add)])
 
     return tirx.SeqStmt(
         [
-            *map(tirx.AllocBuffer, sums.values()),
-            *everywhere(clear),
+            *map(tirx.AllocBuffer, sums),
+            everywhere(clear),
             reduce(()),
-            *everywhere(store),
+            everywhere(store),
         ]
     )

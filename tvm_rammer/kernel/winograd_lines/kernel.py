@@ -184,14 +184,14 @@ class _Kernel:
         image, place = self._line(block, line)
         source, bound = bind("source", image * self.lines.in_lines + place * self.lines.stride)
 
-        def data(row: int, across: Any, step: Any) -> Any:
+        def data(row: Any, across: Any, step: Any) -> Any:
             place = (first + row) * self.lines.places_of_tile
             return self.moved[source + across, which, place * self.lines.in_channels + step]
 
         def weight(column: Any, across: Any, step: Any) -> Any:
             return self.weight[group, which, across, step, column]
 
-        def keep(row: int, column: Any, value: Any) -> Any:
+        def keep(row: Any, column: Any, value: Any) -> Any:
             place = [line * self.lines.tiles + first + row, which, column]
             return tirx.BufferStore(sums, value, place)
 
