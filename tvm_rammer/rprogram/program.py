@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache, lru_cache, reduce
+from functools import cache, cached_property, lru_cache, reduce
 from math import prod
 from operator import or_
 from typing import Literal
@@ -85,7 +85,7 @@ class Buffer:
     offset: int = 0
     pitch: int = 0
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         return prod(self.shape) * dtype_bytes(self.dtype)
 
