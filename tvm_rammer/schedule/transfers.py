@@ -88,14 +88,17 @@ class Transfers:
         known = self._fetched.get((veu, buffer), 0)
         self._fetched[veu, buffer] = known | cells
         cells &= ~known
+        if not cells:
+            return 0.0
         theirs = 0
         parts = 0.0
+        drawn, most = self._drawn, self.costs.l2_bytes
         for piece in self._written[root_of(self.program.buffers, buffer)]:
-            gone = self._drawn[piece.veu] - piece.drawn > self.costs.l2_bytes
-            if piece.veu == veu or gone:
+            writer, written, held, when = piece
+            if writer == veu or drawn[writer] - when > most:
                 continue
-            if piece.buffer == buffer:
-                theirs |= piece.cells
+            if written == buffer:
+                theirs |= held
             else:
                 parts += self._common(buffer, cells, piece)
         return self._nbytes(buffer, cells & theirs) + parts
