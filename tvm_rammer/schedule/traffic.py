@@ -32,6 +32,7 @@ class Traffic:
         self.program = program
         self.costs = costs
         self._recent: list[OrderedDict[int, int]] = [OrderedDict() for _ in program.veus]
+        self._recent_bytes = [0] * program.num_veus
         self._running = [(0.0, 0.0, 0.0)] * program.num_veus
         self._transfers = Transfers(program, costs)
 
@@ -119,10 +120,12 @@ class Traffic:
             return False
         recent = self._recent[veu]
         near = weight in recent
-        recent[weight] = max(recent.get(weight, 0), int(nbytes * share))
+        known = recent.get(weight, 0)
+        recent[weight] = max(known, int(nbytes * share))
+        self._recent_bytes[veu] += recent[weight] - known
         recent.move_to_end(weight)
-        while len(recent) > 1 and sum(recent.values()) > _FOR_WEIGHTS * self.costs.l2_bytes:
-            recent.popitem(last=False)
+        while len(recent) > 1 and self._recent_bytes[veu] > _FOR_WEIGHTS * self.costs.l2_bytes:
+            self._recent_bytes[veu] -= recent.popitem(last=False)[1]
         return near and recent[weight] <= _FOR_WEIGHTS * self.costs.l2_bytes
 
     def _stretch(
