@@ -21,6 +21,7 @@ from tvm_rammer.kernel.loops import (
     loop,
     number,
     parallel,
+    rolled,
     sequence,
     vector,
     when,
@@ -87,32 +88,47 @@ class _Kernel:
         return (image, *inner, channel)
 
     def _input_line(self, line: Any) -> Any:
-        lanes = self.tiling.lanes
+        """Transform the inputs of a line, from each of its places on."""
+        lanes, count = self.tiling.lanes, self.tiling.transform.inputs
         image, which = line // self.lines.in_lines, line % self.lines.in_lines
+        patch = buffer("patch", (count, lanes))
 
         def place(step: Any) -> Any:
             inside, plain, guarded = self._reads(image, which, step * self.lines.spacing)
 
-            def channels(read: Read) -> Any:
-                def transform(part: Any) -> Any:
-                    return vector(lanes, lambda lane: one(part * lanes + lane))
+            def transformed(first: Any, read: Read) -> Any:
+                def one(lane: Any) -> Any:
+                    def store(k: int, value: Any) -> Any:
+                        element = step * self.lines.in_channels + first + lane
+                        return tirx.BufferStore(self.moved, value, [line, k, element])
 
-                def one(channel: Any) -> Any:
-                    values = [read(k, channel) for k in range(self.tiling.transform.inputs)]
-                    return applied(
-                        self.tiling.transform.data,
-                        values,
-                        lambda k, value: tirx.BufferStore(
-                            self.moved, value, [line, k, step * self.lines.in_channels + channel]
-                        ),
-                    )
+                    values = [read(number(k), lane) for k in range(count)]
+                    return applied(self.tiling.transform.data, values, store)
 
-                return loop("channels", self.lines.in_channels // lanes, transform)
+                return vector(lanes, one)
 
-            body = channels(plain)
-            return tirx.IfThenElse(all_of(inside), body, channels(guarded)) if inside else body
+            def at_once(first: Any) -> Any:
+                return transformed(first, lambda k, lane: plain(k, first + lane))
 
-        return loop("place", self.lines.places, place)
+            def at_edge(first: Any) -> Any:
+                def keep(k: Any) -> Any:
+                    return vector(lanes, lambda lane: store(k, lane))
+
+                def store(k: Any, lane: Any) -> Any:
+                    return tirx.BufferStore(patch, guarded(k, first + lane), [k, lane])
+
+                kept = transformed(first, lambda k, lane: patch[k, lane])
+                return sequence([rolled("input", count, keep), kept])
+
+            def channels(of_vector: Callable[[Any], Any]) -> Any:
+                vectors = self.lines.in_channels // lanes
+                return loop("channels", vectors, lambda part: of_vector(part * lanes))
+
+            if not inside:
+                return channels(at_once)
+            return tirx.IfThenElse(all_of(inside), channels(at_once), channels(at_edge))
+
+        return sequence([tirx.AllocBuffer(patch), loop("place", self.lines.places, place)])
 
     def _reads(self, image: Any, line: Any, first: Any) -> tuple[list[Any], Read, Read]:
         """When all inputs from a place on are there, how to read them then, and how otherwise."""
