@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import time
 from itertools import islice
 from types import SimpleNamespace
 
@@ -17,9 +16,7 @@ from tvm_rammer.schedule import (
     CostModel,
     bounds,
     plan,
-    plan_memory,
     simulate,
-    synchronise,
 )
 from tvm_rammer.testing.random_graphs import SHAPES, random_graph
 
@@ -90,24 +87,3 @@ def test_plans_use_what_the_graph_offers(policy, shape):
     """Within 1.35 of a bound that no schedule of these kernels can beat."""
     program = plan(random_graph(2, shape, 300), device(2), policy)
     assert simulate(program, costs()).makespan < 1.35 * bounds(program).makespan
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("num_veus", [2, 4, 8, 16])
-@pytest.mark.parametrize("policy", sorted(set(POLICIES) - {"ios"}))
-def test_eight_thousand_operators_are_planned_in_seconds(policy, num_veus):
-    made = random_graph(1, "mixed", 8000)
-    begin = time.process_time()
-    plan_memory(synchronise(made, POLICIES[policy](made, device(num_veus), costs())))
-    assert time.process_time() - begin < 4
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("num_veus", [2, 16])
-@pytest.mark.parametrize("shape", ["mixed", "diamond", "ladder"])
-def test_dynamic_programming_ends_in_seconds(shape, num_veus):
-    """As many operators as RandWire and NASNet-A have."""
-    made = random_graph(3, shape, 700)
-    begin = time.process_time()
-    POLICIES["ios"](made, device(num_veus), costs())
-    assert time.process_time() - begin < 10
