@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
 from tvm.script import ir as I
@@ -69,6 +71,19 @@ def test_memory_is_planned_once_for_plans_of_one_program(measured, monkeypatch):
     tvm_rammer.build(Towers, num_veus=2)
     assert len({id(program) for program in programs}) == len(programs)
     assert len(programs) == len(measured[0]) - 1
+
+
+@needs_two_cores
+def test_the_collector_of_garbage_is_as_it_was_before(measured):
+    assert gc.isenabled()
+    tvm_rammer.build(Towers, num_veus=2)
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        tvm_rammer.build(Towers, num_veus=2)
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
 
 
 @needs_two_cores
