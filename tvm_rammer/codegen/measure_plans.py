@@ -22,13 +22,15 @@ from tvm_rammer.rprogram import RProgram
 from tvm_rammer.tensors import as_tensor
 from tvm_rammer.vdevice import configure_pool
 
-#: Seconds of measuring after which no further round starts, and the rounds there are at least and
-#: at most.
+#: Seconds of measuring after which no further round starts, and the rounds there are at least (what
+#: a confidence interval of 95 % takes) and at most.
 _SECONDS = 1.0
-_FEWEST_ROUNDS = 7
+_FEWEST_ROUNDS = 6
 _MOST_ROUNDS = 41
 #: A sample is as many runs as take about this long.
 _SAMPLE_SECONDS = 2e-4
+#: A first run that takes longer than this is more than a sample, however cold it was.
+_SLOW_SECONDS = 2e-2
 
 
 def measure_plans(
@@ -104,9 +106,7 @@ def _input(spec: TensorSpec, generator: np.random.Generator) -> Any:
 def _take_turns(
     runs: Sequence[Callable[[], None]], clock: Callable[[], float]
 ) -> list[list[float]]:
-    for run in runs:
-        run()
-    repeats = [max(1, math.ceil(_SAMPLE_SECONDS / max(1e-9, _time(run, 1, clock)))) for run in runs]
+    repeats = [_repeats(run, clock) for run in runs]
     times: list[list[float]] = [[] for _ in runs]
     started = time.perf_counter()
     for count in range(_MOST_ROUNDS):
@@ -116,6 +116,13 @@ def _take_turns(
         for number in random.Random(count).sample(range(len(runs)), len(runs)):
             times[number].append(_time(runs[number], repeats[number], clock))
     return times
+
+
+def _repeats(run: Callable[[], None], clock: Callable[[], float]) -> int:
+    """How often to run a plan for a sample; it has run by then."""
+    if _time(run, 1, clock) > _SLOW_SECONDS:
+        return 1
+    return max(1, math.ceil(_SAMPLE_SECONDS / max(1e-9, _time(run, 1, clock))))
 
 
 def _time(run: Callable[[], None], repeats: int, clock: Callable[[], float]) -> float:
