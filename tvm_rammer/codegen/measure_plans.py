@@ -22,10 +22,10 @@ from tvm_rammer.rprogram import RProgram
 from tvm_rammer.tensors import as_tensor
 from tvm_rammer.vdevice import configure_pool
 
-#: Seconds of measuring after which no further round starts, and the rounds there are at least (what
-#: a confidence interval of 95 % takes) and at most.
+#: Seconds of measuring after which no further round starts, and the rounds there are at least (one
+#: more than a confidence interval of 95 % takes: several plans are compared) and at most.
 _SECONDS = 1.0
-_FEWEST_ROUNDS = 6
+_FEWEST_ROUNDS = 7
 _MOST_ROUNDS = 41
 #: A sample is as many runs as take about this long.
 _SAMPLE_SECONDS = 2e-4
