@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tvm
 import tvm_ffi
+import winograd_runs
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from kernel_runs import (
@@ -25,6 +26,7 @@ from kernel_runs import (
 )
 from tvm import relax, sym, te, tirx
 from tvm.ir import Call, GlobalVar
+from winograd_runs import convolution, convolve, run_packed
 
 from tvm_rammer.codegen.lowering import lowering_pipeline
 from tvm_rammer.kernel.blocks import is_choice, variables
@@ -34,7 +36,6 @@ from tvm_rammer.kernel.register_tile import RegisterTile
 from tvm_rammer.kernel.winograd.accuracy import winograd_error
 from tvm_rammer.kernel.winograd.choice import ConvolutionSize, choose_tiling
 from tvm_rammer.kernel.winograd.kernel import winograd_function
-from tvm_rammer.kernel.winograd.match import match_convolution
 from tvm_rammer.kernel.winograd.matrices import FOUR, TWO
 from tvm_rammer.kernel.winograd.rule import Winograd
 from tvm_rammer.kernel.winograd.tiling import WinogradTiling
@@ -52,28 +53,14 @@ sizes = st.tuples(st.integers(1, 2), st.integers(1, 13), st.integers(1, 13))
 pads = st.tuples(*[st.integers(0, 2)] * 4)
 
 
-def convolve(x: np.ndarray, weight: np.ndarray, padding: tuple[int, ...]) -> np.ndarray:
-    """In float64."""
-    top, left, bottom, right = padding
-    x = np.pad(x.astype(np.float64), ((0, 0), (top, bottom), (left, right), (0, 0)))
-    windows = np.lib.stride_tricks.sliding_window_view(x, (3, 3), axis=(1, 2))
-    return np.einsum("nyxiab,oabi->nyxo", windows, weight.astype(np.float64))
-
-
 def conv2d(x: Any, weight: Any, padding: tuple[int, ...] = ONE_AROUND, **attrs: Any) -> Any:
-    layouts = {"data_layout": "NHWC", "kernel_layout": "OHWI"}
-    return OP.nn.conv2d(x, weight, padding=padding, **{**layouts, **attrs})
+    return winograd_runs.conv2d(x, weight, padding=padding, **attrs)
 
 
-def run_tiling(
-    func: tirx.PrimFunc, inputs: list[np.ndarray], tiling: WinogradTiling, seed: int = 0
-) -> Run:
+def run_tiling(func: tirx.PrimFunc, inputs: list[np.ndarray], tiling: WinogradTiling) -> Run:
     """Run a convolution, whose weights are parameter 1, in a given tiling."""
-    conv = match_convolution(func, frozenset([1]), lambda taps, strides: True)
-    assert conv is not None
-    scheduled = winograd_function(conv, tiling, SMALL_CACHE).with_attr("tirx.is_scheduled", True)
-    packed = [tiling.packing(a) if k == 1 else a for k, a in enumerate(inputs)]
-    return run_prim_func(scheduled, packed, seed=seed)
+    made = winograd_function(convolution(func), tiling, SMALL_CACHE)
+    return run_packed(made, inputs, tiling.packing)
 
 
 @QUICK
@@ -110,7 +97,7 @@ def test_every_tiling(
     tiling = WinogradTiling(transform, lanes, tile, block, fused, parts, rows_first)
     x = numbers((*size, inner * lanes))
     w = numbers((outer * lanes, 3, 3, inner * lanes), seed=1)
-    func = legalized_func(lambda x: conv2d(x, constant(w), padding), x)
+    func = legalized_func(lambda x: conv2d(x, w, padding), x)
     run = run_tiling(func, [x, w], tiling)
     assert_close(run.outputs[0], convolve(x, w, padding), 2e-5)
     assert len(run.kernel.stages) == (1 if fused else 2)
@@ -122,7 +109,7 @@ def test_every_tiling(
 @pytest.mark.parametrize("padding", [(0, 0, 0, 0), ONE_AROUND, (2, 0, 1, 2)])
 @pytest.mark.parametrize("vdevice", VDEVICES, ids=lambda vdevice: str(vdevice.vector_bytes))
 def test_the_tiling_that_is_chosen(padding, vdevice):
-    (out,), origins = run_relax(lambda x: conv2d(x, constant(W), padding), X, vdevice=vdevice)
+    (out,), origins = run_relax(lambda x: conv2d(x, W, padding), X, vdevice=vdevice)
     assert_close(out, convolve(X, W, padding), 2e-5)
     assert origins == ["winograd"]
 
@@ -130,7 +117,7 @@ def test_the_tiling_that_is_chosen(padding, vdevice):
 @pytest.mark.parametrize("value", [0.0, 2.5])
 def test_any_number_may_pad(value):
     """What lies outside counts as 0 only where the padding says so."""
-    func = legalized_func(lambda x: conv2d(x, constant(W)), X)
+    func = legalized_func(lambda x: conv2d(x, W), X)
 
     def pad_with_value(call: Any) -> Any:
         if not is_choice(call):
@@ -147,7 +134,7 @@ def test_any_number_may_pad(value):
 def test_avx2_code(monkeypatch):
     target = resolve_target({"kind": "llvm", "mcpu": "core-avx2"})
     monkeypatch.setattr(kernel_runs, "TARGET", target)
-    func = legalized_func(lambda x: conv2d(x, constant(W)), X)
+    func = legalized_func(lambda x: conv2d(x, W), X)
     run = run_prim_func(func, [X, W], [1], vdevice_for(target))
     assert_close(run.outputs[0], convolve(X, W, ONE_AROUND), 2e-5)
     assert run.kernel.scheduled.tiling.endswith("vectors of 8")
@@ -158,7 +145,7 @@ def test_epilogue():
     bias, residual = numbers((32,), seed=2), numbers(X.shape, seed=3)
 
     def block(x, residual):
-        total = OP.add(OP.add(conv2d(x, constant(W)), constant(bias)), residual)
+        total = OP.add(OP.add(conv2d(x, W), constant(bias)), residual)
         return OP.multiply(total, OP.sigmoid(total))
 
     (out,), origins = run_relax(block, X, residual)
@@ -170,7 +157,7 @@ def test_epilogue():
 def test_a_large_image_is_one_stage():
     """The transformed inputs of a block then stay with its task."""
     x, w = numbers((1, 48, 48, 16)), numbers((16, 3, 3, 16), seed=1)
-    run = run_prim_func(legalized_func(lambda x: conv2d(x, constant(w)), x), [x, w], [1])
+    run = run_prim_func(legalized_func(lambda x: conv2d(x, w), x), [x, w], [1])
     assert_close(run.outputs[0], convolve(x, w, ONE_AROUND), 2e-5)
     assert "fused" in run.kernel.scheduled.tiling
     assert len(run.kernel.stages) == 1
@@ -178,7 +165,7 @@ def test_a_large_image_is_one_stage():
 
 
 def tiling_under(tolerance: float) -> str:
-    func = legalized_func(lambda x: conv2d(x, constant(W)), X)
+    func = legalized_func(lambda x: conv2d(x, W), X)
     scheduled = Winograd(tolerance).apply(func, frozenset([1]), HOST)
     return scheduled.tiling.split()[0] if scheduled else "declined"
 
@@ -197,7 +184,7 @@ def test_the_tolerance_decides():
 def test_the_error_is_what_was_tried_out(transform):
     """Of one kernel, within a factor of the other data's luck."""
     x, w = numbers((1, 16, 16, 64)), numbers((32, 3, 3, 64), seed=1)
-    func = legalized_func(lambda x: conv2d(x, constant(w)), x)
+    func = legalized_func(lambda x: conv2d(x, w), x)
     tiling = WinogradTiling(transform, 16, RegisterTile(4, 2, 16), 16, False)
     want = convolve(x, w, ONE_AROUND)
     error = np.abs(run_tiling(func, [x, w], tiling).outputs[0] - want).max()
@@ -209,7 +196,7 @@ def test_a_weight_that_is_not_finite_spoils_its_channel(value):
     """All of it, and no other."""
     w = W.copy()
     w[5, 1, 2, 7] = value
-    func = legalized_func(lambda x: conv2d(x, constant(w)), X)
+    func = legalized_func(lambda x: conv2d(x, w), X)
     out = run_prim_func(func, [X, w], [1]).outputs[0]
     assert np.isnan(out[..., 5]).all()
     assert np.isfinite(np.delete(out, 5, axis=3)).all()
@@ -219,7 +206,7 @@ def test_an_input_that_is_not_finite_spoils_the_tiles_around():
     """Every output that it belongs to, and none farther than a tile."""
     x = X.copy()
     x[0, 6, 6, 3] = np.inf
-    func = legalized_func(lambda x: conv2d(x, constant(W)), x)
+    func = legalized_func(lambda x: conv2d(x, W), x)
     out = run_prim_func(func, [x, W], [1]).outputs[0]
     assert not np.isfinite(out[0, 5:8, 5:8]).any()
     far = np.ones(out.shape, bool)
@@ -288,7 +275,7 @@ def test_declines_what_is_no_convolution():
 
 def test_code_for_aarch64():
     target = resolve_target({"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "neoverse-n1"})
-    func = legalized_func(lambda x: conv2d(x, constant(W)), X)
+    func = legalized_func(lambda x: conv2d(x, W), X)
     kernels = KernelLibrary(vdevice_for(target))
     assert kernels.get(func, frozenset([1])).scheduled.origin == "winograd"
     functions = {GlobalVar(name): body for name, body in kernels.bodies.items()}
@@ -300,7 +287,7 @@ def test_code_for_aarch64():
 @pytest.mark.parametrize("l2_bytes", [1 << 10, 1 << 30])
 def test_what_is_too_large_for_the_cache_is_prefetched(l2_bytes):
     """The weights of the next steps, the transformed inputs of the next rows."""
-    func = legalized_func(lambda x: conv2d(x, constant(W)), X)
+    func = legalized_func(lambda x: conv2d(x, W), X)
     made = Winograd().apply(func, frozenset([1]), replace(HOST, l2_bytes=l2_bytes))
     assert made is not None
     calls = []
@@ -311,11 +298,9 @@ def test_what_is_too_large_for_the_cache_is_prefetched(l2_bytes):
 
 def test_register_tiles_share_the_weights_of_the_next_product():
     """All of them prefetch, each other vectors: two register tiles, two vectors of 16 channels."""
-    func = legalized_func(lambda x: conv2d(x, constant(W)), X)
-    conv = match_convolution(func, frozenset([1]), lambda taps, strides: True)
-    assert conv is not None
+    func = legalized_func(lambda x: conv2d(x, W), X)
     tiling = WinogradTiling(FOUR, 16, RegisterTile(8, 2, 16), 16, False)
-    made = winograd_function(conv, tiling, SMALL_CACHE)
+    made = winograd_function(convolution(func), tiling, SMALL_CACHE)
     calls = []
     tvm_ffi.structural_walk(made.body, (Call, calls.append))
     loads = [call.args[0].args[0] for call in calls if call.op.name == "tirx.prefetch"]

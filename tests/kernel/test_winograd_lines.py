@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import kernel_runs
 import numpy as np
@@ -22,9 +21,9 @@ from kernel_runs import (
     run_relax,
 )
 from tvm import relax, tirx
+from winograd_runs import conv2d, convolution, convolve, run_packed
 
 from tvm_rammer.kernel.register_tile import RegisterTile
-from tvm_rammer.kernel.winograd.match import PlainConvolution, match_convolution
 from tvm_rammer.kernel.winograd.matrices import LINES
 from tvm_rammer.kernel.winograd_lines.accuracy import line_error
 from tvm_rammer.kernel.winograd_lines.kernel import line_function
@@ -38,31 +37,9 @@ X, W = numbers((1, 24, 24, 32)), numbers((32, 5, 5, 32), seed=1)
 NAME = WinogradLines().name
 
 
-def convolve(x: np.ndarray, weight: np.ndarray, strides=(1, 1), padding=(0, 0, 0, 0)) -> np.ndarray:
-    """In float64."""
-    top, left, bottom, right = padding
-    x = np.pad(x.astype(np.float64), ((0, 0), (top, bottom), (left, right), (0, 0)))
-    windows = np.lib.stride_tricks.sliding_window_view(x, weight.shape[1:3], axis=(1, 2))
-    windows = windows[:, :: strides[0], :: strides[1]]
-    return np.einsum("nyxiab,oabi->nyxo", windows, weight.astype(np.float64))
-
-
-def conv2d(x: Any, weight: np.ndarray, **attrs: Any) -> Any:
-    layouts = {"data_layout": "NHWC", "kernel_layout": "OHWI"}
-    return OP.nn.conv2d(x, constant(weight), **{**layouts, **attrs})
-
-
-def convolution(func: tirx.PrimFunc) -> PlainConvolution:
-    found = match_convolution(func, frozenset([1]), lambda taps, strides: True)
-    assert found is not None
-    return found
-
-
 def run_tiling(func: tirx.PrimFunc, inputs: list[np.ndarray], tiling: LineTiling) -> Run:
     """Run a convolution, whose weights are parameter 1, in a given tiling."""
-    scheduled = line_function(convolution(func), tiling).with_attr("tirx.is_scheduled", True)
-    packed = [tiling.packing(a) if k == 1 else a for k, a in enumerate(inputs)]
-    return run_prim_func(scheduled, packed)
+    return run_packed(line_function(convolution(func), tiling), inputs, tiling.packing)
 
 
 @settings(max_examples=12)
@@ -98,7 +75,7 @@ def test_every_tiling(
     transform = LINES[short and taps[axis - 1] <= 5]
     tiling = LineTiling(transform, axis, lanes, RegisterTile(*register, lanes), together)
     run = run_tiling(func, [x, w], tiling)
-    assert_close(run.outputs[0], convolve(x, w, strides, padding), 2e-5)
+    assert_close(run.outputs[0], convolve(x, w, padding, strides), 2e-5)
     assert len(run.kernel.stages) == 2
 
 
@@ -127,7 +104,7 @@ def test_a_stride_keeps_the_axis_from_being_transformed():
         run = run_prim_func(func, [X, weight], [1])
         assert run.origin == NAME
         assert ("rows" if axis == 2 else "columns") in run.kernel.scheduled.tiling
-        assert_close(run.outputs[0], convolve(X, weight, strides), 2e-5)
+        assert_close(run.outputs[0], convolve(X, weight, strides=strides), 2e-5)
 
 
 def test_avx2_code(monkeypatch):
@@ -221,8 +198,7 @@ def test_what_is_not_finite_spoils_its_channel_or_the_tiles_around(value):
     ],
 )
 def test_declines(reason, attrs, inputs):
-    layouts = {"data_layout": "NHWC", "kernel_layout": "OHWI"}
-    func = legalized_func(lambda x, w: OP.nn.conv2d(x, w, **layouts, **attrs), *inputs)
+    func = legalized_func(lambda x, w: conv2d(x, w, **attrs), *inputs)
     assert WinogradLines().apply(func, frozenset([1]), HOST) is None, reason
 
 

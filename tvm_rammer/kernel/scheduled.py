@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -57,6 +57,20 @@ class Scheduled:
     tiling: str
     packings: tuple[tuple[int, Packing], ...] = ()
     finer: Scheduled | None = None
+
+    @classmethod
+    def of_variants(
+        cls,
+        variants: Sequence[tuple[tirx.PrimFunc, str]],
+        origin: str,
+        packings: tuple[tuple[int, Packing], ...],
+    ) -> Scheduled:
+        """Scheduled functions and their tiles in words, each finer than the one before."""
+        made: Scheduled | None = None
+        for func, tiling in reversed(variants):
+            made = cls(func, origin, tiling, packings, made)
+        assert made is not None
+        return made
 
     def variants(self) -> Iterator[Scheduled]:
         """This one and all finer ones."""

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from tvm_rammer.kernel.winograd.matrices import Matrix, Transform
+from tvm_rammer.kernel.winograd.matrices import Matrix, Transform, along
 
 #: Errors up to this are taken if nothing else is said: far below what float16 would cost.
 DEFAULT_TOLERANCE = 5e-5
@@ -54,7 +54,5 @@ def _winograd(transform: Transform, data: np.ndarray, weight: np.ndarray) -> np.
 def _both_sides(factors: tuple[Matrix, ...], array: np.ndarray) -> np.ndarray:
     """Apply the factors along the first axis, then along the second."""
     for _ in range(2):
-        for factor in factors:
-            array = np.tensordot(np.array(factor, np.float32), array, 1)
-        array = array.swapaxes(0, 1)
+        array = along(factors, array).swapaxes(0, 1)
     return array

@@ -18,8 +18,11 @@ from tvm_rammer.kernel.winograd.accuracy import winograd_error
 from tvm_rammer.kernel.winograd.cycles import (
     CACHE_BYTES,
     MANY_ROWS,
+    STAGE_CYCLES,
     between_stages,
+    direct_cycles,
     per_operation,
+    register_tiles,
     step_cycles,
     together,
     weight_cycles,
@@ -40,8 +43,6 @@ _FUSED_BLOCKS = 8
 _CROSSING = 3
 #: Vector operations per product of a tile: transforms of the input and of the output.
 _INPUT_OPERATIONS, _OUTPUT_OPERATIONS = 7.0, 4.0
-#: Cycles of a stage besides its work: its start, and vEUs that wait for others.
-STAGE_CYCLES = 2000.0
 
 
 @dataclass(frozen=True)
@@ -70,22 +71,14 @@ def choose_tiling(
         for tiling in _tilings(size, transform, lanes, vdevice)
         if _scratch_bytes(size, tiling) <= MAX_SCRATCH_BYTES
     ]
-    limit = WORTHWHILE * direct_cycles(size, vdevice)
+    outputs = size.batch * size.height * size.width
+    limit = WORTHWHILE * direct_cycles(outputs, 9, size.in_channels, size.out_channels, vdevice)
     for tiling in sorted(tilings, key=lambda tiling: winograd_cycles(size, tiling, vdevice)):
         if winograd_cycles(size, tiling, vdevice) > limit:
             return None
         if winograd_error(tiling.transform, size.in_channels) <= tolerance:
             return tiling
     return None
-
-
-def direct_cycles(size: ConvolutionSize, vdevice: VDevice) -> float:
-    """Modelled cycles of the direct convolution on one vEU."""
-    lanes = lanes_for(size.out_channels, vdevice) or 1
-    outputs = size.batch * size.height * size.width
-    pairs = size.in_channels * size.out_channels
-    compute = 1.06 * 9 * outputs * pairs / lanes * per_operation(vdevice)
-    return together(compute, weight_cycles(36 * pairs, vdevice)) + STAGE_CYCLES
 
 
 def winograd_cycles(size: ConvolutionSize, tiling: WinogradTiling, vdevice: VDevice) -> float:
@@ -183,14 +176,6 @@ def _register_tile(tiles: int, channels: int, vdevice: VDevice) -> RegisterTile:
     Unlike in a direct convolution every weight comes from a cache for every register tile, so tiles
     with many rows are better.
     """
-    lanes = lanes_for(channels, vdevice) or 1
-    vectors = channels // lanes
-    candidates = [
-        RegisterTile(rows, width, lanes)
-        for width in range(1, 5)
-        for rows in range(1, min(tiles, 14) + 1)
-        if vectors % width == 0 and rows * width + width + 2 <= vdevice.vector_registers
-    ]
 
     def cycles(tile: RegisterTile) -> float:
         # The more sums, the more of them LLVM may spill.
@@ -200,7 +185,7 @@ def _register_tile(tiles: int, channels: int, vdevice: VDevice) -> RegisterTile:
             * (1 + 0.003 * tile.rows * tile.vectors)
         )
 
-    return min(candidates, key=cycles)
+    return min(register_tiles(tiles, channels, vdevice), key=cycles)
 
 
 def _products(size: ConvolutionSize, tiling: WinogradTiling, tiles: int, vdevice: VDevice) -> float:

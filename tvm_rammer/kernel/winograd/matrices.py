@@ -71,6 +71,13 @@ def product(factors: Sequence[Matrix]) -> np.ndarray:
     return reduce(lambda done, factor: np.array(factor) @ done, factors[1:], np.array(factors[0]))
 
 
+def along(factors: Sequence[Matrix], array: np.ndarray) -> np.ndarray:
+    """Apply the factors along the first axis, one after another, in float32."""
+    for factor in factors:
+        array = np.tensordot(np.array(factor, np.float32), array, 1)
+    return array
+
+
 def cook_toom(outputs: int, positive: Sequence[Fraction], taps: int = 3) -> Transform:
     """The transform with the points 0, infinity, and those given with both signs.
 

@@ -47,11 +47,9 @@ class Winograd:
         if tiling is None:
             return None
         packings = ((conv.weight_position, tiling.packing),)
-        scheduled = None
-        for each in reversed([tiling, *finer(size, tiling, vdevice)]):
-            made = winograd_function(conv, each, vdevice)
-            scheduled = Scheduled(made, self.name, str(each), packings, scheduled)
-        return scheduled
+        tilings = [tiling, *finer(size, tiling, vdevice)]
+        variants = [(winograd_function(conv, each, vdevice), str(each)) for each in tilings]
+        return Scheduled.of_variants(variants, self.name, packings)
 
 
 def _is_3x3(taps: tuple[int, int], strides: tuple[int, int]) -> bool:

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from tvm_rammer.kernel.winograd.matrices import Matrix, Transform
+from tvm_rammer.kernel.winograd.matrices import Transform, along
 
 #: Enough for a steady maximum, few enough for milliseconds.
 _TILES, _CHANNELS = 16, 8
@@ -40,14 +40,8 @@ def _direct(data: np.ndarray, weight: np.ndarray) -> np.ndarray:
 def _filtered(transform: Transform, data: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """The same in the kernel's arithmetic: rounded steps, summed up one after another."""
     packed = np.tensordot(np.array(transform.weight), weight.astype(np.float64), 1)
-    packed, moved = packed.astype(np.float32), _along(transform.data, data)
+    packed, moved = packed.astype(np.float32), along(transform.data, data)
     total = np.zeros((transform.inputs, _TILES, _CHANNELS), np.float32)
     for step in range(data.shape[1]):
         total += moved[:, step, :, None] * packed[:, step, None, :]
-    return _along(transform.inverse, total)
-
-
-def _along(factors: tuple[Matrix, ...], array: np.ndarray) -> np.ndarray:
-    for factor in factors:
-        array = np.tensordot(np.array(factor, np.float32), array, 1)
-    return array
+    return along(transform.inverse, total)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from tvm_rammer.kernel.finer import Option, finer_tilings
-from tvm_rammer.kernel.register_tile import RegisterTile, lanes_for
-from tvm_rammer.kernel.winograd.choice import MAX_SCRATCH_BYTES, STAGE_CYCLES, WORTHWHILE
+from tvm_rammer.kernel.register_tile import lanes_for
+from tvm_rammer.kernel.winograd.choice import MAX_SCRATCH_BYTES, WORTHWHILE
 from tvm_rammer.kernel.winograd.cycles import (
     CACHE_BYTES,
+    STAGE_CYCLES,
     between_stages,
+    direct_cycles,
     per_operation,
+    register_tiles,
     step_cycles,
     together,
     weight_cycles,
@@ -22,8 +24,6 @@ from tvm_rammer.vdevice import VDevice
 
 #: Tiles of a task, about: their weights come once from the last-level cache for all of them.
 _TILES = 56
-#: Rows of a register tile at most.
-_MOST_ROWS = 14
 #: Vector operations per product: transforms of the input and of the output.
 _INPUT_OPERATIONS, _OUTPUT_OPERATIONS = 5.0, 3.0
 
@@ -45,26 +45,19 @@ def choose_tiling(
     blocks = _blocks(lines)
     tilings = [
         LineTiling(lines.transform, lines.axis, lanes, register, _lines_of_task(lines, blocks))
-        for register in _register_tiles(lines, vdevice)
+        for register in register_tiles(lines.tiles, lines.out_channels, vdevice)
     ]
     cycles, tiling = min(
         ((line_cycles(lines, tiling, vdevice), tiling) for tiling in tilings),
         key=lambda choice: choice[0],
     )
-    if cycles > WORTHWHILE * direct_cycles(lines, vdevice):
+    outputs, taps = lines.batch * lines.count * lines.length, lines.taps * lines.across
+    direct = direct_cycles(outputs, taps, lines.in_channels, lines.out_channels, vdevice)
+    if cycles > WORTHWHILE * direct:
         return None
     if line_error(lines.transform, lines.across * lines.steps) > tolerance:
         return None
     return tiling, cycles
-
-
-def direct_cycles(lines: Lines, vdevice: VDevice) -> float:
-    """Modelled cycles of the direct convolution on one vEU."""
-    lanes = lanes_for(lines.out_channels, vdevice) or 1
-    outputs = lines.batch * lines.count * lines.length
-    weights = lines.taps * lines.across * lines.in_channels * lines.out_channels
-    compute = 1.06 * outputs * weights / lanes * per_operation(vdevice)
-    return together(compute, weight_cycles(4 * weights, vdevice)) + STAGE_CYCLES
 
 
 def line_cycles(lines: Lines, tiling: LineTiling, vdevice: VDevice) -> float:
@@ -100,16 +93,6 @@ def _task(lines: Lines, tiling: LineTiling, vdevice: VDevice) -> Option[LineTili
     weights = 4 * steps * tiling.columns / CACHE_BYTES
     cycles = products * together(tiling.lines * (steps * step + results), weights)
     return Option(tiling, blocks * lines.out_channels // tiling.columns, cycles)
-
-
-def _register_tiles(lines: Lines, vdevice: VDevice) -> Iterator[RegisterTile]:
-    """Register tiles that fit."""
-    lanes = lanes_for(lines.out_channels, vdevice) or 1
-    for vectors in range(1, 5):
-        if lines.out_channels % (vectors * lanes) == 0:
-            most = min(_MOST_ROWS, (vdevice.vector_registers - 2 - vectors) // vectors)
-            for rows in range(1, min(lines.tiles, most) + 1):
-                yield RegisterTile(rows, vectors, lanes)
 
 
 def _blocks(lines: Lines) -> int:

@@ -29,9 +29,10 @@ from tvm_rammer.kernel.loops import (
 from tvm_rammer.kernel.winograd.match import PlainConvolution
 from tvm_rammer.kernel.winograd.products import register_products
 from tvm_rammer.kernel.winograd.transforms import applied
+from tvm_rammer.kernel.winograd_lines.line_inputs import LineInputs
 from tvm_rammer.kernel.winograd_lines.tiling import Lines, LineTiling
 
-#: An input at a place along the line, of a channel.
+#: ``read(k, lane)``.
 Read = Callable[[Any, Any], Any]
 
 
@@ -82,76 +83,61 @@ class _Kernel:
             ]
         )
 
-    def _place(self, image: Any, line: Any, along: Any, channel: Any) -> tuple[Any, ...]:
-        """A place of the image, given by a line and a place along it."""
-        inner = (line, along) if self.lines.axis == 2 else (along, line)
-        return (image, *inner, channel)
-
     def _input_line(self, line: Any) -> Any:
         """Transform the inputs of a line, from each of its places on."""
-        lanes, count = self.tiling.lanes, self.tiling.transform.inputs
+        patch = buffer("patch", (self.tiling.transform.inputs, self.tiling.lanes))
+        places = loop("place", self.lines.places, lambda place: self._input(line, place, patch))
+        return sequence([tirx.AllocBuffer(patch), places])
+
+    def _input(self, line: Any, place: Any, patch: Any) -> Any:
+        """Transform all channels of the inputs from a place on."""
         image, which = line // self.lines.in_lines, line % self.lines.in_lines
-        patch = buffer("patch", (count, lanes))
+        inputs = LineInputs(self.conv, self.lines, image, which, place * self.lines.spacing)
 
-        def place(step: Any) -> Any:
-            inside, plain, guarded = self._reads(image, which, step * self.lines.spacing)
+        def plain(first: Any) -> Any:
+            return self._transformed(line, place, first, lambda k, n: inputs.read(k, first + n))
 
-            def transformed(first: Any, read: Read) -> Any:
-                def one(lane: Any) -> Any:
-                    def store(k: int, value: Any) -> Any:
-                        element = step * self.lines.in_channels + first + lane
-                        return tirx.BufferStore(self.moved, value, [line, k, element])
+        def at_edge(first: Any) -> Any:
+            return sequence(
+                [
+                    self._kept(inputs, first, patch),
+                    self._transformed(line, place, first, lambda k, n: patch[k, n]),
+                ]
+            )
 
-                    values = [read(number(k), lane) for k in range(count)]
-                    return applied(self.tiling.transform.data, values, store)
+        tests = inputs.tests()
+        if not tests:
+            return self._channels(plain)
+        return tirx.IfThenElse(all_of(tests), self._channels(plain), self._channels(at_edge))
 
-                return vector(lanes, one)
+    def _channels(self, of_vector: Callable[[Any], Any]) -> Any:
+        """What is made of the vector of input channels from a first one on, for all of them."""
+        lanes = self.tiling.lanes
+        return loop("channels", self.lines.in_channels // lanes, lambda n: of_vector(n * lanes))
 
-            def at_once(first: Any) -> Any:
-                return transformed(first, lambda k, lane: plain(k, first + lane))
+    def _kept(self, inputs: LineInputs, first: Any, patch: Any) -> Any:
+        """Copy a vector of channels of the inputs at an edge: conditions do without registers."""
+        lanes, count = self.tiling.lanes, self.tiling.transform.inputs
 
-            def at_edge(first: Any) -> Any:
-                def keep(k: Any) -> Any:
-                    return vector(lanes, lambda lane: store(k, lane))
+        def keep(k: Any, lane: Any) -> Any:
+            return tirx.BufferStore(patch, inputs.read_at_edge(k, first + lane), [k, lane])
 
-                def store(k: Any, lane: Any) -> Any:
-                    return tirx.BufferStore(patch, guarded(k, first + lane), [k, lane])
+        return rolled("input", count, lambda k: vector(lanes, lambda lane: keep(k, lane)))
 
-                kept = transformed(first, lambda k, lane: patch[k, lane])
-                return sequence([rolled("input", count, keep), kept])
+    def _transformed(self, line: Any, place: Any, first: Any, read: Read) -> Any:
+        """Transform a vector of channels of the inputs ``read(k, lane)`` and store it."""
+        transform = self.tiling.transform
 
-            def channels(of_vector: Callable[[Any], Any]) -> Any:
-                vectors = self.lines.in_channels // lanes
-                return loop("channels", vectors, lambda part: of_vector(part * lanes))
+        def one(lane: Any) -> Any:
+            element = place * self.lines.in_channels + first + lane
+            values = [read(number(k), lane) for k in range(transform.inputs)]
+            return applied(
+                transform.data,
+                values,
+                lambda k, value: tirx.BufferStore(self.moved, value, [line, k, element]),
+            )
 
-            if not inside:
-                return channels(at_once)
-            return tirx.IfThenElse(all_of(inside), channels(at_once), channels(at_edge))
-
-        return sequence([tirx.AllocBuffer(patch), loop("place", self.lines.places, place)])
-
-    def _reads(self, image: Any, line: Any, first: Any) -> tuple[list[Any], Read, Read]:
-        """When all inputs from a place on are there, how to read them then, and how otherwise."""
-        extent = int(self.conv.data.shape[self.lines.axis])
-        last = self.tiling.transform.inputs - 1
-        over = (self.lines.places - 1) * self.lines.spacing + last >= extent
-        padding = self.conv.padding()
-
-        def plain(k: Any, channel: Any) -> Any:
-            value = self.conv.read(self._place(image, line, first + k, channel))
-            return value if padding is None else value.args[1]
-
-        def guarded(k: Any, channel: Any) -> Any:
-            value = self.conv.read(self._place(image, line, first + k, channel))
-            if not over:
-                return value
-            return tirx.if_then_else(first + k < extent, value, tirx.const(0.0, "float32"))
-
-        inside = [first + last < extent] * over
-        if padding is not None:
-            ends = [self._place(image, line, first + k, number(0)) for k in (0, last)]
-            inside += [self.conv.read(end).args[0] for end in ends]
-        return inside, plain, guarded
+        return vector(self.tiling.lanes, one)
 
     def _block(self, group: Any, block: Any) -> Any:
         """Some lines of a group of output channels."""
@@ -234,7 +220,7 @@ class _Kernel:
                 along = tile * transform.outputs + k
                 outside = 0 < self.lines.length % transform.outputs <= k
                 channel = group * tiling.columns + column
-                written = self.conv.write(self._place(image, place, along, channel), value)
+                written = self.conv.write(self.lines.place(image, place, along, channel), value)
                 return when([along < self.lines.length] * outside, written)
 
             row = line * self.lines.tiles + tile

@@ -47,12 +47,10 @@ class WinogradLines:
         if conv is None or tiling is None:
             return None
         packings = ((conv.weight_position, tiling.packing),)
-        scheduled = None
         lines = Lines.of(conv, tiling.transform, tiling.axis)
-        for each in reversed([tiling, *finer(lines, tiling, vdevice)]):
-            made = line_function(conv, each)
-            scheduled = Scheduled(made, self.name, str(each), packings, scheduled)
-        return scheduled
+        tilings = [tiling, *finer(lines, tiling, vdevice)]
+        variants = [(line_function(conv, each), str(each)) for each in tilings]
+        return Scheduled.of_variants(variants, self.name, packings)
 
 
 def _tiling(conv: PlainConvolution, vdevice: VDevice, tolerance: float) -> LineTiling | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -60,6 +61,11 @@ class Lines:
             conv.in_channels,
             out_channels,
         )
+
+    def place(self, image: Any, line: Any, along: Any, channel: Any) -> tuple[Any, ...]:
+        """A place of the image, given by a line and a place along it."""
+        inner = (line, along) if self.axis == 2 else (along, line)
+        return (image, *inner, channel)
 
     @property
     def in_lines(self) -> int:
