@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
+from functools import partial
+
 import numpy as np
 import pytest
 
+from tvm_rammer.codegen import measure_plans as plans_module
 from tvm_rammer.codegen.measure_plans import measure_plans
 from tvm_rammer.frontend import load_model
 from tvm_rammer.testing.compiled_regions import Source
@@ -31,6 +36,33 @@ def test_every_plan_has_a_time_in_every_round(source):
     assert len({len(mine) for mine in times}) == 1 and len(times[0]) >= 7
     assert all(0 < seconds < 10 for mine in times for seconds in mine)
     np.testing.assert_array_equal(constants, source.graph.constants)
+
+
+def take_turns(monkeypatch, race: bool, *runs: list[float]) -> list[int]:
+    """In how many rounds runs of these seconds, one after another, took part."""
+    now = 0.0
+
+    def run(seconds: Iterator[float]) -> None:
+        nonlocal now
+        now += next(seconds)
+
+    monkeypatch.setattr(plans_module.time, "perf_counter", lambda: now)
+    # The first time of a plan finds out how long it takes.
+    calls = [partial(run, itertools.cycle(seconds)) for seconds in runs]
+    times = plans_module._take_turns(calls, lambda: now, race)
+    return [len(mine) for mine in times]
+
+
+def test_a_slow_plan_that_cannot_win_is_given_up(monkeypatch):
+    """Always faster; slower once, in the second round; always slower."""
+    plans = [[0.5], [0.4], [0.5, 0.4, 0.6, 0.4, 0.4, 0.4, 0.4, 0.4], [0.6]]
+    assert take_turns(monkeypatch, True, *plans) == [7, 7, 2, 1]
+    assert take_turns(monkeypatch, False, *plans) == [7, 7, 7, 7]
+    assert take_turns(monkeypatch, True, [0.5], [0.6]) == [1, 1]
+
+
+def test_fast_plans_all_run_to_the_end(monkeypatch):
+    assert take_turns(monkeypatch, True, [0.03], [0.04]) == [15, 15]
 
 
 @pytest.mark.parametrize("policy", ["sequential", "wavefront", "estf"])

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from tvm_rammer.commands import explain
+from tvm_rammer.schedule.decisions import Contender, Decision
 from tvm_rammer.units import counted
 from tvm_rammer.vdevice import host_cpu
 
@@ -34,6 +36,16 @@ def test_what_was_not_measured_has_no_columns(call, model):
     text = call("explain", model, "--target", target).stdout
     assert "plan         predicted\n" in text.replace(" \n", "\n")
     assert "not measured: the target is not this machine" in " ".join(text.split())
+
+
+def test_a_plan_that_was_given_up_says_so():
+    one = Contender("sequential", 1.0, 1.0, (1.0, 1.0, 1.0), 7)
+    lost = Contender("estf", 0.9, 1.1, (1.1, 1.05, 1.15), 2)
+    table = explain._contenders(Decision("sequential", "measured", "slower", (lost, one)))
+    assert list(table.columns[4].cells) == [
+        "1.050 to 1.150, given up after 2 rounds",
+        "1.000 to 1.000",
+    ]
 
 
 def test_a_policy_that_was_asked_for_has_no_rivals(call, model):

@@ -109,6 +109,17 @@ def test_a_gain_within_noise_is_none_and_leaves_a_doubt():
     )
 
 
+def test_a_plan_that_was_given_up_loses():
+    """Of its rounds there are fewer, however fast it was in some."""
+
+    def raced(plans):
+        return [[1.0] * 7, *([0.5, 1.1] for _ in plans[1:])]
+
+    chosen, decision = choose(WIDE, raced)
+    assert chosen.name == "sequential"
+    assert {c.rounds for c in decision.contenders if c.measured is not None} == {2, 7}
+
+
 def test_a_stored_decision_needs_no_measuring():
     measure = clock(**{choose(WIDE)[0].name: 0.8})
     first, decision = choose(WIDE, measure)

@@ -43,7 +43,7 @@ def measured(monkeypatch):
     """Lets the last plan win by half; the names of the plans of every measuring."""
     calls = []
 
-    def times(module, signature, ids, plans, constants):
+    def times(module, signature, ids, plans, constants, race):
         calls.append([program.policy for program, _ in plans])
         assert all(program.arena_bytes >= 0 for program, _ in plans)
         return [*([1.0] * 9 for _ in plans[1:]), [0.5] * 9]
@@ -108,7 +108,7 @@ def test_another_number_of_veus_is_another_decision(measured):
 
 @needs_two_cores
 def test_a_doubtful_decision_is_not_kept(monkeypatch):
-    def noisy(module, signature, ids, plans, constants):
+    def noisy(module, signature, ids, plans, constants, race):
         return [*([1.0] * 9 for _ in plans[1:]), [0.5, 2.0] * 4 + [0.5]]
 
     monkeypatch.setattr(module_under_test, "measure_plans", noisy)
@@ -152,7 +152,7 @@ def test_a_policy_that_the_user_chose_is_no_decision(measured):
 
 @needs_two_cores
 def test_per_op_runs_with_a_launch_for_each_operator(monkeypatch):
-    def times(module, signature, ids, plans, constants):
+    def times(module, signature, ids, plans, constants, race):
         return [[0.5 if by_wave else 1.0] * 9 for _, by_wave in plans]
 
     monkeypatch.setattr(module_under_test, "measure_plans", times)

@@ -23,7 +23,8 @@ from tvm_rammer.tensors import as_tensor
 from tvm_rammer.vdevice import configure_pool
 
 #: Seconds of measuring after which no further round starts, and the rounds there are at least (one
-#: more than a confidence interval of 95 % takes: several plans are compared) and at most.
+#: more than a confidence interval of 95 % takes: several plans are compared) and at most. Of the
+#: fewest, the interval of a median reaches from the smallest to the largest value.
 _SECONDS = 1.0
 _FEWEST_ROUNDS = 7
 _MOST_ROUNDS = 41
@@ -39,6 +40,7 @@ def measure_plans(
     ids: Mapping[str, int],
     plans: Sequence[tuple[RProgram, bool]],
     constants: np.ndarray,
+    race: bool = False,
 ) -> list[list[float]]:
     """Time plans in turns.
 
@@ -54,11 +56,14 @@ def measure_plans(
         Verified, for the same number of vEUs; and whether every wave is a launch of its own.
     constants : ndarray
         The region's pool of constants.
+    race : bool
+        Where runs take so long that there are only the fewest rounds, a plan that was slower than
+        the first one in any of them is given up: no confidence interval would be below it any more.
 
     Returns
     -------
     list of list of float
-        For each plan the seconds of a run in every round.
+        For each plan the seconds of a run in every round that it took part in, from the first on.
     """
     # One vEU is this thread alone: its own clock stands still while other programs have its core.
     clock = time.perf_counter if plans[0][0].num_veus > 1 else time.thread_time
@@ -67,7 +72,7 @@ def measure_plans(
     def work() -> list[list[float]]:
         # A thread of its own: the caller's pool is left alone.
         configure_pool(plans[0][0].num_veus)
-        return _take_turns(runs, clock)
+        return _take_turns(runs, clock, race)
 
     with ThreadPoolExecutor(1, thread_name_prefix="tvm-rammer-measure-plans") as executor:
         return executor.submit(work).result()
@@ -104,18 +109,26 @@ def _input(spec: TensorSpec, generator: np.random.Generator) -> Any:
 
 
 def _take_turns(
-    runs: Sequence[Callable[[], None]], clock: Callable[[], float]
+    runs: Sequence[Callable[[], None]], clock: Callable[[], float], race: bool
 ) -> list[list[float]]:
     repeats = [_repeats(run, clock) for run in runs]
     times: list[list[float]] = [[] for _ in runs]
+    running = list(range(len(runs)))
     started = time.perf_counter()
     for count in range(_MOST_ROUNDS):
-        if count >= _FEWEST_ROUNDS and time.perf_counter() - started > _SECONDS:
-            break
+        if time.perf_counter() - started > _SECONDS:
+            if race:
+                running = [0, *(n for n in running[1:] if _always_faster(times[n], times[0]))]
+            if count >= _FEWEST_ROUNDS or running == [0]:
+                break
         # In another order every time, or a plan would always find the caches of the same one.
-        for number in random.Random(count).sample(range(len(runs)), len(runs)):
+        for number in random.Random(count).sample(running, len(running)):
             times[number].append(_time(runs[number], repeats[number], clock))
     return times
+
+
+def _always_faster(times: Sequence[float], first: Sequence[float]) -> bool:
+    return all(own < other for own, other in zip(times, first, strict=True))
 
 
 def _repeats(run: Callable[[], None], clock: Callable[[], float]) -> int:

@@ -85,8 +85,9 @@ def _region(region: RegionReport) -> list[Any]:
 
 def _contenders(decision: Decision) -> Table:
     from tvm_rammer.commands.render import columns
-    from tvm_rammer.units import duration
+    from tvm_rammer.units import counted, duration
 
+    rounds = max(contender.rounds for contender in decision.contenders)
     if all(contender.measured is None for contender in decision.contenders):
         table = columns("plan", "predicted", right=(1,))
     else:
@@ -97,6 +98,8 @@ def _contenders(decision: Decision) -> Table:
             middle, low, high = contender.ratio
             measured, ratio = duration(contender.measured), f"{middle:.3f}"
             limits = f"{low:.3f} to {high:.3f}"
+            if contender.rounds < rounds:
+                limits = f"{limits}, given up after {counted(contender.rounds, 'round')}"
         chosen = contender.name == decision.chosen
         table.add_row(
             *(contender.name, duration(contender.predicted), measured, ratio, limits)[

@@ -42,7 +42,8 @@ class Plan:
     predicted: float
 
 
-#: Times plans on the device, taking turns: for each plan a time per round, equally many for all.
+#: Times plans on the device, taking turns: for each plan a time per round. The first one takes part
+#: in all of them, others until it is clear that they are no faster.
 Measure = Callable[[Sequence[Plan]], Sequence[Sequence[float]]]
 
 
@@ -162,9 +163,9 @@ def _measured(
     seconds = time.perf_counter() - started
     found: dict[str, Contender] = {}
     for plan, mine in zip(running, times, strict=True):
-        ratios = [own / base for own, base in zip(mine, times[0], strict=True)]
+        ratios = [own / base for own, base in zip(mine, times[0], strict=False)]
         found[plan.name] = Contender(
-            plan.name, plan.predicted, median(mine), median_interval(ratios)
+            plan.name, plan.predicted, median(mine), median_interval(ratios), len(ratios)
         )
     contenders = tuple(found.get(p.name, Contender(p.name, p.predicted)) for p in plans)
     chosen = running[0]

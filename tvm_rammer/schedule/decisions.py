@@ -33,13 +33,17 @@ class Contender:
         Median seconds of a run on the device.
     ratio : tuple of three float, optional
         Its time over that of ``sequential`` in the same round: the median, and the limits between
-        which the median lies with a confidence of 95 %.
+        which the median lies with a confidence of 95 %. Of less than six rounds they are the
+        smallest and the largest.
+    rounds : int
+        In how many it was measured; one that could not win any more is given up.
     """
 
     name: str
     predicted: float
     measured: float | None = None
     ratio: tuple[float, float, float] | None = None
+    rounds: int = 0
 
 
 @dataclass(frozen=True)
@@ -137,7 +141,8 @@ def _contender(item: Mapping[str, Any]) -> Contender:
         middle, low, high = map(_seconds, ratio)
         ratio = (middle, low, high)
     measured = None if item["measured"] is None else _seconds(item["measured"])
-    return Contender(str(item["name"]), _seconds(item["predicted"]), measured, ratio)
+    rounds = int(item.get("rounds", 0))
+    return Contender(str(item["name"]), _seconds(item["predicted"]), measured, ratio, rounds)
 
 
 def _seconds(value: Any) -> float:

@@ -94,7 +94,7 @@ def decide_plan(
         runs = [(finish_once(plan.program), plan.by_wave) for plan in plans]
         compiled = module()
         tell(f"measuring {len(plans)} plans")
-        return measure_plans(compiled, signature, ids, runs, region.constants)
+        return measure_plans(compiled, signature, ids, runs, region.constants, race=True)
 
     if why_not := _cannot_measure(vdevice, divides_by_data):
         chosen, decision = auto(graph, vdevice, costs, policies, by_wave=by_wave)
