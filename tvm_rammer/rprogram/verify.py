@@ -223,6 +223,8 @@ class _Sweep:
     def _joined(self, buffers: list[int] | tuple[int, ...]) -> tuple[Ints, Ints]:
         if not buffers:
             return np.empty(0, np.int64), np.empty(0, np.int64)
+        if len(buffers) == 1:
+            return self.pieces[buffers[0]], self.written[buffers[0]]
         return (
             np.concatenate([self.pieces[b] for b in buffers]),
             np.concatenate([self.written[b] for b in buffers]),
