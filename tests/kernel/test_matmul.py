@@ -77,8 +77,34 @@ def test_transposed_weights(m, k, n, vdevice):
     for constants in ((), (1,)):
         run = run_prim_func(func, [x, w], constants, vdevice)
         assert_close(run.outputs[0], x @ w.T)
-        assert run.origin == "matmul"
-        assert len(run.tiles) == (1 if constants else 2)
+        if run.origin == "reduction":
+            assert m <= 4 and k > 1 and not constants
+        else:
+            assert run.origin == "matmul"
+            assert len(run.tiles) == (1 if constants else 2)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "origin"),
+    [
+        ((1, 129, 64), "float32", "reduction"),
+        ((4, 40, 64), "float32", "reduction"),
+        ((5, 40, 64), "float32", "matmul"),
+        ((1, 40, 1), "float32", "matmul"),
+        ((2, 40, 64), "float64", "reduction"),
+        ((2, 40, 64), "float16", "matmul"),
+    ],
+)
+@pytest.mark.parametrize("vdevice", VDEVICES, ids=lambda vdevice: str(vdevice.vector_bytes))
+def test_few_rows_take_sums_along_a_transposed_matrix(shape, dtype, origin, vdevice):
+    """Where packing it costs more than all products, and vectors can run along its rows."""
+    m, n, k = shape
+    x, w = numbers((m, k), dtype), numbers((n, k), dtype, seed=1)
+    a, b = (te.placeholder(v.shape, dtype, name=name) for name, v in (("a", x), ("b", w)))
+    func = te.create_prim_func([a, b, topi.nn.matmul(a, b, transpose_b=True)])
+    run = run_prim_func(func, [x, w], vdevice=vdevice)
+    assert_close(run.outputs[0], x.astype("float64") @ w.T, 2e-2 if dtype == "float16" else 1e-5)
+    assert run.origin == origin
 
 
 @QUICK

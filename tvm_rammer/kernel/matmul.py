@@ -7,12 +7,15 @@ wants several streams of weights instead of several rows.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from tvm import tirx
 
-from tvm_rammer.kernel.columns import find_columns
-from tvm_rammer.kernel.contraction import find_contraction
+from tvm_rammer.kernel.blocks import variables
+from tvm_rammer.kernel.columns import Columns, find_columns, is_constant, is_contiguous
+from tvm_rammer.kernel.contraction import Contraction, find_contraction, load_of
 from tvm_rammer.kernel.outer_product import outer_product
+from tvm_rammer.kernel.reduction import FEW_ROWS, Reduction
 from tvm_rammer.kernel.scheduled import Scheduled
 from tvm_rammer.vdevice import VDevice
 
@@ -32,4 +35,20 @@ class Matmul:
         columns = find_columns(contraction, constants)
         if columns is None:
             return None
+        if _are_dot_products(contraction, columns, constants):
+            dot_products = Reduction().apply(func, constants, vdevice)
+            if dot_products is not None:
+                return dot_products
         return outer_product(contraction, columns, constants, vdevice, self.name)
+
+
+def _are_dot_products(
+    contraction: Contraction, columns: Columns, constants: frozenset[int]
+) -> bool:
+    """Whether both factors lie along the sums, and too few rows share the weights to pack them."""
+    if is_constant(contraction, columns, constants):
+        return False
+    own = variables(load_of(columns.weights(contraction)).indices)
+    rows = prod(axis.extent for axis in contraction.spatial if axis.var not in own)
+    along = contraction.reduced[-1]
+    return rows <= FEW_ROWS and all(is_contiguous(along, each) for each in contraction.factors)

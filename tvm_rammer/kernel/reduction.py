@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from tvm import tirx
@@ -28,6 +29,8 @@ from tvm_rammer.vdevice import VDevice
 _VECTORS = 8
 #: Fewer tiles than this leave vEUs idle.
 _FEW_TILES = 16
+#: Up to so many rows of a factor, products are summed up along the other one's rows where they lie.
+FEW_ROWS = 4
 
 Tiling = AlongRows | AcrossRows
 
@@ -45,10 +48,11 @@ class Reduction:
         if found is None:
             return None
         main, program = found
-        if any(_contracts(step, len(program.kept)) for step in program.steps):
-            return None
         tiling = _tiling(program, vdevice)
         if tiling is None:
+            return None
+        few = FEW_ROWS if isinstance(tiling, AlongRows) else 0
+        if any(_sharing_rows(step, program.kept) > few for step in program.steps):
             return None
         parted = _parted(tiling, vdevice)
         body = parted or _tile_loop([tiling])
@@ -56,19 +60,20 @@ class Reduction:
         return Scheduled(main.with_body(body), self.name, words)
 
 
-def _contracts(step: Step, num_kept: int) -> bool:
-    """Whether a step sums products with a factor that several rows share.
+def _sharing_rows(step: Step, kept: tuple[int, ...]) -> int:
+    """How many rows share the less shared factor of the products that a step sums up, if it does.
 
     Such factors want to be used for several rows while they are in registers: see
     :class:`~.matmul.Matmul` and :class:`~.convolution.Convolution`.
     """
-    kept = {var for var, axis in step.axes.items() if axis is not None and axis < num_kept}
-    return any(
-        step.reduces
-        and isinstance(store.value, tirx.Mul)
-        and any(kept - variables(load.indices) for load in loads(store.value))
-        for store in step.stores
-    )
+    rows = {v: kept[axis] for v, axis in step.axes.items() if axis is not None and axis < len(kept)}
+    found = [0]
+    for store in step.stores:
+        if step.reduces and isinstance(store.value, tirx.Mul):
+            missing = [rows.keys() - variables(load.indices) for load in loads(store.value)]
+            if any(missing):
+                found.append(min(prod(rows[var] for var in some) for some in missing))
+    return max(found)
 
 
 def _tiling(program: RowProgram, vdevice: VDevice) -> Tiling | None:

@@ -176,6 +176,8 @@ def _products() -> Iterator[KernelCase]:
         yield KernelCase("matrix x vector", f"{depth} -> {columns}", "GB/s", make)
     make = partial(_convolution, 1, 1, 1024, 1000, 1)
     yield KernelCase("matrix x vector", "1x1 1024-1000@1", "GB/s", make)
+    make = partial(_batch, 12, 1, 1025, 64, True)
+    yield KernelCase("matrix x vector", "12 queries of 64 x 1025 keys", "GB/s", make)
     for name, sizes, transposed in (
         ("12x128x64x128 NN", (12, 128, 64, 128), False),
         ("12x128x128x64 NN", (12, 128, 128, 64), False),

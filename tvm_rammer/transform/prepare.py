@@ -9,6 +9,7 @@ from tvm import relax, tirx
 from tvm_rammer.transform.channels_last import ChannelsLast
 from tvm_rammer.transform.fold_affine import FoldAffine
 from tvm_rammer.transform.fold_constants import FoldConstants
+from tvm_rammer.transform.fold_transposes import FoldTransposes
 from tvm_rammer.transform.fuse_channel_windows import FuseChannelWindows
 from tvm_rammer.transform.fuse_normalizations import FuseNormalizations
 from tvm_rammer.transform.fuse_operators import FuseOperators
@@ -41,6 +42,7 @@ class Prepare:
             FuseChannelWindows(),
             # 3. PrimFuncs, as few as fusion allows.
             FuseNormalizations(),
+            FoldTransposes(),
             LegalizeOperators(),
             relax.transform.AnnotateTIROpPattern(),
             relax.transform.FoldConstant(),

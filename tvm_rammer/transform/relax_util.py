@@ -13,6 +13,8 @@ from tvm.tirx import IntImm
 
 #: TVM's number for operators that FuseOps leaves alone (kOpaque).
 OPAQUE = 8
+#: Attribute of a function: so many of its parameters are inputs, and all others are weights.
+NUM_INPUT = "num_input"
 
 
 def rewrite(mod: tvm.IRModule, mutator: relax.PyExprMutator) -> tvm.IRModule:
