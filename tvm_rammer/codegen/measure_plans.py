@@ -27,7 +27,7 @@ from tvm_rammer.vdevice import configure_pool
 #: fewest, the interval of a median reaches from the smallest to the largest value.
 _SECONDS = 1.0
 _FEWEST_ROUNDS = 7
-_MOST_ROUNDS = 41
+_MOST_ROUNDS = 201
 #: A sample is as many runs as take about this long.
 _SAMPLE_SECONDS = 2e-4
 #: A first run that takes longer than this is more than a sample, however cold it was.
