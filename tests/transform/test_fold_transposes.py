@@ -105,6 +105,7 @@ def test_any_batch(left, source, axes):
         ("a batch of five shares it", (5, 1, 16), (9, 16), [1, 0], False),
         ("a constant is packed", (1, 16), (9, 16), [1, 0], True),
         ("columns do not lie along the sum", (3, 1, 16), (3, 16, 9), [0, 1, 2], False),
+        ("there is nothing to sum up", (1, 0), (9, 0), [1, 0], False),
         ("another axis lies along it", (4, 1, 5), (5, 4, 9), [1, 0, 2], False),
     ],
 )

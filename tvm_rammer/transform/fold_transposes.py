@@ -92,8 +92,9 @@ class _Folder(relax.PyExprMutator):
         self.known: dict[_Product, Any] = {}
 
     def visit_function_(self, func: relax.Function) -> Any:
-        if func.attrs and NUM_INPUT in func.attrs:
-            self.weights = frozenset(func.params[int(func.attrs[NUM_INPUT]) :])
+        stated = bool(func.attrs) and NUM_INPUT in func.attrs
+        count = int(func.attrs[NUM_INPUT]) if stated else len(func.params)
+        self.weights = frozenset(func.params[count:])
         return super().visit_function_(func)
 
     def visit_call_(self, call: Any) -> Any:
@@ -119,10 +120,10 @@ class _Folder(relax.PyExprMutator):
 
 
 def _product(call: Any, left: Any, source: Any, transposition: Any) -> _Product | None:
-    """What a call computes; ``None`` if shapes are not known or types differ."""
+    """What a call computes; ``None`` if shapes are not known or empty, or types differ."""
     shapes = [static_shape(value) for value in (left, source, call)]
     dtypes = {str(value.ty.dtype) for value in (left, source, call)}
-    if any(shape is None or len(shape) < 2 for shape in shapes) or len(dtypes) > 1:
+    if any(not shape or len(shape) < 2 or 0 in shape for shape in shapes) or len(dtypes) > 1:
         return None
     of_left, of_source, of_result = (tuple(shape or ()) for shape in shapes)
     axes = transposition.attrs.axes
