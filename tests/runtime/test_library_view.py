@@ -24,7 +24,7 @@ def page_of(library: Library) -> str:
 
 def test_one_line_says_what_was_planned(library):
     assert repr(library) == (
-        "<tvm_rammer.runtime.library.Library: sequential, 5 operators on 2 vEUs>"
+        "<tvm_rammer.runtime.library.Library: sequential, 4 operators on 2 vEUs>"
     )
 
 
@@ -38,7 +38,7 @@ def test_a_notebook_shows_the_simulated_timeline_of_every_region(library):
 
 
 def test_a_plan_too_large_for_a_notebook_is_a_picture(library, monkeypatch):
-    monkeypatch.setattr("tvm_rammer.runtime.library._MOST_TASKS", 4)
+    monkeypatch.setattr("tvm_rammer.runtime.library._MOST_TASKS", 3)
     assert library._repr_html_() is None
     assert str(library._repr_svg_()).startswith("<svg ")
 
