@@ -35,9 +35,7 @@ def convolution(func: tirx.PrimFunc) -> PlainConvolution:
     return found
 
 
-def run_packed(
-    scheduled: tirx.PrimFunc, inputs: list[np.ndarray], packing: Packing, seed: int = 0
-) -> Run:
+def run_packed(scheduled: tirx.PrimFunc, inputs: list[np.ndarray], packing: Packing) -> Run:
     """Run a convolution that is scheduled already and whose weights are parameter 1."""
     packed = [packing(a) if k == 1 else a for k, a in enumerate(inputs)]
-    return run_prim_func(scheduled.with_attr("tirx.is_scheduled", True), packed, seed=seed)
+    return run_prim_func(scheduled.with_attr("tirx.is_scheduled", True), packed)

@@ -48,11 +48,11 @@ class Reduction:
         if found is None:
             return None
         main, program = found
-        tiling = _tiling(program, vdevice)
-        if tiling is None:
+        shared = max((_sharing_rows(step, program.kept) for step in program.steps), default=0)
+        if shared > FEW_ROWS:
             return None
-        few = FEW_ROWS if isinstance(tiling, AlongRows) else 0
-        if any(_sharing_rows(step, program.kept) > few for step in program.steps):
+        tiling = _tiling(program, vdevice)
+        if tiling is None or (shared and not isinstance(tiling, AlongRows)):
             return None
         parted = _parted(tiling, vdevice)
         body = parted or _tile_loop([tiling])

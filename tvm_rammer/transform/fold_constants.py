@@ -16,7 +16,7 @@ from tvm.ir import GenericConst
 from tvm.tirx import FloatImm, IntImm
 
 from tvm_rammer.tensors import as_array, constant
-from tvm_rammer.transform.relax_util import operator_name, rewrite, static_shape
+from tvm_rammer.transform.relax_util import bound_value, operator_name, rewrite, static_shape
 from tvm_rammer.transform.remove_dead_code import clean_up
 
 Evaluate = Callable[[Any, list[np.ndarray]], np.ndarray]
@@ -109,10 +109,10 @@ class _Folder(relax.PyExprMutator):
 
     def visit_tuple_getitem_(self, item: Any) -> Any:
         item = super().visit_tuple_getitem_(item)
-        call = self._bound(item.tuple_value)
+        call = bound_value(self, item.tuple_value)
         if operator_name(call) != "relax.split":
             return item
-        value = _value(self._bound(call.args[0]))
+        value = _value(bound_value(self, call.args[0]))
         if value is None:
             return item
         shapes = [tuple(map(int, field.shape)) for field in call.ty.fields]
@@ -125,19 +125,16 @@ class _Folder(relax.PyExprMutator):
         """The values of all tensor operands, or ``None`` if one is not a constant."""
         values: list[np.ndarray] = []
         for argument in call.args:
-            bound = self._bound(argument)
+            bound = bound_value(self, argument)
             if isinstance(bound, relax.ShapeExpr):
                 continue
             fields = bound.fields if isinstance(bound, relax.Tuple) else [bound]
-            for field in map(self._bound, fields):
+            for field in (bound_value(self, field) for field in fields):
                 value = _value(field)
                 if value is None:
                     return None
                 values.append(value)
         return values or None
-
-    def _bound(self, value: Any) -> Any:
-        return self.lookup_binding(value) if isinstance(value, relax.Var) else value
 
 
 def _value(expression: Any) -> np.ndarray | None:

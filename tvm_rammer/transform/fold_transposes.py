@@ -18,7 +18,13 @@ from tvm import relax, te
 from tvm.ir import Call, GenericConst, Op
 
 from tvm_rammer.kernel.reduction import FEW_ROWS
-from tvm_rammer.transform.relax_util import NUM_INPUT, operator_name, rewrite, static_shape
+from tvm_rammer.transform.relax_util import (
+    bound_value,
+    operator_name,
+    rewrite,
+    static_shape,
+    weight_parameters,
+)
 from tvm_rammer.transform.remove_dead_code import remove_dead_code
 
 
@@ -61,7 +67,7 @@ class _Product:
     @property
     def rows(self) -> int:
         """Rows of the left operand that meet each row of the source."""
-        return prod(self.result) * self.source[-1] // max(1, prod(self.source))
+        return prod(self.result) * self.source[-1] // prod(self.source)
 
     def compute(self, left: te.Tensor, source: te.Tensor) -> te.Tensor:
         """The product as a tensor expression."""
@@ -92,9 +98,7 @@ class _Folder(relax.PyExprMutator):
         self.known: dict[_Product, Any] = {}
 
     def visit_function_(self, func: relax.Function) -> Any:
-        stated = bool(func.attrs) and NUM_INPUT in func.attrs
-        count = int(func.attrs[NUM_INPUT]) if stated else len(func.params)
-        self.weights = frozenset(func.params[count:])
+        self.weights = frozenset(weight_parameters(func))
         return super().visit_function_(func)
 
     def visit_call_(self, call: Any) -> Any:
@@ -102,7 +106,7 @@ class _Folder(relax.PyExprMutator):
         if operator_name(call) != "relax.matmul":
             return call
         left, right = call.args
-        transposition = self.lookup_binding(right) if isinstance(right, relax.Var) else right
+        transposition = bound_value(self, right)
         if operator_name(transposition) != "relax.permute_dims":
             return call
         source = transposition.args[0]

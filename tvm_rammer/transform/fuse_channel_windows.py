@@ -14,7 +14,7 @@ from typing import Any
 import tvm
 from tvm import relax, te, tirx
 
-from tvm_rammer.transform.relax_util import operator_name, rewrite, static_shape
+from tvm_rammer.transform.relax_util import bound_value, operator_name, rewrite, static_shape
 from tvm_rammer.transform.remove_dead_code import remove_dead_code
 
 #: Names of the window's axes in the order of a pool's attributes.
@@ -64,10 +64,10 @@ class _Rewriter(relax.PyExprMutator):
         call = super().visit_call_(call)
         if operator_name(call) != "relax.squeeze":
             return call
-        pool = self._bound(call.args[0])
+        pool = bound_value(self, call.args[0])
         if operator_name(pool) not in _WINDOW_AXES:
             return call
-        expanded = self._bound(pool.args[0])
+        expanded = bound_value(self, pool.args[0])
         if operator_name(expanded) != "relax.expand_dims":
             return call
         data = expanded.args[0]
@@ -77,9 +77,6 @@ class _Rewriter(relax.PyExprMutator):
             return call
         window = _window(pool, added[0] % (len(shape) + 1))
         return call if window is None else self.builder_.call_te(window.compute, data)
-
-    def _bound(self, value: Any) -> Any:
-        return self.lookup_binding(value) if isinstance(value, relax.Var) else value
 
 
 def _window(pool: Any, added: int) -> _Window | None:

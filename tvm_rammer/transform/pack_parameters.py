@@ -23,7 +23,7 @@ from tvm_rammer.kernel.scheduled import Scheduled
 from tvm_rammer.kernel.select import schedule
 from tvm_rammer.transform.eligibility import reason_to_leave_out, result_types
 from tvm_rammer.transform.prepare import Prepare
-from tvm_rammer.transform.relax_util import NUM_INPUT, rewrite
+from tvm_rammer.transform.relax_util import rewrite, weight_parameters
 from tvm_rammer.transform.remove_dead_code import remove_dead_code
 from tvm_rammer.vdevice import VDevice, vdevice_for
 
@@ -62,8 +62,7 @@ class _Packer(relax.PyExprMutator):
 
     def visit_function_(self, func: relax.Function) -> Any:
         self.packed = {}
-        if func.attrs and NUM_INPUT in func.attrs:
-            self.weights.update(func.params[int(func.attrs[NUM_INPUT]) :])
+        self.weights.update(weight_parameters(func))
         return super().visit_function_(func)
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:

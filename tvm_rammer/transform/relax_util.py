@@ -42,6 +42,13 @@ def _same_bindings(func: relax.Function, other: relax.Function) -> bool:
     )
 
 
+def weight_parameters(func: relax.Function) -> list[relax.Var]:
+    """The parameters that are weights; none of a function that does not state its inputs."""
+    if not func.attrs or NUM_INPUT not in func.attrs:
+        return []
+    return list(func.params[int(func.attrs[NUM_INPUT]) :])
+
+
 def calls_any(mod: tvm.IRModule, names: Container[str]) -> bool:
     """Whether any Relax function of a module calls an operator with one of these names."""
     found: list[bool] = []
@@ -61,6 +68,11 @@ def operator_name(expression: Any) -> str:
     if isinstance(expression, Call) and isinstance(expression.op, Op):
         return str(expression.op.name)
     return ""
+
+
+def bound_value(mutator: relax.PyExprMutator, value: Any) -> Any:
+    """What a variable is bound to, where that is known; any other expression itself."""
+    return mutator.lookup_binding(value) if isinstance(value, relax.Var) else value
 
 
 def static_shape(expression: Any) -> tuple[int, ...] | None:

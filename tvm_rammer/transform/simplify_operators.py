@@ -18,7 +18,7 @@ from tvm import relax
 from tvm.ir import Call, GenericConst
 
 from tvm_rammer.tensors import constant
-from tvm_rammer.transform.relax_util import operator_name, rewrite, static_shape
+from tvm_rammer.transform.relax_util import bound_value, operator_name, rewrite, static_shape
 from tvm_rammer.transform.remove_dead_code import clean_up
 
 _BINARY = frozenset(
@@ -47,7 +47,7 @@ class SimplifyOperators:
 @relax.expr_functor.mutator
 class _Simplifier(relax.PyExprMutator):
     def visit_tuple_getitem_(self, item: Any) -> Any:
-        source = self._bound(item.tuple_value)
+        source = bound_value(self, item.tuple_value)
         if operator_name(source) == "relax.nn.dropout" and item.index == 0:
             return self.visit_expr(source.args[0])
         if operator_name(source) == "relax.nn.batch_norm" and item.index == 0:
@@ -66,10 +66,6 @@ class _Simplifier(relax.PyExprMutator):
         if name in _OF_TWO:
             return self._of_stack(call, _OF_TWO[name])
         return call
-
-    def _bound(self, value: Any) -> Any:
-        """What a variable is bound to, where that is known."""
-        return self.lookup_binding(value) if isinstance(value, relax.Var) else value
 
     def _of_batch_norm(self, call: Any) -> Any:
         """Its result by constants, which are computed in double precision; ``None`` for others."""
@@ -121,10 +117,10 @@ class _Simplifier(relax.PyExprMutator):
         axes = call.attrs.axis
         if axes is None or [int(axis) for axis in axes] != [0] or call.attrs.keepdims:
             return call
-        stacked = self._bound(call.args[0])
+        stacked = bound_value(self, call.args[0])
         if operator_name(stacked) != "relax.stack" or int(stacked.attrs.axis) != 0:
             return call
-        parts = self._bound(stacked.args[0])
+        parts = bound_value(self, stacked.args[0])
         if not isinstance(parts, relax.Tuple):
             return call
         total = reduce(lambda a, b: self.builder_.emit(of_two(a, b)), parts.fields)

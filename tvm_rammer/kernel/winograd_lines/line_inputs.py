@@ -41,7 +41,9 @@ class LineInputs:
     def read_at_edge(self, k: Any, channel: Any) -> Any:
         """An input that may be missing."""
         value, before_end = self._read(k, channel), self._before_end(k)
-        return tirx.if_then_else(before_end[0], value, _zero()) if before_end else value
+        if not before_end:
+            return value
+        return tirx.if_then_else(before_end[0], value, tirx.const(0.0, "float32"))
 
     def _before_end(self, k: Any) -> list[Any]:
         """That an input lies before the line's end, where tiles reach over it."""
@@ -51,7 +53,3 @@ class LineInputs:
 
     def _read(self, k: Any, channel: Any) -> Any:
         return self.conv.read(self.lines.place(self.image, self.line, self.first + k, channel))
-
-
-def _zero() -> Any:
-    return tirx.const(0.0, "float32")
