@@ -30,9 +30,10 @@ SCRIPT = "python/ablations.py"
 @click.command()
 @click.option("--models", default="", help="Names, separated by commas; all unless given.")
 @click.option("--seconds", default=6.0, show_default=True, help="Of timing for a model.")
+@click.option("--patience", default=60.0, show_default=True, help="Seconds for quiet cores.")
 @click.option("--quick", is_flag=True, help="Models at the reduced sizes of the tests.")
 @click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path))
-def main(models: str, seconds: float, quick: bool, json_path: Path | None) -> None:
+def main(models: str, seconds: float, patience: float, quick: bool, json_path: Path | None) -> None:
     """Measure what single decisions are worth."""
     console = Console()
     try:
@@ -43,7 +44,7 @@ def main(models: str, seconds: float, quick: bool, json_path: Path | None) -> No
         found = STUDIES.resume(json_path, FindingsSetting(quick))
         left = [name for name in chosen if name not in found.found]
         for name in track(left, "studying", console=Console(stderr=True), transient=True):
-            found.find(SCRIPT, name, studied, quick, seconds)
+            found.find(SCRIPT, name, studied, quick, seconds, patience)
             if json_path:
                 found.save(json_path)
     except RammerError as error:
@@ -57,10 +58,10 @@ def main(models: str, seconds: float, quick: bool, json_path: Path | None) -> No
             console.print(f"{name} failed: {found.failed[name]}", style="red", markup=False)
 
 
-def studied(name: str, quick: bool, seconds: float) -> Study:
+def studied(name: str, quick: bool, seconds: float, patience: float) -> Study:
     """Study a model."""
     info = get_model(name)
-    return study(info.tiny() if quick else info.build(), seconds)
+    return study(info.tiny() if quick else info.build(), seconds, patience)
 
 
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ def test_waiting_ends_when_the_time_is_up(cores):
     assert cores(*[0.5] * 10).wait(5.0) < 10
 
 
-def test_patience_is_used_up_and_without_any_nothing_is_asked(monkeypatch):
+def test_patience_is_used_up_and_without_any_nothing_is_asked():
     asked = []
 
     class Slow:
@@ -74,8 +74,7 @@ def test_patience_is_used_up_and_without_any_nothing_is_asked(monkeypatch):
             asked.append(seconds)
             return min(seconds, 2.0)
 
-    monkeypatch.setattr(own_cores, "OwnCores", Slow)
-    assert Patience(0.0).wait() == 0.0
-    patience = Patience(3.0)
+    assert Patience(0.0, Slow).wait() == 0.0
+    patience = Patience(3.0, Slow)
     assert [patience.wait() for _ in range(3)] == [2.0, 1.0, 0.0]
     assert asked == [3.0, 1.0]

@@ -16,10 +16,10 @@ from tvm_rammer.vdevice import resolve_target, vdevice_for
 from tvm_rammer.vdevice.ceiling_text import multiply_adds
 from tvm_rammer.vdevice.ceilings import (
     Ceilings,
+    CeilingsTogether,
     ceilings,
     chains,
     compile_loops,
-    measure_together,
     memory_level,
 )
 from tvm_rammer.vdevice.one_core import on_every_core
@@ -66,9 +66,26 @@ def test_the_better_of_two_measurements_is_kept(measurements):
 def test_all_cores_together_add_up(monkeypatch):
     cores = len(os.sched_getaffinity(0))
     monkeypatch.setattr(module, "_compile", lambda target, vdevice: (None, {}))
-    monkeypatch.setattr(module, "_measured", lambda vdevice, compute, reads: LOW)
+    memories = []
+
+    def measured(vdevice, compute, reads, memory, per_second):
+        memories.append(id(memory))
+        return LOW
+
+    monkeypatch.setattr(module, "_measured", measured)
     want = Ceilings(**{name: cores * speed for name, speed in asdict(LOW).items()})
-    assert measure_together(TARGET, HOST) == want
+    together = CeilingsTogether(TARGET, HOST)
+    assert [together.measure(), together.measure()] == [want, want]
+    # Each core reads memory of its own, the same ones every time.
+    assert len(set(memories)) == cores and len(memories) == 2 * cores
+
+
+def test_what_is_usual_is_no_more_than_the_best(monkeypatch):
+    """Of calls that take 1, 2 and 4 seconds the best is 1 a second, and the usual half of that."""
+    monkeypatch.setattr(module, "repetitions", lambda run, seconds: 1)
+    monkeypatch.setattr(module, "_calls", lambda run, count, seconds: [4.0, 1.0, 2.0])
+    assert module._best_per_second(lambda rounds: None) == 1.0
+    assert module._usual_per_second(lambda rounds: None) == 0.5
 
 
 def test_every_core_works_at_the_same_time():

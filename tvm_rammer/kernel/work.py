@@ -66,11 +66,19 @@ def work_of(body: tirx.PrimFunc, num_tiles: int, operand_bytes: Sequence[int]) -
         Size of the buffer behind each pointer. Of a table that is only looked into, no more bytes
         count than are loaded.
     """
+    flops, touched = count_work(body, num_tiles, operand_bytes)
+    return Work(flops, round(sum(touched)))
+
+
+def count_work(
+    body: tirx.PrimFunc, num_tiles: int, operand_bytes: Sequence[int]
+) -> tuple[float, tuple[float, ...]]:
+    """The operations of :func:`work_of`, and its bytes for each pointer."""
     start, stop, *pointers = body.params
     counter = _Work(dict(zip(pointers, range(len(pointers)), strict=True)))
     counter.visit(body.body, Iterations({start: 0, stop: num_tiles}))
     touched = (min(size, counter.bytes[k]) for k, size in enumerate(operand_bytes))
-    return Work(counter.flops, round(sum(touched)))
+    return counter.flops, tuple(touched)
 
 
 class _Work:

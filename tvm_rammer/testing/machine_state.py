@@ -9,11 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tvm_rammer.testing.own_cores import OWN_CORE, OwnCores
+from tvm_rammer.testing.own_cores import OWN_CORE, SAME_STATE, OwnCores
 from tvm_rammer.vdevice import VDevice, calibrated
-
-#: Measured twice in one state, signals differ by a quarter at most; between states they double.
-_SAME = 1.5
 
 
 @dataclass(frozen=True)
@@ -43,7 +40,7 @@ class MachineState:
     def like(self, other: MachineState) -> bool:
         """Whether both are the same state, as far as measurements can tell."""
         pairs = ((self.signal, other.signal), (self.transfer_byte, other.transfer_byte))
-        alike = all(max(pair) <= _SAME * min(pair) for pair in pairs)
+        alike = all(max(pair) <= SAME_STATE * min(pair) for pair in pairs)
         return alike and self.own_cores == other.own_cores
 
 

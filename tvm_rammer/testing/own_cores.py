@@ -8,19 +8,24 @@ plan.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import cached_property, partial
 
 import numpy as np
 import tvm
 
-from tvm_rammer.vdevice import resolve_target, vdevice_for
+from tvm_rammer.vdevice import calibrated, resolve_target, vdevice_for
 from tvm_rammer.vdevice.ceilings import compile_loops, repetitions, seconds_of
+from tvm_rammer.vdevice.measure import kernels, seconds_each
 from tvm_rammer.vdevice.one_core import on_every_core, on_one_core
+from tvm_rammer.vdevice.target import architecture, host_target
 
 #: Neighbours on the host take some of a core's clock; another thread on it takes half.
 OWN_CORE = 0.75
 #: Seconds that a core computes when it is asked, and between two questions.
 _PROBE_SECONDS, _PAUSE_SECONDS = 5e-3, 0.5
+#: Measured twice in one state, signals differ by a quarter at most; between states they double.
+SAME_STATE = 1.5
 
 
 class OwnCores:
@@ -55,11 +60,41 @@ class OwnCores:
         self._compute(rounds, tvm.runtime.tensor(np.zeros(self._vector_words, "int32")))
 
 
-class Patience:
-    """Waits for our own cores again and again, so many seconds in all."""
+class NearCores(OwnCores):
+    """Cores of our own that signal each other as fast as when they were calibrated.
 
-    def __init__(self, seconds: float) -> None:
+    The workers of TVM's pool ask each other, in this process: where they belong to contenders in
+    processes of their own, they would disturb those.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        vdevice, target = calibrated(vdevice_for()), host_target()
+        known = vdevice.point_to_point_seconds if vdevice.calibrated else float("inf")
+        self._slowest, self._workers = SAME_STATE * known, vdevice.num_veus
+        self._kernels = tvm.compile(kernels(architecture(target)), target=target)
+
+    def are_ours(self) -> bool:
+        return self.signal() <= self._slowest and super().are_ours()
+
+    def signal(self) -> float:
+        """Seconds of a signal between two cores."""
+        return seconds_each(self._kernels["point_to_point"], self._workers)
+
+
+class Patience:
+    """Waits for our own cores again and again, so many seconds in all.
+
+    Parameters
+    ----------
+    seconds : float
+    cores : callable
+        Makes what is asked, when it is asked first.
+    """
+
+    def __init__(self, seconds: float, cores: Callable[[], OwnCores] = OwnCores) -> None:
         self.seconds = seconds
+        self._make = cores
 
     def wait(self) -> float:
         """Wait as long as patience lasts; how many seconds that took."""
@@ -71,4 +106,4 @@ class Patience:
 
     @cached_property
     def _cores(self) -> OwnCores:
-        return OwnCores()
+        return self._make()

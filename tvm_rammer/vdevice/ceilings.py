@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import metadata
 from itertools import product
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -32,9 +33,10 @@ from tvm_rammer.vdevice.vdevice import VDevice
 #: Raised when the measuring changes, so that older results are not used.
 FORMAT_VERSION = 1
 
-#: Seconds of a timed call (short, so that some are not disturbed), and of all calls of one kind.
+#: Seconds of a timed call (short, so that some are not disturbed), and of all calls of one kind:
+#: to find the best, and to find out what this moment allows.
 _CALL_SECONDS = 2e-4
-_TOTAL_SECONDS = 0.03
+_TOTAL_SECONDS, _MOMENT_SECONDS = 0.03, 3e-3
 #: One stream, and several: prefetchers draw more from memory where they see more than one.
 _STREAMS = (1, 4)
 #: What is read to measure a cache must leave room for others in it; a last-level cache is shared.
@@ -111,34 +113,59 @@ def ceilings(target: Any, vdevice: VDevice, *, refresh: bool = False) -> Ceiling
 
 def measure(target: Any, vdevice: VDevice) -> Ceilings:
     """Measure the ceilings, in a thread that stays on one core."""
-    compute, reads = _compile(target, vdevice)
-    return on_one_core(lambda: _measured(vdevice, compute, reads))
+    loops, most = _compile(target, vdevice), max(_sizes(vdevice).values())
+    return on_one_core(lambda: _measured(vdevice, *loops, _memory(most), _best_per_second))
 
 
-def measure_together(target: Any, vdevice: VDevice) -> Ceilings:
-    """What all cores that we may use reach at the same time, added up: they share memory."""
-    compute, reads = _compile(target, vdevice)
-    found = on_every_core(lambda: _measured(vdevice, compute, reads))
-    totals = zip(*(asdict(one).values() for one in found), strict=True)
-    return Ceilings(*map(sum, totals))
+class CeilingsTogether:
+    """What all cores that we may use reach at the same time, added up, asked again and again.
+
+    They share memory and the heat of a chip: what one reaches while another rests is no measure of
+    both. So what counts of each core is not its best call, but the median.
+    """
+
+    def __init__(self, target: Any, vdevice: VDevice) -> None:
+        self._vdevice = vdevice
+        self._loops = _compile(target, vdevice)
+        most = max(_sizes(vdevice).values())
+        self._memories = on_every_core(lambda: _memory(most))
+
+    def measure(self) -> Ceilings:
+        """Measure now (some hundredths of a second)."""
+        left = list(self._memories)
+        found = on_every_core(
+            lambda: _measured(self._vdevice, *self._loops, left.pop(), _usual_per_second)
+        )
+        totals = zip(*(asdict(one).values() for one in found), strict=True)
+        return Ceilings(*map(sum, totals))
 
 
-def _measured(vdevice: VDevice, compute: Any, reads: dict[int, Any]) -> Ceilings:
-    lanes = vdevice.vector_bytes // 4
-    sizes = {
+def _sizes(vdevice: VDevice) -> dict[str, int]:
+    """How many bytes are read to measure each memory."""
+    return {
         "l1": vdevice.l1_bytes // 2,
         "l2": max(vdevice.l2_bytes // 2, 2 * vdevice.l1_bytes),
         "l3": max(min(vdevice.l3_bytes // 4, _MOST_L3_BYTES), 2 * vdevice.l2_bytes),
         "dram": max(min(2 * vdevice.l3_bytes, _MOST_DRAM_BYTES), 4 * vdevice.l2_bytes),
     }
-    memory, out = _memory(max(sizes.values())), _memory(vdevice.vector_bytes)
+
+
+def _measured(
+    vdevice: VDevice,
+    compute: Any,
+    reads: dict[int, Any],
+    memory: Any,
+    per_second: Callable[[Callable[[int], None]], float],
+) -> Ceilings:
+    lanes, sizes = vdevice.vector_bytes // 4, _sizes(vdevice)
+    out = _memory(vdevice.vector_bytes)
     round_flops = 2 * lanes * multiply_adds(chains(vdevice))
-    flops = round_flops * _per_second(lambda rounds: compute(rounds, out))
+    flops = round_flops * per_second(lambda rounds: compute(rounds, out))
     step = max(streams * read_step(lanes, streams) for streams in _STREAMS)
     speeds = {level: 0.0 for level in sizes}
     for level, read in product(sizes, reads.values()):
         nbytes = sizes[level] - sizes[level] % step
-        passes = _per_second(partial(_read, read, nbytes, memory, out))
+        passes = per_second(partial(_read, read, nbytes, memory, out))
         speeds[level] = max(speeds[level], nbytes * passes)
     return Ceilings(flops, **speeds)
 
@@ -147,14 +174,25 @@ def _read(read: Any, nbytes: int, memory: Any, out: Any, passes: int) -> None:
     read(passes, nbytes, memory, out)
 
 
-def _per_second(run: Callable[[int], None]) -> float:
+def _best_per_second(run: Callable[[int], None]) -> float:
     """Repetitions per second of ``run(repetitions)`` while nothing disturbs."""
     count = repetitions(run, _CALL_SECONDS)
-    end = time.perf_counter() + _TOTAL_SECONDS
-    best = seconds_of(run, count)
+    return count / min(_calls(run, count, _TOTAL_SECONDS))
+
+
+def _usual_per_second(run: Callable[[int], None]) -> float:
+    """Repetitions per second of ``run(repetitions)`` as they are at this moment."""
+    count = repetitions(run, _CALL_SECONDS)
+    return count / median(_calls(run, count, _MOMENT_SECONDS))
+
+
+def _calls(run: Callable[[int], None], count: int, seconds: float) -> list[float]:
+    """The seconds of calls that take so long together, of one at least."""
+    end = time.perf_counter() + seconds
+    found = [seconds_of(run, count)]
     while time.perf_counter() < end:
-        best = min(best, seconds_of(run, count))
-    return count / best
+        found.append(seconds_of(run, count))
+    return found
 
 
 def repetitions(run: Callable[[int], None], seconds: float) -> int:

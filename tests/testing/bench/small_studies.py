@@ -5,7 +5,14 @@ from __future__ import annotations
 from tvm_rammer.schedule import POLICIES
 from tvm_rammer.testing.bench.scaling import Scaling
 from tvm_rammer.testing.bench.slow_kernels import KernelTimes, SlowKernel
-from tvm_rammer.testing.bench.study import BARRIERS, NO_WINOGRAD, PlanResult, Study, veus
+from tvm_rammer.testing.bench.study import (
+    BARRIERS,
+    NO_WINOGRAD,
+    PlanResult,
+    PlanRoofline,
+    Study,
+    veus,
+)
 
 
 def plan(milliseconds: float, ratio: float = 1.0, measured: float | None = 0.5) -> PlanResult:
@@ -20,8 +27,8 @@ def small_study(auto_ms: float = 1.0) -> Study:
         veus(1): plan(4.0),
     }
     slow = SlowKernel("conv", 2, "convolution", 3.0, 2.0)
-    kernels = KernelTimes(4.0, 2.5, 1.25, (slow,))
-    return Study(2, ("estf",), plans, 12.0, 0.25, kernels)
+    kernels = KernelTimes(4.0, 2.5, (slow,))
+    return Study(2, ("estf",), plans, 12.0, 0.25, kernels, PlanRoofline(1.25, (1.6, 1.5, 1.75)))
 
 
 def small_scaling(choices: int = 0) -> Scaling:

@@ -78,7 +78,9 @@ def test_what_has_no_profile_has_a_dash() -> None:
 def test_kernels_and_the_sequential_plan_are_compared_with_the_roofline() -> None:
     study = small_study()
     title = "Kernels against the roofline"
-    assert rows(title, study) == [["model0", "4", "2.5", "1.60x", "2", "1.25", "1.60x"]]
+    assert rows(title, study) == [
+        ["model0", "4", "2.5", "1.60x", "2", "1.25", "1.60x (1.50 to 1.75)"]
+    ]
     assert rows(title, replace(study, kernels=None)) == []
     assert slow_kernel_rows(study) == [["conv x 2", "convolution", "3", "2", "1.50x"]]
     assert slow_kernel_rows(replace(study, kernels=None)) == []

@@ -141,8 +141,8 @@ def roofline_rows(studies: Studies) -> Rows:
             f"{kernels.roofline:.3g}",
             f"{kernels.milliseconds / kernels.roofline:.2f}x",
             f"{found.plans[BASE].milliseconds:.3g}",
-            f"{kernels.together:.3g}",
-            f"{found.plans[BASE].milliseconds / kernels.together:.2f}x",
+            f"{found.roofline.milliseconds:.3g}",
+            _interval(found.roofline.ratio),
         ]
         for model, found in studies.items()
         if (kernels := found.kernels) and kernels.roofline
@@ -168,7 +168,11 @@ def slow_kernel_rows(study: Study) -> Rows:
 def _ratio(plan: PlanResult | None) -> str:
     if plan is None:
         return "-"
-    middle, low, high = plan.ratio
+    return _interval(plan.ratio)
+
+
+def _interval(ratio: tuple[float, float, float]) -> str:
+    middle, low, high = ratio
     return f"{middle:.2f}x ({low:.2f} to {high:.2f})"
 
 
@@ -253,8 +257,10 @@ TABLES = (
         "The sum over all operators of what is larger, operations over the rate of multiply-adds "
         "or bytes over the bandwidth of where they lie, for the algorithm that each operator uses. "
         "First one core: every kernel measured by itself. Then all vEUs: the sequential plan as it "
-        "runs, against rates that all cores reach at the same time, measured just before and after "
-        "it.",
+        "runs, against rates that all cores reach at the same time, measured in turns with it; "
+        "paired by rounds, with the 95 % interval of the median. An operand lies in the nearest "
+        "cache that holds all that was touched since it was: weights of networks larger than the "
+        "last one come from memory in every run.",
         _fixed(*ROOFLINE_COLUMNS),
         roofline_rows,
     ),

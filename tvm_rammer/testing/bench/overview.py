@@ -15,7 +15,7 @@ from tvm_rammer.testing.bench.goals import MEAN_GOAL, ROOFLINE_GOAL
 from tvm_rammer.testing.bench.markdown import table
 from tvm_rammer.testing.bench.pages import Results, contenders_of, setting_text, whole_page
 from tvm_rammer.testing.bench.proofs import proofs_section
-from tvm_rammer.testing.bench.study import BASE, Study
+from tvm_rammer.testing.bench.study import Study
 from tvm_rammer.testing.contenders import CORE
 from tvm_rammer.testing.models import MODELS
 
@@ -174,8 +174,7 @@ def _slow_kernels(results: Results) -> list[str]:
 
 
 def _near_roofline(study: Study) -> bool:
-    kernels = study.kernels
-    return kernels is None or study.plans[BASE].milliseconds <= ROOFLINE_GOAL * kernels.together
+    return study.roofline.ratio[0] <= ROOFLINE_GOAL
 
 
 def _losses(models: peers.Models) -> str:

@@ -15,19 +15,29 @@ from tvm_rammer.testing.own_cores import Patience
 Run = Callable[[], object]
 
 _FEWEST_ROUNDS, _MOST_ROUNDS = 7, 61
-#: A sample is as many runs as take about this long.
-_SAMPLE_SECONDS = 2e-3
+#: A sample is as many runs as take about this long, and a few at least.
+_SAMPLE_SECONDS, _FEWEST_RUNS = 2e-3, 3
+#: The first runs of a turn meet the caches, and maybe the workers, of another plan.
+_UNTIMED_RUNS = 2
 
 
-def race(runs: Mapping[str, Run], seconds: float) -> dict[str, list[float]]:
+def race(
+    runs: Mapping[str, Run],
+    seconds: float,
+    patience: Patience,
+    begin_round: Run | None = None,
+) -> dict[str, list[float]]:
     """Time runs in turns.
 
     Parameters
     ----------
     runs : mapping of str to callable
     seconds : float
-        After which no further round begins; but seven rounds there are. They may wait as long again
-        for cores that compute side by side (:class:`~tvm_rammer.testing.own_cores.Patience`).
+        After which no further round begins; but seven rounds there are.
+    patience : Patience
+        How long rounds may wait for a quiet machine; that does not count.
+    begin_round : callable, optional
+        Called before the first run of every round, after it waited.
 
     Returns
     -------
@@ -36,14 +46,16 @@ def race(runs: Mapping[str, Run], seconds: float) -> dict[str, list[float]]:
     """
     found: dict[str, list[float]] = {name: [] for name in runs}
     counts = {name: _count(run) for name, run in runs.items()}
-    patience = Patience(seconds)
     end = time.perf_counter() + seconds
     for number in range(_MOST_ROUNDS):
         if number >= _FEWEST_ROUNDS and time.perf_counter() > end:
             break
         end += patience.wait()
+        if begin_round is not None:
+            begin_round()
         for name, run in runs.items():
-            run()  # the first one meets the caches, and maybe the workers, of another plan
+            for _ in range(_UNTIMED_RUNS):
+                run()
             found[name].append(_seconds(run, counts[name]))
     return found
 
@@ -59,7 +71,7 @@ def ratios(times: Mapping[str, list[float]], base: str) -> dict[str, tuple[float
 def _count(run: Run) -> int:
     run()
     once = median(_seconds(run, 1) for _ in range(3))
-    return max(1, int(_SAMPLE_SECONDS / once))
+    return max(_FEWEST_RUNS, int(_SAMPLE_SECONDS / once))
 
 
 def _seconds(run: Run, count: int) -> float:

@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tvm_rammer.kernel.roofline import roofline
-from tvm_rammer.vdevice.ceilings import Ceilings, memory_level
-
 if TYPE_CHECKING:
     from tvm_rammer.runtime.kernel_report import KernelReport
 
@@ -45,31 +42,17 @@ class KernelTimes:
     ----------
     milliseconds, roofline : float
         Measured, and the least that the machine allows.
-    together : float
-        The roofline of all cores at once, each operator spread over them: what they reach side by
-        side, as measured just before and after the model's plans. Not less than it takes to read
-        all weights from memory, if no cache holds them until the next run.
     slowest : tuple of SlowKernel
         What loses most to its roofline comes first.
     """
 
     milliseconds: float
     roofline: float
-    together: float
     slowest: tuple[SlowKernel, ...]
 
 
-def kernel_times(report: KernelReport, together: Ceilings, weight_bytes: int) -> KernelTimes | None:
-    """The times in a report; None where the machine's ceilings are not known.
-
-    Parameters
-    ----------
-    report : KernelReport
-    together : Ceilings
-        Of all cores at the same time, added up.
-    weight_bytes : int
-        Of all constants that a run reads.
-    """
+def kernel_times(report: KernelReport) -> KernelTimes | None:
+    """The times in a report; None where the machine's ceilings are not known."""
     if report.roofline_seconds is None:
         return None
     found = [
@@ -84,11 +67,5 @@ def kernel_times(report: KernelReport, together: Ceilings, weight_bytes: int) ->
         if facts.roof
     ]
     found.sort(key=lambda kernel: kernel.roofline - kernel.milliseconds)
-    least = sum(
-        facts.count * roofline(facts.work, facts.working_set, together, report.vdevice).seconds
-        for facts in report.kernels
-    )
-    if memory_level(weight_bytes, report.vdevice) == "dram":
-        least = max(least, weight_bytes / together.dram)
     slowest = tuple(found[:_NAMED])
-    return KernelTimes(1e3 * report.seconds, 1e3 * report.roofline_seconds, 1e3 * least, slowest)
+    return KernelTimes(1e3 * report.seconds, 1e3 * report.roofline_seconds, slowest)

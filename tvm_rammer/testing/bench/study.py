@@ -16,12 +16,15 @@ from tvm_rammer.runtime.kernel_report import kernel_report
 from tvm_rammer.runtime.library import Library
 from tvm_rammer.runtime.report import Report, make_report
 from tvm_rammer.schedule import AUTO, POLICIES, CostModel, simulate
+from tvm_rammer.schedule.median_interval import median_interval
 from tvm_rammer.testing.bench.findings import FindingsFile
+from tvm_rammer.testing.bench.plan_roofline import demands, least_seconds
 from tvm_rammer.testing.bench.race import race, ratios
 from tvm_rammer.testing.bench.slow_kernels import KernelTimes, SlowKernel, kernel_times
+from tvm_rammer.testing.own_cores import NearCores, Patience
 from tvm_rammer.testing.reference import random_inputs
 from tvm_rammer.vdevice import vdevice_for
-from tvm_rammer.vdevice.ceilings import measure_together
+from tvm_rammer.vdevice.ceilings import CeilingsTogether
 
 #: Everything is compared with it.
 BASE = "sequential"
@@ -60,6 +63,22 @@ class PlanResult:
 
 
 @dataclass(frozen=True)
+class PlanRoofline:
+    """The least time of a plan's operators, and the plan's time over it.
+
+    Attributes
+    ----------
+    milliseconds : float
+        Median over the rounds, as the rates of the vEUs change.
+    ratio : tuple of three float
+        The plan's time over the least of the same round: the median and its 95 % interval.
+    """
+
+    milliseconds: float
+    ratio: tuple[float, float, float]
+
+
+@dataclass(frozen=True)
 class Study:
     """Everything that was found about a model.
 
@@ -75,6 +94,8 @@ class Study:
         share of the run.
     kernels : KernelTimes, optional
         The rKernels against the roofline; None where the machine's ceilings are not known.
+    roofline : PlanRoofline
+        The plan :data:`BASE` against what all vEUs reach side by side.
     """
 
     num_veus: int
@@ -83,6 +104,7 @@ class Study:
     dispatch_ns: float | None
     dispatch_share: float | None
     kernels: KernelTimes | None
+    roofline: PlanRoofline
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Study:
@@ -95,7 +117,9 @@ class Study:
         if kernels is not None:
             slowest = tuple(SlowKernel(**item) for item in kernels["slowest"])
             kernels = KernelTimes(**{**kernels, "slowest": slowest})
+        least = PlanRoofline(**{**data["roofline"], "ratio": tuple(data["roofline"]["ratio"])})
         changed = {"policy": tuple(data["policy"]), "plans": plans, "kernels": kernels}
+        changed["roofline"] = least
         return Study(**{**data, **changed})
 
 
@@ -103,7 +127,7 @@ class Study:
 STUDIES = FindingsFile("ablations.py", Study.from_json)
 
 
-def study(model: onnx.ModelProto, seconds: float) -> Study:
+def study(model: onnx.ModelProto, seconds: float, patience: float) -> Study:
     """Study a model on this machine.
 
     Parameters
@@ -111,6 +135,8 @@ def study(model: onnx.ModelProto, seconds: float) -> Study:
     model : onnx.ModelProto
     seconds : float
         For timing, compiling not included.
+    patience : float
+        Seconds that the rounds wait in all for cores of our own that share a cache.
     """
     library = build(model)
     assert library.source is not None
@@ -118,11 +144,15 @@ def study(model: onnx.ModelProto, seconds: float) -> Study:
     inputs = random_inputs(model)
     variants = dict(_variants(library, report, model))
     modules = {name: _instance(variant, inputs) for name, variant in variants.items()}
-    # The clock of a shared machine changes from minute to minute, and its ceilings with it.
-    target, vdevice = library.source.compiler.target, vdevice_for()
-    before = measure_together(target, vdevice)
-    times = race({name: module.run for name, module in modules.items()}, seconds)
-    together = measure_together(target, vdevice).best(before)
+    compiler, reached = library.source.compiler, []
+    # The clock of a shared machine changes from second to second, and its ceilings with it.
+    ceilings = CeilingsTogether(compiler.target, compiler.kernels.vdevice)
+    times = race(
+        {name: module.run for name, module in modules.items()},
+        seconds,
+        Patience(patience, NearCores),
+        lambda: reached.append(ceilings.measure()),
+    )
     relative = ratios(times, BASE)
     plans = {
         name: _result(variants[name], modules[name], times[name], relative[name])
@@ -130,13 +160,19 @@ def study(model: onnx.ModelProto, seconds: float) -> Study:
     }
     single = modules.get(veus(1)) or _instance(library.replan(BASE, 1), inputs)
     dispatch = _dispatch(single)
-    weight_bytes = sum(program.constant_bytes for program in library.programs.values())
+    base = variants[BASE].programs.values()
+    needed = demands(base, compiler.kernels.bodies, compiler.kernels.vdevice)
+    least = [least_seconds(needed, moment) for moment in reached]
     return Study(
         report.num_veus,
         tuple(program.policy for program in library.programs.values()),
         plans,
         *dispatch,
-        kernel_times(kernel_report(library.source), together, weight_bytes),
+        kernel_times(kernel_report(library.source)),
+        PlanRoofline(
+            1e3 * median(least),
+            median_interval([t / at_least for t, at_least in zip(times[BASE], least, strict=True)]),
+        ),
     )
 
 
