@@ -73,6 +73,6 @@ def test_a_slower_memory_takes_longer(mlp) -> None:
     reading = replace(CEILINGS, flops=1e18)
     times = [
         least_seconds(demands(programs, bodies, device(l2, l3)), reading)
-        for l2, l3 in ((64 * MIB, 256 * MIB), (weights // 8, 256 * MIB), (4096, 8192))
+        for l2, l3 in ((MIB, 64 * MIB), (weights // 8, MIB), (weights // 16, weights // 8))
     ]
     assert times[0] < times[1] < times[2]
