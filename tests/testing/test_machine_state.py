@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
 
 import pytest
 
 from tvm_rammer.testing import machine_state, own_cores
 from tvm_rammer.testing.machine_state import MachineState, measure_state
-from tvm_rammer.testing.own_cores import OwnCores, Patience
-from tvm_rammer.vdevice import VDevice, vdevice_for
+from tvm_rammer.testing.own_cores import NearCores, OwnCores, Patience
+from tvm_rammer.vdevice import VDevice, configure_pool, vdevice_for
 
 NEAR = MachineState(signal=80e-9, transfer_byte=60e-12, together=0.98)
 
@@ -64,6 +65,29 @@ def test_waiting_ends_when_the_cores_are_our_own(cores):
 
 def test_waiting_ends_when_the_time_is_up(cores):
     assert cores(*[0.5] * 10).wait(5.0) < 10
+
+
+def test_cores_are_near_while_they_signal_as_fast_as_when_they_were_calibrated(monkeypatch):
+    known = replace(vdevice_for(), point_to_point_seconds=80e-9, calibrated=True)
+    monkeypatch.setattr(own_cores, "calibrated", lambda vdevice: known)
+    cores = NearCores()
+    monkeypatch.setattr(cores, "together", lambda: 0.9)
+    signals = [119e-9, 121e-9]
+    monkeypatch.setattr(cores, "signal", lambda: signals.pop(0))
+    assert cores.are_ours()
+    assert not cores.are_ours()
+
+
+def test_cores_signal_each_other_after_a_plan_for_one_of_them():
+    """The plan leaves a pool of one worker; two that wait for each other need two."""
+    cores = NearCores()
+    configure_pool(1)
+    assert 0 <= cores.signal() < 1e-3
+
+
+def test_without_a_worker_for_each_core_nothing_is_asked(monkeypatch):
+    monkeypatch.setattr(own_cores, "configure_pool", lambda workers: workers - 1)
+    assert NearCores().signal() == 0.0
 
 
 def test_patience_is_used_up_and_without_any_nothing_is_asked():

@@ -14,7 +14,7 @@ from functools import cached_property, partial
 import numpy as np
 import tvm
 
-from tvm_rammer.vdevice import calibrated, resolve_target, vdevice_for
+from tvm_rammer.vdevice import calibrated, configure_pool, resolve_target, vdevice_for
 from tvm_rammer.vdevice.ceilings import compile_loops, repetitions, seconds_of
 from tvm_rammer.vdevice.measure import kernels, seconds_each
 from tvm_rammer.vdevice.one_core import on_every_core, on_one_core
@@ -78,7 +78,12 @@ class NearCores(OwnCores):
         return self.signal() <= self._slowest and super().are_ours()
 
     def signal(self) -> float:
-        """Seconds of a signal between two cores."""
+        """Seconds of a signal between two cores; 0 where there are not enough workers to ask.
+
+        Workers that wait for one that nobody gave them would wait forever.
+        """
+        if configure_pool(self._workers) < self._workers:
+            return 0.0
         return seconds_each(self._kernels["point_to_point"], self._workers)
 
 
