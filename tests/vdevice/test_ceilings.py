@@ -21,6 +21,7 @@ from tvm_rammer.vdevice.ceilings import (
     chains,
     compile_loops,
     memory_level,
+    typical,
 )
 from tvm_rammer.vdevice.one_core import on_every_core
 
@@ -78,6 +79,10 @@ def test_all_cores_together_add_up(monkeypatch):
     assert [together.measure(), together.measure()] == [want, want]
     # Each core reads memory of its own, the same ones every time.
     assert len(set(memories)) == cores and len(memories) == 2 * cores
+
+
+def test_the_median_of_every_ceiling_is_typical():
+    assert typical([LOW, HIGH, LOW]) == LOW
 
 
 def test_what_is_usual_is_no_more_than_the_best(monkeypatch):

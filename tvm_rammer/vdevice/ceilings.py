@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import metadata
@@ -74,6 +74,12 @@ class Ceilings:
         The first-level cache does not count: a kernel's operands come from other kernels.
         """
         return getattr(self, memory_level(nbytes, vdevice))
+
+
+def typical(found: Sequence[Ceilings]) -> Ceilings:
+    """The median of every ceiling."""
+    rows = [asdict(one) for one in found]
+    return Ceilings(**{name: median(row[name] for row in rows) for name in rows[0]})
 
 
 def memory_level(nbytes: int, vdevice: VDevice) -> str:

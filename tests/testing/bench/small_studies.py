@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from tvm_rammer.schedule import POLICIES
 from tvm_rammer.testing.bench.scaling import Scaling
-from tvm_rammer.testing.bench.slow_kernels import KernelTimes, SlowKernel
+from tvm_rammer.testing.bench.slow_operators import SlowOperator
 from tvm_rammer.testing.bench.study import (
     BARRIERS,
     NO_WINOGRAD,
+    KernelTimes,
     PlanResult,
     PlanRoofline,
     Study,
@@ -26,9 +27,11 @@ def small_study(auto_ms: float = 1.0) -> Study:
         NO_WINOGRAD: plan(5.0, 2.5),
         veus(1): plan(4.0),
     }
-    slow = SlowKernel("conv", 2, "convolution", 3.0, 2.0)
-    kernels = KernelTimes(4.0, 2.5, (slow,))
-    return Study(2, ("estf",), plans, 12.0, 0.25, kernels, PlanRoofline(1.25, (1.6, 1.5, 1.75)))
+    slow = SlowOperator("conv", 2, "convolution", 3.0, 0.125, 2.0, "compute")
+    kernels = KernelTimes(4.0, 2.5)
+    return Study(
+        2, ("estf",), plans, 12.0, 0.25, kernels, PlanRoofline(1.25, (1.6, 1.5, 1.75)), (slow,)
+    )
 
 
 def small_scaling(choices: int = 0) -> Scaling:

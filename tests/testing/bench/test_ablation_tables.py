@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from small_studies import plan, small_study
 
-from tvm_rammer.testing.bench.ablation_tables import TABLES, slow_kernel_rows
+from tvm_rammer.testing.bench.ablation_tables import TABLES, slow_operator_rows
 from tvm_rammer.testing.bench.study import NO_WINOGRAD, Study
 
 BY_TITLE = {table.title: table for table in TABLES}
@@ -82,5 +82,6 @@ def test_kernels_and_the_sequential_plan_are_compared_with_the_roofline() -> Non
         ["model0", "4", "2.5", "1.60x", "2", "1.25", "1.60x (1.50 to 1.75)"]
     ]
     assert rows(title, replace(study, kernels=None)) == []
-    assert slow_kernel_rows(study) == [["conv x 2", "convolution", "3", "2", "1.50x"]]
-    assert slow_kernel_rows(replace(study, kernels=None)) == []
+    slow = ["conv x 2", "convolution", "compute", "3", "0.12", "2", "1.50x"]
+    assert slow_operator_rows(study) == [slow]
+    assert slow_operator_rows(replace(study, slowest=())) == []

@@ -77,10 +77,10 @@ def test_the_overview_says_what_is_lost_and_why() -> None:
     assert "| mlp | sequential | estf | 3.00x | 3.00 to 3.00 |" in text
     assert "| bert_base | onnxruntime |" not in text
     assert (
-        "### mlp: kernels that lose most to their roofline\n\n"
-        "| operators | rule | ms on one core | roofline, ms | ratio |\n"
-        "| --- | --- | --: | --: | --: |\n"
-        "| conv x 2 | convolution | 3 | 2 | 1.50x |"
+        "### mlp: operators that lose most to their roofline\n\n"
+        "| operators | rule | limit | ms | waiting | roofline, ms | ratio |\n"
+        "| --- | --- | --- | --: | --: | --: | --: |\n"
+        "| conv x 2 | convolution | compute | 3 | 0.12 | 2 | 1.50x |"
     ) in text
 
 
@@ -149,7 +149,7 @@ def test_the_overview_compares_sequential_plans_with_their_rooflines() -> None:
 def test_kernels_of_a_model_far_from_its_roofline_are_named() -> None:
     good = {"mlp": records(timed("onnxruntime", 2.0), timed("auto", 1.0))}
     peers = ResultFile(Setting(False, 2), MACHINE, good)
-    heading = "### mlp: kernels that lose most to their roofline"
+    heading = "### mlp: operators that lose most to their roofline"
     assert heading in overview.overview(Results(peers, None, ABLATIONS))
     near = replace(small_study(), roofline=PlanRoofline(1.25, (1.12, 1.1, 1.2)))
     found = Findings(FindingsSetting(False), MACHINE, {"mlp": near})

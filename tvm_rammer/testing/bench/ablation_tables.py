@@ -149,19 +149,19 @@ def roofline_rows(studies: Studies) -> Rows:
     ]
 
 
-def slow_kernel_rows(study: Study) -> Rows:
-    """The rKernels of a model that lose most to their roofline."""
-    if study.kernels is None:
-        return []
+def slow_operator_rows(study: Study) -> Rows:
+    """The operators of a model's sequential plan that lose most to their roofline."""
     return [
         [
-            f"{kernel.operator} x {kernel.count}",
-            kernel.rule,
-            f"{kernel.milliseconds:.3g}",
-            f"{kernel.roofline:.3g}",
-            f"{kernel.milliseconds / kernel.roofline:.2f}x" if kernel.roofline else "-",
+            f"{slow.operator} x {slow.count}",
+            slow.rule,
+            slow.limit,
+            f"{slow.milliseconds:.3g}",
+            f"{slow.waiting:.2g}",
+            f"{slow.roofline:.3g}",
+            f"{slow.milliseconds / slow.roofline:.2f}x" if slow.roofline else "-",
         ]
-        for kernel in study.kernels.slowest
+        for slow in study.slowest
     ]
 
 
@@ -189,8 +189,8 @@ def _percent(share: float | None) -> str:
     return "-" if share is None else f"{share:.0%}"
 
 
-#: Headings of :func:`slow_kernel_rows`.
-SLOW_KERNEL_COLUMNS = ("operators", "rule", "ms on one core", "roofline, ms", "ratio")
+#: Headings of :func:`slow_operator_rows`.
+SLOW_OPERATOR_COLUMNS = ("operators", "rule", "limit", "ms", "waiting", "roofline, ms", "ratio")
 
 #: Headings of :func:`roofline_rows`.
 ROOFLINE_COLUMNS = (

@@ -6,9 +6,9 @@ from tvm_rammer.errors import InputError
 from tvm_rammer.testing.bench import machine, peers, verdicts
 from tvm_rammer.testing.bench.ablation_tables import (
     ROOFLINE_COLUMNS,
-    SLOW_KERNEL_COLUMNS,
+    SLOW_OPERATOR_COLUMNS,
     roofline_rows,
-    slow_kernel_rows,
+    slow_operator_rows,
 )
 from tvm_rammer.testing.bench.class_gains import class_gains
 from tvm_rammer.testing.bench.goals import MEAN_GOAL, ROOFLINE_GOAL
@@ -33,7 +33,7 @@ def overview(results: Results) -> str:
         "![Time of every contender over that of the fastest peer](peers.svg)",
         _misses(results.peers.models),
         *_rooflines(results),
-        *_slow_kernels(results),
+        *_slow_operators(results),
         _losses(results.peers.models),
         *_gains(results),
         *proofs_section(results.proofs),
@@ -158,8 +158,8 @@ def _misses(models: peers.Models) -> str:
     )
 
 
-def _slow_kernels(results: Results) -> list[str]:
-    """For every model that misses a goal, the kernels that lose most to their roofline."""
+def _slow_operators(results: Results) -> list[str]:
+    """For every model that misses a goal, the operators that lose most to their roofline."""
     if results.ablations is None:
         return []
     studies = results.ablations.found
@@ -167,9 +167,9 @@ def _slow_kernels(results: Results) -> list[str]:
     missed |= {model for model, study in studies.items() if not _near_roofline(study)}
     parts = []
     for model, study in studies.items():
-        if model in missed and (rows := slow_kernel_rows(study)):
-            heading = f"### {model}: kernels that lose most to their roofline"
-            parts += [heading, table(SLOW_KERNEL_COLUMNS, rows, left=2)]
+        if model in missed and (rows := slow_operator_rows(study)):
+            heading = f"### {model}: operators that lose most to their roofline"
+            parts += [heading, table(SLOW_OPERATOR_COLUMNS, rows, left=3)]
     return parts
 
 

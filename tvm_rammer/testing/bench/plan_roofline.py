@@ -27,8 +27,17 @@ class Demand:
 
     def seconds(self, ceilings: Ceilings) -> float:
         """The least time."""
-        memory = sum(count / getattr(ceilings, level) for level, count in self.nbytes.items())
-        return max(self.flops / ceilings.flops, memory)
+        return max(self.flops / ceilings.flops, sum(self._reading(ceilings).values()))
+
+    def limit(self, ceilings: Ceilings) -> str:
+        """What sets the least time: ``"compute"``, or the memory that most of the reading takes."""
+        reading = self._reading(ceilings)
+        if self.flops / ceilings.flops >= sum(reading.values()):
+            return "compute"
+        return max(reading, key=reading.__getitem__)
+
+    def _reading(self, ceilings: Ceilings) -> dict[str, float]:
+        return {level: count / getattr(ceilings, level) for level, count in self.nbytes.items()}
 
 
 def demands(

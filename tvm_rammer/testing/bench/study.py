@@ -12,19 +12,19 @@ import onnx
 from tvm_rammer.errors import InputError
 from tvm_rammer.runtime.build import build
 from tvm_rammer.runtime.graph_module import GraphModule
-from tvm_rammer.runtime.kernel_report import kernel_report
+from tvm_rammer.runtime.kernel_report import KernelReport, kernel_report
 from tvm_rammer.runtime.library import Library
 from tvm_rammer.runtime.report import Report, make_report
 from tvm_rammer.schedule import AUTO, POLICIES, CostModel, simulate
 from tvm_rammer.schedule.median_interval import median_interval
 from tvm_rammer.testing.bench.findings import FindingsFile
-from tvm_rammer.testing.bench.plan_roofline import demands, least_seconds
+from tvm_rammer.testing.bench.plan_roofline import Demand, demands, least_seconds
 from tvm_rammer.testing.bench.race import race, ratios
-from tvm_rammer.testing.bench.slow_kernels import KernelTimes, SlowKernel, kernel_times
+from tvm_rammer.testing.bench.slow_operators import SlowOperator, slow_operators
 from tvm_rammer.testing.own_cores import NearCores, Patience
 from tvm_rammer.testing.reference import random_inputs
 from tvm_rammer.vdevice import vdevice_for
-from tvm_rammer.vdevice.ceilings import CeilingsTogether
+from tvm_rammer.vdevice.ceilings import Ceilings, CeilingsTogether, typical
 
 #: Everything is compared with it.
 BASE = "sequential"
@@ -32,8 +32,8 @@ BASE = "sequential"
 _WITH_BARRIERS = "wavefront"
 BARRIERS = f"{_WITH_BARRIERS}, barriers"
 NO_WINOGRAD = f"{BASE}, Winograd off"
-#: Runs of each kind in a profile.
-_PROFILED = 11
+#: Runs of each kind in a profile, and profiles of which the operators' medians are taken.
+_PROFILED, _PROFILES = 11, 5
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,14 @@ class PlanResult:
     waits: int
     utilisation_simulated: float | None
     utilisation_measured: float | None
+
+
+@dataclass(frozen=True)
+class KernelTimes:
+    """A model's operators one after the other on one core, and the least that these may take."""
+
+    milliseconds: float
+    roofline: float
 
 
 @dataclass(frozen=True)
@@ -93,9 +101,12 @@ class Study:
         What an rTask costs beside computing, on one vEU, where nothing waits: nanoseconds, and
         share of the run.
     kernels : KernelTimes, optional
-        The rKernels against the roofline; None where the machine's ceilings are not known.
+        Every rKernel by itself; None where the machine's ceilings are not known.
     roofline : PlanRoofline
         The plan :data:`BASE` against what all vEUs reach side by side.
+    slowest : tuple of SlowOperator
+        What loses most to its roofline in that plan, the worst first; none where no profile can be
+        taken.
     """
 
     num_veus: int
@@ -105,6 +116,7 @@ class Study:
     dispatch_share: float | None
     kernels: KernelTimes | None
     roofline: PlanRoofline
+    slowest: tuple[SlowOperator, ...]
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Study:
@@ -113,13 +125,14 @@ class Study:
             name: PlanResult(**{**item, "ratio": tuple(item["ratio"])})
             for name, item in data["plans"].items()
         }
-        kernels = data["kernels"]
-        if kernels is not None:
-            slowest = tuple(SlowKernel(**item) for item in kernels["slowest"])
-            kernels = KernelTimes(**{**kernels, "slowest": slowest})
-        least = PlanRoofline(**{**data["roofline"], "ratio": tuple(data["roofline"]["ratio"])})
-        changed = {"policy": tuple(data["policy"]), "plans": plans, "kernels": kernels}
-        changed["roofline"] = least
+        least = data["roofline"]
+        changed = {
+            "policy": tuple(data["policy"]),
+            "plans": plans,
+            "kernels": data["kernels"] and KernelTimes(**data["kernels"]),
+            "roofline": PlanRoofline(least["milliseconds"], tuple(least["ratio"])),
+            "slowest": tuple(SlowOperator(**item) for item in data["slowest"]),
+        }
         return Study(**{**data, **changed})
 
 
@@ -147,10 +160,11 @@ def study(model: onnx.ModelProto, seconds: float, patience: float) -> Study:
     compiler, reached = library.source.compiler, []
     # The clock of a shared machine changes from second to second, and its ceilings with it.
     ceilings = CeilingsTogether(compiler.target, compiler.kernels.vdevice)
+    quiet = Patience(patience, NearCores)
     times = race(
         {name: module.run for name, module in modules.items()},
         seconds,
-        Patience(patience, NearCores),
+        quiet,
         lambda: reached.append(ceilings.measure()),
     )
     relative = ratios(times, BASE)
@@ -168,11 +182,12 @@ def study(model: onnx.ModelProto, seconds: float, patience: float) -> Study:
         tuple(program.policy for program in library.programs.values()),
         plans,
         *dispatch,
-        kernel_times(kernel_report(library.source)),
+        _kernel_times(kernel_report(library.source)),
         PlanRoofline(
             1e3 * median(least),
             median_interval([t / at_least for t, at_least in zip(times[BASE], least, strict=True)]),
         ),
+        _slowest(modules[BASE], quiet, needed, typical(reached)),
     )
 
 
@@ -232,6 +247,26 @@ def _result(
         utilisation,
         _measured_utilisation(module),
     )
+
+
+def _kernel_times(report: KernelReport) -> KernelTimes | None:
+    if report.roofline_seconds is None:
+        return None
+    return KernelTimes(1e3 * report.seconds, 1e3 * report.roofline_seconds)
+
+
+def _slowest(
+    module: GraphModule, quiet: Patience, needed: Sequence[Demand], ceilings: Ceilings
+) -> tuple[SlowOperator, ...]:
+    profiles = []
+    for _ in range(_PROFILES):
+        quiet.wait()
+        try:
+            profiles.append(module.profile(_PROFILED))
+        except InputError:
+            return ()
+    timelines = [profile.timeline for profile in profiles]
+    return slow_operators(profiles[0].program, timelines, needed, ceilings)
 
 
 def _measured_utilisation(module: GraphModule) -> float | None:
