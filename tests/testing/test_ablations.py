@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
 
@@ -9,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from tvm_rammer.schedule import POLICIES
-from tvm_rammer.testing.bench.study import BARRIERS, study, veus
+from tvm_rammer.testing.bench.study import BARRIERS, Study, study, veus
 from tvm_rammer.testing.models import get_model
 
 SCRIPT = Path(__file__).parents[2] / "python" / "ablations.py"
@@ -32,11 +34,16 @@ def test_unknown_names_suggest_the_nearest(ablations: ModuleType) -> None:
 
 @pytest.mark.slow
 def test_a_study_has_all_plans() -> None:
-    found = study(get_model("recommender").tiny(), 0.1)
+    found = study(get_model("recommender").tiny(), 0.1, 0.0)
     assert {*POLICIES, "auto", BARRIERS} <= set(found.plans)
     assert found.num_veus == 1 or veus(1) in found.plans
     assert found.dispatch_ns is not None and found.dispatch_ns > 0
     assert found.kernels is None or found.kernels.milliseconds > 0
+    assert found.roofline.milliseconds > 0
+    for ratio in (found.roofline.ratio, found.roofline.side_by_side):
+        assert 0 < ratio[1] <= ratio[0] <= ratio[2]
+    assert found.slowest and all(slow.milliseconds > 0 for slow in found.slowest)
+    assert Study.from_json(json.loads(json.dumps(asdict(found)))) == found
     for plan in found.plans.values():
         assert plan.milliseconds > 0
         assert plan.utilisation_measured is None or 0 < plan.utilisation_measured <= 1

@@ -143,6 +143,7 @@ def roofline_rows(studies: Studies) -> Rows:
             f"{found.plans[BASE].milliseconds:.3g}",
             f"{found.roofline.milliseconds:.3g}",
             _interval(found.roofline.ratio),
+            _interval(found.roofline.side_by_side),
         ]
         for model, found in studies.items()
         if (kernels := found.kernels) and kernels.roofline
@@ -201,6 +202,7 @@ ROOFLINE_COLUMNS = (
     "sequential, ms",
     "roofline of all, ms",
     "ratio",
+    "side by side",
 )
 
 TABLES = (
@@ -258,9 +260,11 @@ TABLES = (
         "or bytes over the bandwidth of where they lie, for the algorithm that each operator uses. "
         "First one core: every kernel measured by itself. Then all vEUs: the sequential plan as it "
         "runs, against rates that all cores reach at the same time, measured in turns with it; "
-        "paired by rounds, with the 95 % interval of the median. An operand lies in the nearest "
-        "cache that holds all that was touched since it was: weights of networks larger than the "
-        "last one come from memory in every run.",
+        "paired by rounds, with the 95 % interval of the median. Side by side are the same kernels "
+        "where each core runs the whole model by itself, all at the same time: nothing waits, "
+        "nothing crosses; what they lose is not the plan's. An operand lies in the nearest cache "
+        "that holds all that was touched since it was: weights of networks larger than the last "
+        "one come from memory in every run.",
         _fixed(*ROOFLINE_COLUMNS),
         roofline_rows,
     ),

@@ -35,7 +35,7 @@ def race(
     seconds : float
         After which no further round begins; but seven rounds there are.
     patience : Patience
-        How long rounds may wait for a quiet machine; that does not count.
+        How long turns may wait in all for a quiet machine; that does not count.
     begin_round : callable, optional
         Called before the first run of every round, after it waited.
 
@@ -54,6 +54,7 @@ def race(
         if begin_round is not None:
             begin_round()
         for name, run in runs.items():
+            end += patience.wait()
             for _ in range(_UNTIMED_RUNS):
                 run()
             found[name].append(_seconds(run, counts[name]))

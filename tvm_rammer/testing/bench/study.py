@@ -20,6 +20,7 @@ from tvm_rammer.schedule.median_interval import median_interval
 from tvm_rammer.testing.bench.findings import FindingsFile
 from tvm_rammer.testing.bench.plan_roofline import Demand, demands, least_seconds
 from tvm_rammer.testing.bench.race import race, ratios
+from tvm_rammer.testing.bench.side_by_side import SideBySide
 from tvm_rammer.testing.bench.slow_operators import SlowOperator, slow_operators
 from tvm_rammer.testing.own_cores import NearCores, Patience
 from tvm_rammer.testing.reference import random_inputs
@@ -32,6 +33,7 @@ BASE = "sequential"
 _WITH_BARRIERS = "wavefront"
 BARRIERS = f"{_WITH_BARRIERS}, barriers"
 NO_WINOGRAD = f"{BASE}, Winograd off"
+_SIDE_BY_SIDE = "side by side"
 #: Runs of each kind in a profile, and profiles of which the operators' medians are taken.
 _PROFILED, _PROFILES = 11, 5
 
@@ -80,10 +82,14 @@ class PlanRoofline:
         Median over the rounds, as the rates of the vEUs change.
     ratio : tuple of three float
         The plan's time over the least of the same round: the median and its 95 % interval.
+    side_by_side : tuple of three float
+        Likewise of the same kernels where each core runs the whole model by itself, all at the same
+        time: what a core's run takes, shared out.
     """
 
     milliseconds: float
     ratio: tuple[float, float, float]
+    side_by_side: tuple[float, float, float]
 
 
 @dataclass(frozen=True)
@@ -130,7 +136,9 @@ class Study:
             "policy": tuple(data["policy"]),
             "plans": plans,
             "kernels": data["kernels"] and KernelTimes(**data["kernels"]),
-            "roofline": PlanRoofline(least["milliseconds"], tuple(least["ratio"])),
+            "roofline": PlanRoofline(
+                least["milliseconds"], tuple(least["ratio"]), tuple(least["side_by_side"])
+            ),
             "slowest": tuple(SlowOperator(**item) for item in data["slowest"]),
         }
         return Study(**{**data, **changed})
@@ -149,7 +157,7 @@ def study(model: onnx.ModelProto, seconds: float, patience: float) -> Study:
     seconds : float
         For timing, compiling not included.
     patience : float
-        Seconds that the rounds wait in all for cores of our own that share a cache.
+        Seconds that the turns wait in all for cores of our own that share a cache.
     """
     library = build(model)
     assert library.source is not None
@@ -161,12 +169,16 @@ def study(model: onnx.ModelProto, seconds: float, patience: float) -> Study:
     # The clock of a shared machine changes from second to second, and its ceilings with it.
     ceilings = CeilingsTogether(compiler.target, compiler.kernels.vdevice)
     quiet = Patience(patience, NearCores)
+    alone = library.replan(BASE, 1)
+    together = SideBySide([_instance(alone, inputs).run for _ in range(report.num_veus)])
     times = race(
-        {name: module.run for name, module in modules.items()},
+        {_SIDE_BY_SIDE: together, **{name: module.run for name, module in modules.items()}},
         seconds,
         quiet,
         lambda: reached.append(ceilings.measure()),
     )
+    together.end()
+    each = [call / together.runs_of_a_call for call in times.pop(_SIDE_BY_SIDE)]
     relative = ratios(times, BASE)
     plans = {
         name: _result(variants[name], modules[name], times[name], relative[name])
@@ -183,10 +195,7 @@ def study(model: onnx.ModelProto, seconds: float, patience: float) -> Study:
         plans,
         *dispatch,
         _kernel_times(kernel_report(library.source)),
-        PlanRoofline(
-            1e3 * median(least),
-            median_interval([t / at_least for t, at_least in zip(times[BASE], least, strict=True)]),
-        ),
+        PlanRoofline(1e3 * median(least), _over(times[BASE], least), _over(each, least)),
         _slowest(modules[BASE], quiet, needed, typical(reached)),
     )
 
@@ -247,6 +256,10 @@ def _result(
         utilisation,
         _measured_utilisation(module),
     )
+
+
+def _over(times: Sequence[float], least: Sequence[float]) -> tuple[float, float, float]:
+    return median_interval([time / bound for time, bound in zip(times, least, strict=True)])
 
 
 def _kernel_times(report: KernelReport) -> KernelTimes | None:
