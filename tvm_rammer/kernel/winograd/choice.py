@@ -22,12 +22,12 @@ from tvm_rammer.kernel.winograd.cycles import (
     between_stages,
     direct_cycles,
     per_operation,
-    register_tiles,
     step_cycles,
     together,
     weight_cycles,
 )
 from tvm_rammer.kernel.winograd.matrices import FOUR, TWO, Transform
+from tvm_rammer.kernel.winograd.products import register_tiles
 from tvm_rammer.kernel.winograd.tiling import TileGrid, WinogradTiling
 from tvm_rammer.vdevice import VDevice
 

@@ -5,7 +5,6 @@ The constants were fitted on an AMD Zen 4 core.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import sqrt
 
 from tvm_rammer.kernel.register_tile import RegisterTile, lanes_for
@@ -21,8 +20,6 @@ _EXPOSED = 0.2
 STAGE_CYCLES = 2000.0
 #: More rows than this are divided into register tiles of equal height, the last one filled up.
 MANY_ROWS = 28
-#: Of a register tile.
-_MOST_ROWS, _MOST_VECTORS = 14, 4
 
 
 def direct_cycles(
@@ -33,16 +30,6 @@ def direct_cycles(
     lanes = lanes_for(out_channels, vdevice) or 1
     compute = 1.06 * outputs * weights / lanes * per_operation(vdevice)
     return together(compute, weight_cycles(4 * weights, vdevice)) + STAGE_CYCLES
-
-
-def register_tiles(tiles: int, channels: int, vdevice: VDevice) -> Iterator[RegisterTile]:
-    """The register tiles that fit: rows of so many tiles of the image, vectors of channels."""
-    lanes = lanes_for(channels, vdevice) or 1
-    for vectors in range(1, _MOST_VECTORS + 1):
-        if channels % (vectors * lanes) == 0:
-            most = min(_MOST_ROWS, (vdevice.vector_registers - 2 - vectors) // vectors)
-            for rows in range(1, min(tiles, most) + 1):
-                yield RegisterTile(rows, vectors, lanes)
 
 
 def step_cycles(register: RegisterTile, tiles: int, vdevice: VDevice) -> float:

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tvm import tirx
 
 from tvm_rammer.kernel.loops import buffer, loop, sequence, unrolled, vector
-from tvm_rammer.kernel.register_tile import RegisterTile
+from tvm_rammer.kernel.register_tile import RegisterTile, lanes_for
+from tvm_rammer.vdevice import VDevice
+
+
+#: Of a register tile.
+_MOST_ROWS, _MOST_VECTORS = 14, 4
+
+
+def register_tiles(tiles: int, channels: int, vdevice: VDevice) -> Iterator[RegisterTile]:
+    """The register tiles that fit: rows of so many tiles of the image, vectors of channels."""
+    lanes = lanes_for(channels, vdevice) or 1
+    for vectors in range(1, _MOST_VECTORS + 1):
+        if channels % (vectors * lanes) == 0:
+            most = min(_MOST_ROWS, (vdevice.vector_registers - 2 - vectors) // vectors)
+            for rows in range(1, min(tiles, most) + 1):
+                yield RegisterTile(rows, vectors, lanes)
 
 
 def register_products(

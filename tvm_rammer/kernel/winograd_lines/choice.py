@@ -13,11 +13,11 @@ from tvm_rammer.kernel.winograd.cycles import (
     between_stages,
     direct_cycles,
     per_operation,
-    register_tiles,
     step_cycles,
     together,
     weight_cycles,
 )
+from tvm_rammer.kernel.winograd.products import register_tiles
 from tvm_rammer.kernel.winograd_lines.accuracy import line_error
 from tvm_rammer.kernel.winograd_lines.tiling import Lines, LineTiling
 from tvm_rammer.vdevice import VDevice
