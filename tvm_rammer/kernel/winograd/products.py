@@ -11,7 +11,6 @@ from tvm_rammer.kernel.loops import buffer, loop, sequence, unrolled, vector
 from tvm_rammer.kernel.register_tile import RegisterTile, lanes_for
 from tvm_rammer.vdevice import VDevice
 
-
 #: Of a register tile.
 _MOST_ROWS, _MOST_VECTORS = 14, 4
 
