@@ -14,9 +14,7 @@ above 100 %.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 
@@ -28,12 +26,15 @@ from rich.table import Table
 from rich.text import Text
 
 from tvm_rammer.kernel.winograd.accuracy import DEFAULT_TOLERANCE
+from tvm_rammer.testing.bench.kernel_page import KernelResults
+from tvm_rammer.testing.bench.machine import machine
 from tvm_rammer.testing.kernel_bench import CaseResult, measure_case
 from tvm_rammer.testing.kernel_cases import KernelCase, kernel_cases
 from tvm_rammer.units import duration
 from tvm_rammer.vdevice import resolve_target, vdevice_for
 from tvm_rammer.vdevice.ceilings import Ceilings, ceilings
 
+SCRIPT = "python/bench_kernels.py"
 #: Seconds for which a case is timed.
 SECONDS, QUICK_SECONDS = 0.1, 0.01
 #: Columns of text that no terminal shows.
@@ -68,13 +69,8 @@ def main(wanted: str, quick: bool, target: str | None, json_path: Path | None) -
     for table, rows in groupby(results, lambda result: result.table):
         console.print(_table(table, list(rows)))
     if json_path:
-        document = {
-            "target": str(resolved),
-            "vdevice": vdevice.name,
-            "ceilings": asdict(reached),
-            "results": [asdict(result) for result in results],
-        }
-        json_path.write_text(json.dumps(document, indent=1))
+        found = KernelResults(str(resolved), vdevice.name, reached, machine(SCRIPT), tuple(results))
+        found.save(json_path)
 
 
 def chosen(wanted: str, quick: bool) -> Iterator[KernelCase]:

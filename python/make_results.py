@@ -5,6 +5,8 @@
     python python/bench_peers.py --winograd off --json docs/results/peers_direct.json
     python python/ablations.py --json docs/results/ablations.json
     python python/compare_policies.py --json docs/results/scaling.json
+    python python/bench_kernels.py --json docs/results/kernels.json
+    python python/bench_kernels.py --target TARGET --json docs/results/kernels_avx2.json
     python python/make_results.py --readme README.md
 
 Only the first file must be there. What long checks have shown is in proofs.json, kept by hand.
@@ -17,6 +19,7 @@ from pathlib import Path
 import click
 
 from tvm_rammer.errors import RammerError
+from tvm_rammer.testing.bench.kernel_page import kernels_page, load_kernels
 from tvm_rammer.testing.bench.overview import overview, readme_part, replace_part
 from tvm_rammer.testing.bench.pages import (
     Results,
@@ -72,6 +75,7 @@ def read(folder: Path) -> Results:
         STUDIES.load(ablations) if ablations.exists() else None,
         SCALINGS.load(scaling) if scaling.exists() else None,
         load_proofs(proofs) if proofs.exists() else (),
+        tuple(map(load_kernels, sorted(folder.glob("kernels*.json")))),
     )
 
 
@@ -85,6 +89,8 @@ def write(results: Results, folder: Path) -> list[Path]:
         pages["ablations.md"] = ablations_page(results.ablations)
     if results.scaling:
         pages["scaling.md"] = scaling_page(results.scaling)
+    if results.kernels:
+        pages["kernels.md"] = kernels_page(results.kernels)
     for name, text in pages.items():
         (folder / name).write_text(text)
     plot_peers(results.peers.models, contenders_of(results.peers), folder / "peers.svg")

@@ -10,10 +10,13 @@ from click.testing import CliRunner
 
 from tvm_rammer.schedule import POLICIES
 from tvm_rammer.testing.bench.findings import Findings, FindingsSetting
+from tvm_rammer.testing.bench.kernel_page import KernelResults
 from tvm_rammer.testing.bench.records import Record, ResultFile, Setting
 from tvm_rammer.testing.bench.scaling import BOUNDS, Scaling
-from tvm_rammer.testing.bench.study import BARRIERS, PlanResult, Study
+from tvm_rammer.testing.bench.study import BARRIERS, PlanResult, PlanRoofline, Study
+from tvm_rammer.testing.kernel_bench import CaseResult
 from tvm_rammer.testing.timing_results import Outcome
+from tvm_rammer.vdevice.ceilings import Ceilings
 
 ROOT = Path(__file__).parents[2]
 MACHINE = {
@@ -49,7 +52,8 @@ def store_peers(folder: Path) -> None:
 def store_ablations(folder: Path) -> None:
     plan = PlanResult(1.0, (1.0, 0.9, 1.1), 1.0, 2, 1, 0.5, 0.5)
     plans = dict.fromkeys(("auto", *POLICIES, BARRIERS), plan)
-    study = Study(2, ("estf",), plans, 1.0, 0.1, None)
+    roofline = PlanRoofline(0.8, (1.25, 1.2, 1.3), (1.1, 1.0, 1.2))
+    study = Study(2, ("estf",), plans, 1.0, 0.1, None, roofline, ())
     Findings(FindingsSetting(False), MACHINE, {"mlp": study}).save(folder / "ablations.json")
 
 
@@ -60,6 +64,13 @@ def store_scaling(folder: Path) -> None:
     found.save(folder / "scaling.json")
 
 
+def store_kernels(folder: Path) -> None:
+    rules = (("convolution",), ("7 x 2 vectors of 16",), (8,))
+    case = CaseResult("dense", "64", "GFLOP/s", *rules, 1e-3, 0.1, 100.0, 0.9, 1e-7, 0.1, 0.2)
+    ceilings = Ceilings(1.1e11, 2e11, 1e11, 5e10, 2e10)
+    KernelResults("llvm", "a core", ceilings, MACHINE, (case,)).save(folder / "kernels.json")
+
+
 def test_pages_and_plots_are_the_same_for_the_same_results(
     make_results: ModuleType, tmp_path: Path
 ) -> None:
@@ -67,10 +78,11 @@ def test_pages_and_plots_are_the_same_for_the_same_results(
     store_peers(tmp_path)
     store_ablations(tmp_path)
     store_scaling(tmp_path)
+    store_kernels(tmp_path)
     readme = tmp_path / "TOP.md"
     readme.write_text("<!-- results: begin -->\n<!-- results: end -->\n")
     arguments = ["--folder", str(tmp_path), "--readme", str(readme)]
-    texts = ["README.md", "peers.md", "ablations.md", "scaling.md"]
+    texts = ["README.md", "peers.md", "ablations.md", "scaling.md", "kernels.md"]
     names = [*texts, "peers.svg", "policies.svg", "scaling.svg"]
     made = []
     for _ in range(2):
@@ -79,7 +91,7 @@ def test_pages_and_plots_are_the_same_for_the_same_results(
         made.append([(tmp_path / name).read_text() for name in (*names, "TOP.md")])
     assert made[0] == made[1]
     assert result.output.splitlines() == [f"wrote {tmp_path / n}" for n in (*names, "TOP.md")]
-    assert "goal met" in made[0][4]
+    assert "goal met" in made[0][5]
 
 
 def test_only_the_comparison_with_peers_is_needed(make_results: ModuleType, tmp_path: Path) -> None:

@@ -104,6 +104,8 @@ def _links(results: Results) -> str:
         pages.append("[what single decisions are worth](ablations.md)")
     if results.scaling:
         pages.append("[more vEUs, simulated](scaling.md)")
+    if results.kernels:
+        pages.append("[single operators on one core](kernels.md)")
     return f"Pages: {', '.join(pages)}."
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from tvm_rammer.testing.bench import machine, peers
 from tvm_rammer.testing.bench.ablation_tables import TABLES
 from tvm_rammer.testing.bench.findings import Findings
+from tvm_rammer.testing.bench.kernel_page import KernelResults
 from tvm_rammer.testing.bench.markdown import table
 from tvm_rammer.testing.bench.proofs import Proof
 from tvm_rammer.testing.bench.records import ResultFile
@@ -31,6 +32,8 @@ class Results:
         More vEUs, simulated.
     proofs : tuple of Proof
         Checks that ran for long.
+    kernels : tuple of KernelResults
+        Single operators on one core, for each target.
     """
 
     peers: ResultFile
@@ -38,6 +41,7 @@ class Results:
     ablations: Findings[Study] | None = None
     scaling: Findings[Scaling] | None = None
     proofs: tuple[Proof, ...] = ()
+    kernels: tuple[KernelResults, ...] = ()
 
 
 def contenders_of(found: ResultFile) -> list[str]:

@@ -17,6 +17,7 @@ class Results(Protocol):
 
 
 R = TypeVar("R", bound=Results)
+T = TypeVar("T")
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -26,7 +27,7 @@ def write_whole(path: Path, text: str) -> None:
     partial.replace(path)
 
 
-def load(path: Path, number: int, script: str, parse: Callable[[Any], R]) -> R:
+def load(path: Path, number: int, script: str, parse: Callable[[Any], T]) -> T:
     """What a file of format ``number`` holds, made by ``script``.
 
     Raises
