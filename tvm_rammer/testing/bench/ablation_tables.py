@@ -262,9 +262,10 @@ TABLES = (
         "runs, against rates that all cores reach at the same time, measured in turns with it; "
         "paired by rounds, with the 95 % interval of the median. Side by side are the same kernels "
         "where each core runs the whole model by itself, all at the same time: nothing waits, "
-        "nothing crosses; what they lose is not the plan's. An operand lies in the nearest cache "
-        "that holds all that was touched since it was: weights of networks larger than the last "
-        "one come from memory in every run.",
+        "nothing crosses; what they lose is not the plan's. Weights that one core has read the "
+        "other finds in the cache that they share, so that networks bound by memory take less. An "
+        "operand lies in the nearest cache that holds all that was touched since it was: weights "
+        "of networks larger than the last one come from memory in every run.",
         _fixed(*ROOFLINE_COLUMNS),
         roofline_rows,
     ),

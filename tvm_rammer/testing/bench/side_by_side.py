@@ -1,7 +1,8 @@
 """A model on each core at the same time: what its kernels reach where nothing has to be shared out.
 
 Nobody waits for another core, nor for what it computed. A plan that shares each operator out is as
-good as that at best, unless weights stay in caches that one core's part fits and a whole does not.
+good as that at best where computing sets the pace. Where weights do, the cores bring them for each
+other; and a part of them may stay in a cache that the whole does not fit.
 """
 
 from __future__ import annotations
