@@ -78,14 +78,16 @@ def test_cores_are_near_while_they_signal_as_fast_as_when_they_were_calibrated(m
     assert not cores.are_ours()
 
 
-def test_cores_signal_each_other_after_a_plan_for_one_of_them():
+def test_cores_signal_each_other_after_a_plan_for_one_of_them(monkeypatch):
     """The plan leaves a pool of one worker; two that wait for each other need two."""
+    monkeypatch.setattr(own_cores, "calibrated", lambda vdevice: vdevice)
     cores = NearCores()
     configure_pool(1)
     assert 0 <= cores.signal() < 1e-3
 
 
 def test_without_a_worker_for_each_core_nothing_is_asked(monkeypatch):
+    monkeypatch.setattr(own_cores, "calibrated", lambda vdevice: vdevice)
     monkeypatch.setattr(own_cores, "configure_pool", lambda workers: workers - 1)
     assert NearCores().signal() == 0.0
 
