@@ -39,7 +39,7 @@ def test_a_study_has_all_plans() -> None:
     assert found.num_veus == 1 or veus(1) in found.plans
     assert found.dispatch_ns is not None and found.dispatch_ns > 0
     assert found.kernels is None or found.kernels.milliseconds > 0
-    assert found.roofline.milliseconds > 0
+    assert found.roofline.milliseconds > 0 and found.roofline.quiet > 0
     for ratio in (found.roofline.ratio, found.roofline.side_by_side):
         assert 0 < ratio[1] <= ratio[0] <= ratio[2]
     assert found.slowest and all(slow.milliseconds > 0 for slow in found.slowest)

@@ -52,7 +52,7 @@ def store_peers(folder: Path) -> None:
 def store_ablations(folder: Path) -> None:
     plan = PlanResult(1.0, (1.0, 0.9, 1.1), 1.0, 2, 1, 0.5, 0.5)
     plans = dict.fromkeys(("auto", *POLICIES, BARRIERS), plan)
-    roofline = PlanRoofline(0.8, (1.25, 1.2, 1.3), (1.1, 1.0, 1.2))
+    roofline = PlanRoofline(0.8, (1.25, 1.2, 1.3), (1.1, 1.0, 1.2), 1.2)
     study = Study(2, ("estf",), plans, 1.0, 0.1, None, roofline, ())
     Findings(FindingsSetting(False), MACHINE, {"mlp": study}).save(folder / "ablations.json")
 

@@ -29,7 +29,7 @@ def small_study(auto_ms: float = 1.0) -> Study:
     }
     slow = SlowOperator("conv", 2, "convolution", 3.0, 0.125, 2.0, "compute")
     kernels = KernelTimes(4.0, 2.5)
-    roofline = PlanRoofline(1.25, (1.6, 1.5, 1.75), (1.25, 1.0, 1.5))
+    roofline = PlanRoofline(1.25, (1.6, 1.5, 1.75), (1.25, 1.0, 1.5), 1.4)
     return Study(2, ("estf",), plans, 12.0, 0.25, kernels, roofline, (slow,))
 
 

@@ -142,7 +142,7 @@ def test_the_page_of_more_veus_has_every_answer() -> None:
 def test_the_overview_compares_sequential_plans_with_their_rooflines() -> None:
     text = overview.overview(ALL)
     assert "](ablations.md): at most 1.15x on 0 of 1 models." in text
-    assert "| 2 | 1.25 | 1.60x (1.50 to 1.75) | 1.25x (1.00 to 1.50) |" in text
+    assert "| 2 | 1.25 | 1.60x (1.50 to 1.75) | 1.40x | 1.25x (1.00 to 1.50) |" in text
     assert "## The sequential plan" not in overview.overview(Results(PEERS))
 
 
@@ -151,7 +151,9 @@ def test_kernels_of_a_model_far_from_its_roofline_are_named() -> None:
     peers = ResultFile(Setting(False, 2), MACHINE, good)
     heading = "### mlp: operators that lose most to their roofline"
     assert heading in overview.overview(Results(peers, None, ABLATIONS))
-    near = replace(small_study(), roofline=PlanRoofline(1.25, (1.12, 1.1, 1.2), (1.0, 1.0, 1.0)))
+    near = replace(
+        small_study(), roofline=PlanRoofline(1.25, (1.12, 1.1, 1.2), (1.0, 1.0, 1.0), 1.0)
+    )
     found = Findings(FindingsSetting(False), MACHINE, {"mlp": near})
     text = overview.overview(Results(peers, None, found))
     assert heading not in text

@@ -143,6 +143,7 @@ def roofline_rows(studies: Studies) -> Rows:
             f"{found.plans[BASE].milliseconds:.3g}",
             f"{found.roofline.milliseconds:.3g}",
             _interval(found.roofline.ratio),
+            f"{found.roofline.quiet:.2f}x",
             _interval(found.roofline.side_by_side),
         ]
         for model, found in studies.items()
@@ -202,6 +203,7 @@ ROOFLINE_COLUMNS = (
     "sequential, ms",
     "roofline of all, ms",
     "ratio",
+    "quiet",
     "side by side",
 )
 
@@ -260,7 +262,9 @@ TABLES = (
         "or bytes over the bandwidth of where they lie, for the algorithm that each operator uses. "
         "First one core: every kernel measured by itself. Then all vEUs: the sequential plan as it "
         "runs, against rates that all cores reach at the same time, measured in turns with it; "
-        "paired by rounds, with the 95 % interval of the median. Side by side are the same kernels "
+        "paired by rounds, with the 95 % interval of the median. Quiet are the fastest tenth of "
+        "the rounds: neighbours on a shared host take caches, and move cores away from each other. "
+        "Side by side are the same kernels "
         "where each core runs the whole model by itself, all at the same time: nothing waits, "
         "nothing crosses; what they lose is not the plan's. Weights that one core has read the "
         "other finds in the cache that they share, so that networks bound by memory take less. An "
