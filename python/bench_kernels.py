@@ -26,13 +26,13 @@ from rich.table import Table
 from rich.text import Text
 
 from tvm_rammer.kernel.winograd.accuracy import DEFAULT_TOLERANCE
-from tvm_rammer.testing.bench.kernel_page import KernelResults
+from tvm_rammer.testing.bench.kernel_page import KernelResults, read_speeds
 from tvm_rammer.testing.bench.machine import machine
 from tvm_rammer.testing.kernel_bench import CaseResult, measure_case
 from tvm_rammer.testing.kernel_cases import KernelCase, kernel_cases
 from tvm_rammer.units import duration
 from tvm_rammer.vdevice import resolve_target, vdevice_for
-from tvm_rammer.vdevice.ceilings import Ceilings, ceilings
+from tvm_rammer.vdevice.ceilings import ceilings
 
 SCRIPT = "python/bench_kernels.py"
 #: Seconds for which a case is timed.
@@ -59,7 +59,9 @@ def main(wanted: str, quick: bool, target: str | None, json_path: Path | None) -
     console = Console()
     if not console.is_terminal:
         console = Console(width=PLAIN_WIDTH)
-    console.print(f"{vdevice.name}, one core: {_ceilings(reached)}")
+    console.print(
+        f"{vdevice.name}, one core: {reached.flops / 1e9:.0f} GFLOP/s; {read_speeds(reached)}"
+    )
     progress = track(cases, "timing", console=Console(stderr=True), transient=True)
     seconds = QUICK_SECONDS if quick else SECONDS
     results = [
@@ -78,13 +80,6 @@ def chosen(wanted: str, quick: bool) -> Iterator[KernelCase]:
     for table, cases in groupby(kernel_cases(), lambda case: case.table):
         matching = [case for case in cases if wanted.lower() in f"{table} {case.name}".lower()]
         yield from matching[: 2 if quick else None]
-
-
-def _ceilings(reached: Ceilings) -> str:
-    return (
-        f"{reached.flops / 1e9:.0f} GFLOP/s; reads GB/s from L1 {reached.l1 / 1e9:.0f}, "
-        f"L2 {reached.l2 / 1e9:.0f}, L3 {reached.l3 / 1e9:.0f}, memory {reached.dram / 1e9:.0f}"
-    )
 
 
 def _table(title: str, results: list[CaseResult]) -> Table:

@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from tvm_rammer.testing.bench import machine
-from tvm_rammer.testing.bench.markdown import table
+from tvm_rammer.testing.bench.markdown import table, whole_page
 from tvm_rammer.testing.bench.result_file import load, write_whole
 from tvm_rammer.testing.kernel_bench import CaseResult
 from tvm_rammer.units import duration
@@ -69,22 +69,26 @@ def kernels_page(found: Sequence[KernelResults]) -> str:
         "largest, relative to the largest result.",
     ]
     for one in found:
-        parts += [f"## {one.vdevice}", _setting(one)]
+        parts += [f"## {one.vdevice}", _setting(one), *machine.typed(one.machine)]
         for title, cases in groupby(one.results, lambda case: case.table):
             parts += [f"### {title}", table(_COLUMNS, [_row(case) for case in cases], left=2)]
-    return "\n\n".join(parts) + "\n"
+    return whole_page(parts)
+
+
+def read_speeds(reached: Ceilings) -> str:
+    """What a core reads from every memory, in words."""
+    return (
+        f"reads GB/s from L1 {reached.l1 / 1e9:.0f}, L2 {reached.l2 / 1e9:.0f}, "
+        f"L3 {reached.l3 / 1e9:.0f}, memory {reached.dram / 1e9:.0f}"
+    )
 
 
 def _setting(one: KernelResults) -> str:
-    reached = one.ceilings
     shares = [case.ceiling_share for case in one.results if case.unit == "GFLOP/s"]
     middle = f" Median share of the multiply-adds: {median(shares):.0%}." if shares else ""
     return (
-        f"{reached.flops / 1e9:.0f} GFLOP/s in multiply-adds; reads GB/s from L1 "
-        f"{reached.l1 / 1e9:.0f}, L2 {reached.l2 / 1e9:.0f}, L3 {reached.l3 / 1e9:.0f}, memory "
-        f"{reached.dram / 1e9:.0f}.{middle} {machine.sentence(one.machine)}\n\n```text\n"
-        + "\n".join(machine.commands(one.machine))
-        + "\n```"
+        f"{one.ceilings.flops / 1e9:.0f} GFLOP/s in multiply-adds; {read_speeds(one.ceilings)}."
+        f"{middle} {machine.sentence(one.machine)}"
     )
 
 

@@ -54,6 +54,12 @@ def commands(facts: Mapping[str, Any]) -> list[str]:
     return [f"{command}  # {date[:10]}" for command, date in facts.get("commands", {}).items()]
 
 
+def typed(facts: Mapping[str, Any]) -> list[str]:
+    """The commands as a part of a page, if there are any."""
+    lines = commands(facts)
+    return ["\n".join(["```text", *lines, "```"])] if lines else []
+
+
 def _anywhere(argument: str) -> str:
     """An argument as others would type it: where files lie here is of no use to them."""
     return Path(argument).name if os.path.isabs(argument) else argument

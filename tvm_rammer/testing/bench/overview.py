@@ -12,8 +12,8 @@ from tvm_rammer.testing.bench.ablation_tables import (
 )
 from tvm_rammer.testing.bench.class_gains import class_gains
 from tvm_rammer.testing.bench.goals import MEAN_GOAL, ROOFLINE_GOAL
-from tvm_rammer.testing.bench.markdown import table
-from tvm_rammer.testing.bench.pages import Results, contenders_of, setting_text, whole_page
+from tvm_rammer.testing.bench.markdown import table, whole_page
+from tvm_rammer.testing.bench.pages import Results, contenders_of, setting_text
 from tvm_rammer.testing.bench.proofs import proofs_section
 from tvm_rammer.testing.bench.study import Study
 from tvm_rammer.testing.contenders import CORE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from tvm_rammer.testing.bench import machine, peers
 from tvm_rammer.testing.bench.ablation_tables import TABLES
 from tvm_rammer.testing.bench.findings import Findings
 from tvm_rammer.testing.bench.kernel_page import KernelResults
-from tvm_rammer.testing.bench.markdown import table
+from tvm_rammer.testing.bench.markdown import table, whole_page
 from tvm_rammer.testing.bench.proofs import Proof
 from tvm_rammer.testing.bench.records import ResultFile
 from tvm_rammer.testing.bench.scaling import Scaling
@@ -92,7 +92,7 @@ def ablations_page(found: Findings[Study]) -> str:
         "# What single decisions are worth",
         "Plans of the same compiled kernels take turns in one process. "
         + machine.sentence(found.machine),
-        *_typed(found.machine),
+        *machine.typed(found.machine),
         "![Time of every policy over that of the sequential plan](policies.svg)",
     ]
     for item in TABLES:
@@ -108,7 +108,7 @@ def scaling_page(found: Findings[Scaling]) -> str:
         "Plans of the same kernels for devices with more vEUs than this machine has, with the "
         "kernels' costs as measured here, one memory and one last-level cache. "
         + machine.sentence(found.machine),
-        *_typed(found.machine),
+        *machine.typed(found.machine),
         "![Simulated speed-up of auto over sequential by number of vEUs](scaling.svg)",
     ]
     for item in SCALING_TABLES:
@@ -146,13 +146,3 @@ def _failed(found: Findings[Any]) -> list[str]:
     if not found.failed:
         return []
     return ["## Failed", "\n".join(f"- {model}: {why}" for model, why in found.failed.items())]
-
-
-def _typed(facts: Mapping[str, Any]) -> list[str]:
-    lines = machine.commands(facts)
-    return ["\n".join(["```text", *lines, "```"])] if lines else []
-
-
-def whole_page(parts: Sequence[str]) -> str:
-    """A page of the parts that have a text."""
-    return "\n\n".join(part for part in parts if part) + "\n"

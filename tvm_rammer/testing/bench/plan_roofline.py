@@ -9,13 +9,17 @@ whole network is large, as they were read a run ago.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import ceil
 from typing import Any
 
 from tvm_rammer.kernel.work import count_work
 from tvm_rammer.rprogram import RProgram
 from tvm_rammer.vdevice import VDevice
-from tvm_rammer.vdevice.ceilings import Ceilings
+from tvm_rammer.vdevice.ceilings import Ceilings, memory_level
+
+#: A memory's name, the bytes of it that are touched, and whether they are read or written.
+_Access = tuple[tuple[Any, ...], float, str]
 
 
 @dataclass(frozen=True)
@@ -54,36 +58,22 @@ def demands(
     vdevice : VDevice
         States the caches: the second level of every core, and one last level.
     """
-    steps = [step for number, program in enumerate(programs) for step in _steps(program, number)]
-    accesses = [_accesses(step, bodies) for step in steps]
+    accesses = [
+        access
+        for region, program in enumerate(programs)
+        for access in _accesses(program, region, bodies)
+    ]
+    # Of what all touched, each core's cache has its part.
+    near = replace(vdevice, l2_bytes=vdevice.l2_bytes * vdevice.num_veus)
     ages = _Ages()
     for _ in range(2):  # the second run meets what the first one left
-        found = [Demand(flops, _by_level(touched, ages, vdevice)) for flops, touched in accesses]
+        found = [Demand(flops, _by_level(touched, ages, near)) for flops, touched in accesses]
     return found
 
 
 def least_seconds(found: Iterable[Demand], ceilings: Ceilings) -> float:
     """The sum of the operators' least times."""
     return sum(demand.seconds(ceilings) for demand in found)
-
-
-@dataclass(frozen=True)
-class _Step:
-    """An operator: its kernel, and for each pointer what memory it is, its size, and the mode."""
-
-    kernel: str
-    num_tiles: int
-    operands: tuple[tuple[tuple[Any, ...], int, str], ...]
-
-
-def _steps(program: RProgram, number: int) -> Iterator[_Step]:
-    for index, op in enumerate(program.operators):
-        kernel = program.kernel_of(index)
-        operands = tuple(
-            (_memory(program, buffer, number), program.buffers[buffer].nbytes, mode)
-            for buffer, mode in zip(op.arguments, kernel.modes, strict=True)
-        )
-        yield _Step(kernel.name, kernel.num_tiles, operands)
 
 
 def _memory(program: RProgram, number: int, region: int) -> tuple[Any, ...]:
@@ -95,14 +85,15 @@ def _memory(program: RProgram, number: int, region: int) -> tuple[Any, ...]:
 
 
 def _accesses(
-    step: _Step, bodies: Mapping[str, Any]
-) -> tuple[float, list[tuple[tuple[Any, ...], float, str]]]:
-    sizes = [size for _, size, _ in step.operands]
-    flops, touched = count_work(bodies[step.kernel], step.num_tiles, sizes)
-    return flops, [
-        (memory, nbytes, mode)
-        for (memory, _, mode), nbytes in zip(step.operands, touched, strict=True)
-    ]
+    program: RProgram, region: int, bodies: Mapping[str, Any]
+) -> Iterator[tuple[float, list[_Access]]]:
+    """For each operator its operations, and what it touches."""
+    for index, op in enumerate(program.operators):
+        kernel = program.kernel_of(index)
+        sizes = [program.buffers[buffer].nbytes for buffer in op.arguments]
+        flops, touched = count_work(bodies[kernel.name], kernel.num_tiles, sizes)
+        memories = [_memory(program, buffer, region) for buffer in op.arguments]
+        yield flops, list(zip(memories, touched, kernel.modes, strict=True))
 
 
 class _Ages:
@@ -120,21 +111,13 @@ class _Ages:
         self._last.update(dict.fromkeys(memories, self.clock))
 
 
-def _by_level(
-    touched: list[tuple[tuple[Any, ...], float, str]], ages: _Ages, vdevice: VDevice
-) -> dict[str, float]:
+def _by_level(touched: list[_Access], ages: _Ages, vdevice: VDevice) -> dict[str, float]:
     levels: dict[str, float] = {}
     whole = sum(nbytes for _, nbytes, _ in touched)
     for memory, nbytes, mode in touched:
         # What is written is new: nothing has to be brought.
-        level = "l2" if mode == "write" else _level(whole + ages.of(memory), vdevice)
+        age = ceil(whole + ages.of(memory))
+        level = "l2" if mode == "write" else memory_level(age, vdevice)
         levels[level] = levels.get(level, 0.0) + nbytes
     ages.touch([memory for memory, _, _ in touched], whole)
     return levels
-
-
-def _level(nbytes: float, vdevice: VDevice) -> str:
-    """Where operands lie that are as old as so many bytes: each core has touched its part."""
-    if nbytes <= vdevice.l2_bytes * vdevice.num_veus:
-        return "l2"
-    return "l3" if nbytes <= vdevice.l3_bytes else "dram"

@@ -16,7 +16,6 @@ from tvm_rammer.runtime.kernel_report import KernelReport, kernel_report
 from tvm_rammer.runtime.library import Library
 from tvm_rammer.runtime.report import Report, make_report
 from tvm_rammer.schedule import AUTO, POLICIES, CostModel, simulate
-from tvm_rammer.schedule.median_interval import median_interval
 from tvm_rammer.testing.bench.findings import FindingsFile
 from tvm_rammer.testing.bench.plan_roofline import Demand, demands, least_seconds
 from tvm_rammer.testing.bench.race import race, ratios
@@ -33,7 +32,7 @@ BASE = "sequential"
 _WITH_BARRIERS = "wavefront"
 BARRIERS = f"{_WITH_BARRIERS}, barriers"
 NO_WINOGRAD = f"{BASE}, Winograd off"
-_SIDE_BY_SIDE = "side by side"
+_SIDE_BY_SIDE, _LEAST = "side by side", "roofline"
 #: Runs of each kind in a profile, and profiles of which the operators' medians are taken.
 _PROFILED, _PROFILES = 11, 5
 
@@ -196,6 +195,7 @@ def study(model: onnx.ModelProto, seconds: float, patience: float) -> Study:
     base = variants[BASE].programs.values()
     needed = demands(base, compiler.kernels.bodies, compiler.kernels.vdevice)
     least = [least_seconds(needed, moment) for moment in reached]
+    to_least = ratios({BASE: times[BASE], _SIDE_BY_SIDE: each, _LEAST: least}, _LEAST)
     return Study(
         report.num_veus,
         tuple(program.policy for program in library.programs.values()),
@@ -204,8 +204,8 @@ def study(model: onnx.ModelProto, seconds: float, patience: float) -> Study:
         _kernel_times(kernel_report(library.source)),
         PlanRoofline(
             1e3 * median(least),
-            _over(times[BASE], least),
-            _over(each, least),
+            to_least[BASE],
+            to_least[_SIDE_BY_SIDE],
             _tenth(times[BASE]) / median(least),
         ),
         _slowest(modules[BASE], quiet, needed, typical(reached)),
@@ -268,10 +268,6 @@ def _result(
         utilisation,
         _measured_utilisation(module),
     )
-
-
-def _over(times: Sequence[float], least: Sequence[float]) -> tuple[float, float, float]:
-    return median_interval([time / bound for time, bound in zip(times, least, strict=True)])
 
 
 def _tenth(times: Sequence[float]) -> float:
