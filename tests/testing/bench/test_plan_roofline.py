@@ -76,3 +76,11 @@ def test_a_slower_memory_takes_longer(mlp) -> None:
         for l2, l3 in ((MIB, 64 * MIB), (weights // 8, MIB), (weights // 16, weights // 8))
     ]
     assert times[0] < times[1] < times[2]
+
+
+def test_places_that_are_used_again_push_nothing_out(mlp) -> None:
+    """A run touches more bytes than there are; a cache that holds all of them keeps the weights."""
+    programs, bodies, weights = mlp
+    there_are = weights + sum(program.arena_bytes for program in programs)
+    assert "dram" not in nbytes(demands(programs, bodies, device(weights // 8, there_are)))
+    assert "dram" in nbytes(demands(programs, bodies, device(weights // 8, weights // 2)))

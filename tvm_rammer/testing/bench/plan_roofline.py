@@ -58,6 +58,7 @@ def demands(
     vdevice : VDevice
         States the caches: the second level of every core, and one last level.
     """
+    programs = list(programs)
     accesses = [
         access
         for region, program in enumerate(programs)
@@ -65,7 +66,7 @@ def demands(
     ]
     # Of what all touched, each core's cache has its part.
     near = replace(vdevice, l2_bytes=vdevice.l2_bytes * vdevice.num_veus)
-    ages = _Ages()
+    ages = _Ages(sum(program.constant_bytes + program.arena_bytes for program in programs))
     for _ in range(2):  # the second run meets what the first one left
         found = [Demand(flops, _by_level(touched, ages, near)) for flops, touched in accesses]
     return found
@@ -97,14 +98,17 @@ def _accesses(
 
 
 class _Ages:
-    """How many bytes were touched since each memory was."""
+    """How many bytes were touched since each memory was: never more than there are, as the places
+    of intermediate results are used again and again.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, footprint: int) -> None:
+        self.footprint = footprint
         self.clock = 0.0
         self._last: dict[Any, float] = {}
 
     def of(self, memory: Any) -> float:
-        return self.clock - self._last.get(memory, 0.0)
+        return min(self.footprint, self.clock - self._last.get(memory, 0.0))
 
     def touch(self, memories: Iterable[Any], nbytes: float) -> None:
         self.clock += nbytes
