@@ -107,8 +107,9 @@ class _Ages:
         self.clock = 0.0
         self._last: dict[Any, float] = {}
 
-    def of(self, memory: Any) -> float:
-        return min(self.footprint, self.clock - self._last.get(memory, 0.0))
+    def after(self, nbytes: float, memory: Any) -> float:
+        """What was touched since a memory was, once so many bytes more are."""
+        return min(self.footprint, nbytes + self.clock - self._last.get(memory, 0.0))
 
     def touch(self, memories: Iterable[Any], nbytes: float) -> None:
         self.clock += nbytes
@@ -120,7 +121,7 @@ def _by_level(touched: list[_Access], ages: _Ages, vdevice: VDevice) -> dict[str
     whole = sum(nbytes for _, nbytes, _ in touched)
     for memory, nbytes, mode in touched:
         # What is written is new: nothing has to be brought.
-        age = ceil(whole + ages.of(memory))
+        age = ceil(ages.after(whole, memory))
         level = "l2" if mode == "write" else memory_level(age, vdevice)
         levels[level] = levels.get(level, 0.0) + nbytes
     ages.touch([memory for memory, _, _ in touched], whole)
