@@ -1,7 +1,7 @@
 """The lowering of everything that this package compiles: TVM's own, with vector code for libm's.
 
-It lets NaN through ReLU and Clip, and leaves out one pass of TVM's: rewriting storage would hoist
-the local buffers of an rTask body out of its device attributes.
+It lets NaN through ReLU and Clip, and integers be divided by zero. One pass of TVM's it leaves out:
+rewriting storage would hoist the local buffers of an rTask body out of its device attributes.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from tvm import tirx
 
 from tvm_rammer.codegen.keep_nan import KeepNaN
 from tvm_rammer.codegen.rolled_loops import LinkRolledLoops
+from tvm_rammer.codegen.safe_division import SafeDivision
 from tvm_rammer.codegen.vector_math_calls import LinkElementaryFunctions, NameElementaryFunctions
 
 #: Name under which our lowering is known to ``tvm.tirx.build``.
@@ -82,9 +83,9 @@ def _lowering() -> Any:
     from tvm.s_tir.pipeline import default_s_tir_pipeline
 
     stock, finalize_host, finalize_device = default_s_tir_pipeline()
-    passes = tvm.transform.Sequential(
-        [NameElementaryFunctions(), stock, KeepNaN(), LinkElementaryFunctions(), LinkRolledLoops()]
-    )
+    before = [SafeDivision(), NameElementaryFunctions()]
+    after = [KeepNaN(), LinkElementaryFunctions(), LinkRolledLoops()]
+    passes = tvm.transform.Sequential([*before, stock, *after])
 
     @tvm.transform.module_pass(opt_level=0, name="RammerLowering")
     def lowering(mod: tvm.IRModule, _: Any) -> tvm.IRModule:

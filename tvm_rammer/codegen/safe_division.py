@@ -1,0 +1,54 @@
+"""A compiler pass that lets integers be divided by data: processors stop the process at zero.
+
+They do so, too, where the quotient does not fit, which is the least number divided by -1. The
+results are numpy's: 0 for a division by zero and its remainder, and the least number itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+from tvm.ir import TensorLoad
+
+_DIVISIONS = (tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)
+
+
+@tvm.transform.module_pass(opt_level=0, name="SafeDivision")
+class SafeDivision:
+    """Divide by 1 where a divisor is data and may stop the process."""
+
+    def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+        """Rewrite every PrimFunc of a module."""
+        functions = {
+            symbol: func.with_body(tvm_ffi.structural_map(func.body, (_DIVISIONS, _safe)))
+            if isinstance(func, tirx.PrimFunc)
+            else func
+            for symbol, func in mod.functions_items()
+        }
+        return tvm.IRModule(functions, attrs=mod.attrs)
+
+
+def _safe(division: Any) -> Any:
+    divided, divisor, dtype = division.a, division.b, str(division.ty)
+    if not dtype.startswith(("int", "uint")) or not _is_data(divisor):
+        return division
+    zero, one = tirx.const(0, dtype), tirx.const(1, dtype)
+    by_zero = divisor == zero
+    unsafe = by_zero
+    if dtype.startswith("int"):
+        # The least number is not asked for: simplification believes that no data are that small.
+        by_minus_one = divisor == tirx.const(-1, dtype)
+        unsafe = tirx.Or(by_zero, by_minus_one)
+        divided = tirx.Select(by_minus_one, zero - divided, divided)
+    quotient = type(division)(divided, tirx.Select(unsafe, one, divisor))
+    return tirx.Select(by_zero, zero, quotient)
+
+
+def _is_data(expression: Any) -> bool:
+    """Whether an expression depends on what is loaded: sizes and places are never zero."""
+    found: list[Any] = []
+    tvm_ffi.structural_walk(expression, (TensorLoad, found.append))
+    return bool(found)
