@@ -12,6 +12,7 @@ from tvm import relax
 
 from tvm_rammer.codegen.bodies import compile_bodies
 from tvm_rammer.kernel.library import KernelLibrary
+from tvm_rammer.kernel.winograd.channels import Channels
 from tvm_rammer.kernel.winograd.choice import ConvolutionSize, choose_tiling
 
 PIXELS, WEIGHT = numbers((1, 16, 12, 40)), numbers((256, 1, 1, 40), seed=1)
@@ -62,11 +63,11 @@ def test_products_of_a_batch_have_weights_of_their_own(l2_bytes):
     ("size", "rows_first"),
     [
         # DenseNet: 0.6 MB of weights and 1 MB of transformed inputs.
-        (ConvolutionSize(1, 28, 28, 128, 32), True),
+        (ConvolutionSize(1, 28, 28, Channels(128, 32)), True),
         # SqueezeNet: 2.4 MB of weights for 0.15 MB.
-        (ConvolutionSize(1, 13, 13, 64, 256), False),
+        (ConvolutionSize(1, 13, 13, Channels(64, 256)), False),
         # VGG-19: 2.4 MB that would be read for every block of a large image.
-        (ConvolutionSize(1, 56, 56, 128, 256), False),
+        (ConvolutionSize(1, 56, 56, Channels(128, 256)), False),
     ],
 )
 def test_staged_winograd_is_divided_by_what_is_cheaper_to_share(size, rows_first):

@@ -34,6 +34,7 @@ from tvm_rammer.kernel.contraction import substitute
 from tvm_rammer.kernel.library import KernelLibrary
 from tvm_rammer.kernel.register_tile import RegisterTile
 from tvm_rammer.kernel.winograd.accuracy import winograd_error
+from tvm_rammer.kernel.winograd.channels import Channels
 from tvm_rammer.kernel.winograd.choice import ConvolutionSize, choose_tiling
 from tvm_rammer.kernel.winograd.kernel import winograd_function
 from tvm_rammer.kernel.winograd.matrices import FOUR, TWO
@@ -69,6 +70,7 @@ def run_tiling(func: tirx.PrimFunc, inputs: list[np.ndarray], tiling: WinogradTi
     padding=pads,
     inner=st.integers(1, 3),
     outer=st.integers(1, 6),
+    groups=st.sampled_from([1, 2, 4]),
     lanes=st.sampled_from([4, 8, 16]),
     transform=st.sampled_from([TWO, FOUR]),
     register=st.tuples(st.integers(1, 5), st.integers(1, 3)),
@@ -77,14 +79,18 @@ def run_tiling(func: tirx.PrimFunc, inputs: list[np.ndarray], tiling: WinogradTi
     cut=st.booleans(),
     rows_first=st.booleans(),
 )
-@example((1, 13, 9), (1, 1, 1, 1), 1, 2, 16, FOUR, (5, 2), 1, True, False, False)
-@example((2, 5, 5), (1, 1, 1, 1), 2, 2, 8, FOUR, (3, 1), 1, False, False, False)
-@example((1, 13, 13), (1, 1, 1, 1), 1, 4, 8, FOUR, (4, 2), 2, False, True, False)
-@example((1, 13, 13), (1, 1, 1, 1), 1, 4, 8, FOUR, (4, 2), 2, False, True, True)
+@example((1, 13, 9), (1, 1, 1, 1), 1, 2, 1, 16, FOUR, (5, 2), 1, True, False, False)
+@example((2, 5, 5), (1, 1, 1, 1), 2, 2, 1, 8, FOUR, (3, 1), 1, False, False, False)
+@example((1, 13, 13), (1, 1, 1, 1), 1, 4, 1, 8, FOUR, (4, 2), 2, False, True, False)
+@example((1, 13, 13), (1, 1, 1, 1), 1, 4, 1, 8, FOUR, (4, 2), 2, False, True, True)
+@example((1, 13, 13), (1, 1, 1, 1), 1, 4, 4, 8, FOUR, (4, 2), 2, False, True, True)
+@example((1, 13, 9), (1, 1, 1, 1), 2, 2, 2, 16, FOUR, (5, 2), 1, True, False, False)
 def test_every_tiling(
-    size, padding, inner, outer, lanes, transform, register, blocks, fused, cut, rows_first
+    size, padding, inner, outer, groups, lanes, transform, register, blocks, fused, cut, rows_first
 ):
-    """Ragged images, blocks and register tiles; padding beyond the tile; one block or many."""
+    """Ragged images, blocks and register tiles; padding beyond the tile; one block or many; groups
+    of fewer input channels than a vector has.
+    """
     batch, height, width = size
     top, left, bottom, right = padding
     rows, columns = height + top + bottom - 2, width + left + right - 2
@@ -96,14 +102,14 @@ def test_every_tiling(
     tile = RegisterTile(*register, lanes)
     tiling = WinogradTiling(transform, lanes, tile, block, fused, parts, rows_first)
     x = numbers((*size, inner * lanes))
-    w = numbers((outer * lanes, 3, 3, inner * lanes), seed=1)
-    func = legalized_func(lambda x: conv2d(x, w, padding), x)
+    w = numbers((groups * outer * lanes, 3, 3, inner * lanes // groups), seed=1)
+    func = legalized_func(lambda x: conv2d(x, w, padding, groups=groups), x)
     run = run_tiling(func, [x, w], tiling)
-    assert_close(run.outputs[0], convolve(x, w, padding), 2e-5)
+    assert_close(run.outputs[0], convolve(x, w, padding, groups=groups), 2e-5)
     assert len(run.kernel.stages) == (1 if fused else 2)
     if not fused:
-        groups = outer // register[1]
-        assert run.tiles[1] == -(-tiles // block) * parts[0] * groups * parts[1]
+        columns = groups * outer // register[1]
+        assert run.tiles[1] == -(-tiles // block) * parts[0] * columns * parts[1]
 
 
 @pytest.mark.parametrize("padding", [(0, 0, 0, 0), ONE_AROUND, (2, 0, 1, 2)])
@@ -111,6 +117,16 @@ def test_every_tiling(
 def test_the_tiling_that_is_chosen(padding, vdevice):
     (out,), origins = run_relax(lambda x: conv2d(x, W, padding), X, vdevice=vdevice)
     assert_close(out, convolve(X, W, padding), 2e-5)
+    assert origins == ["winograd"]
+
+
+@pytest.mark.parametrize("groups", [2, 4, 8])
+@pytest.mark.parametrize("vdevice", VDEVICES, ids=lambda vdevice: str(vdevice.vector_bytes))
+def test_groups_of_channels(groups, vdevice):
+    """Down to groups of eight; vectors of input channels reach over several of them."""
+    x, w = numbers((1, 28, 28, 64)), numbers((64, 3, 3, 64 // groups), seed=1)
+    (out,), origins = run_relax(lambda x: conv2d(x, w, groups=groups), x, vdevice=vdevice)
+    assert_close(out, convolve(x, w, ONE_AROUND, groups=groups), 2e-5)
     assert origins == ["winograd"]
 
 
@@ -219,7 +235,8 @@ def test_an_input_that_is_not_finite_spoils_the_tiles_around():
     [
         ("stride 2", {"strides": (2, 2)}, [X, W]),
         ("dilation 2", {"dilation": (2, 2)}, [X, W]),
-        ("two groups", {"groups": 2}, [X, numbers((32, 3, 3, 16))]),
+        ("groups of two", {"groups": 16}, [X, numbers((32, 3, 3, 2))]),
+        ("depthwise", {"groups": 32}, [X, numbers((32, 3, 3, 1))]),
         ("5 x 5", {}, [X, numbers((32, 5, 5, 32))]),
         ("1 x 3", {}, [X, numbers((32, 1, 3, 32))]),
         ("float64", {}, [numbers(X.shape, "float64"), numbers(W.shape, "float64")]),
@@ -312,7 +329,7 @@ def test_register_tiles_share_the_weights_of_the_next_product():
 
 
 def test_blocks_are_larger_where_each_loads_its_weights_anew():
-    size = ConvolutionSize(1, 28, 28, 256, 512)
+    size = ConvolutionSize(1, 28, 28, Channels(256, 512))
     kept = choose_tiling(size, replace(HOST, l2_bytes=1 << 30), 1e-3)
     assert kept is not None
     assert (kept.transform, kept.fused) == (FOUR, False)

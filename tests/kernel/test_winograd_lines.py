@@ -51,18 +51,21 @@ def run_tiling(func: tirx.PrimFunc, inputs: list[np.ndarray], tiling: LineTiling
     padding=st.tuples(*[st.integers(0, 3)] * 4),
     inner=st.integers(1, 2),
     outer=st.integers(1, 4),
+    groups=st.sampled_from([1, 2, 4]),
     lanes=st.sampled_from([4, 8, 16]),
     register=st.tuples(st.integers(1, 3), st.integers(1, 2)),
     together=st.integers(1, 4),
     short=st.booleans(),
 )
-@example(2, (1, 5, 13), (3, 7), 2, (1, 3, 1, 3), 1, 2, 16, (2, 2), 2, False)
-@example(1, (2, 3, 20), (1, 7), 1, (3, 0, 3, 0), 2, 2, 8, (4, 1), 3, False)
-@example(2, (1, 6, 11), (5, 5), 2, (2, 2, 2, 2), 1, 2, 16, (2, 2), 2, True)
+@example(2, (1, 5, 13), (3, 7), 2, (1, 3, 1, 3), 1, 2, 1, 16, (2, 2), 2, False)
+@example(1, (2, 3, 20), (1, 7), 1, (3, 0, 3, 0), 2, 2, 1, 8, (4, 1), 3, False)
+@example(2, (1, 6, 11), (5, 5), 2, (2, 2, 2, 2), 1, 2, 1, 16, (2, 2), 2, True)
+@example(2, (1, 5, 13), (3, 7), 2, (1, 3, 1, 3), 1, 2, 4, 16, (2, 2), 2, False)
+@example(1, (2, 6, 11), (5, 5), 1, (2, 2, 2, 2), 2, 2, 2, 8, (2, 2), 2, True)
 def test_every_tiling(
-    axis, size, taps, stride, padding, inner, outer, lanes, register, together, short
+    axis, size, taps, stride, padding, inner, outer, groups, lanes, register, together, short
 ):
-    """Ragged lines, tiles and tasks; padding beyond the tile; strides across; both axes."""
+    """Ragged lines, tiles and tasks; padding beyond the tile; strides across; both axes; groups."""
     batch, across, along = size
     shape = (batch, across, along) if axis == 2 else (batch, along, across)
     taps = taps if axis == 2 else taps[::-1]
@@ -70,12 +73,14 @@ def test_every_tiling(
     padded = [n + padding[k] + padding[k + 2] for k, n in enumerate(shape[1:])]
     assume(all(n >= tap for n, tap in zip(padded, taps, strict=True)))
     assume(outer % register[1] == 0)
-    x, w = numbers((*shape, inner * lanes)), numbers((outer * lanes, *taps, inner * lanes), seed=1)
-    func = legalized_func(lambda x: conv2d(x, w, strides=strides, padding=padding), x)
+    x = numbers((*shape, inner * lanes))
+    w = numbers((groups * outer * lanes, *taps, inner * lanes // groups), seed=1)
+    attrs = {"strides": strides, "padding": padding, "groups": groups}
+    func = legalized_func(lambda x: conv2d(x, w, **attrs), x)
     transform = LINES[short and taps[axis - 1] <= 5]
     tiling = LineTiling(transform, axis, lanes, RegisterTile(*register, lanes), together)
     run = run_tiling(func, [x, w], tiling)
-    assert_close(run.outputs[0], convolve(x, w, padding, strides), 2e-5)
+    assert_close(run.outputs[0], convolve(x, w, **attrs), 2e-5)
     assert len(run.kernel.stages) == 2
 
 
@@ -86,6 +91,15 @@ def test_the_tiling_that_is_chosen(taps, axis, vdevice):
     padding = [taps[0] // 2, taps[1] // 2] * 2
     (out,), origins = run_relax(lambda x: conv2d(x, weight, padding=padding), X, vdevice=vdevice)
     assert_close(out, convolve(X, weight, padding=padding), 2e-5)
+    assert origins == [NAME]
+
+
+@pytest.mark.parametrize(("taps", "groups"), [((5, 5), 2), ((5, 5), 4), ((7, 7), 2)])
+def test_groups_of_channels(taps, groups):
+    """One group of taps and several."""
+    x, weight = numbers((1, 28, 28, 64)), numbers((64, *taps, 64 // groups), seed=1)
+    (out,), origins = run_relax(lambda x: conv2d(x, weight, groups=groups), x)
+    assert_close(out, convolve(x, weight, groups=groups), 2e-5)
     assert origins == [NAME]
 
 
@@ -188,7 +202,9 @@ def test_what_is_not_finite_spoils_its_channel_or_the_tiles_around(value):
     [
         ("strides along both axes", {"strides": (2, 2)}, [X, W]),
         ("dilation", {"dilation": (2, 2)}, [X, W]),
-        ("two groups", {"groups": 2}, [X, numbers((32, 5, 5, 16))]),
+        ("groups of two", {"groups": 16}, [X, numbers((32, 5, 5, 2))]),
+        ("depthwise", {"groups": 32}, [X, numbers((32, 5, 5, 1))]),
+        ("a promise that is not kept", {}, [X[:, :14, :14], numbers((32, 7, 7, 32))]),
         ("short filters", {}, [X, numbers((32, 3, 3, 32))]),
         ("float64", {}, [numbers(X.shape, "float64"), numbers(W.shape, "float64")]),
         ("three input channels", {}, [numbers((1, 24, 24, 3)), numbers((32, 5, 5, 3))]),

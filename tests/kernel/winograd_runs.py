@@ -12,13 +12,18 @@ from tvm_rammer.kernel.scheduled import Packing
 from tvm_rammer.kernel.winograd.match import PlainConvolution, match_convolution
 
 
-def convolve(x: np.ndarray, weight: np.ndarray, padding=(0, 0, 0, 0), strides=(1, 1)) -> np.ndarray:
+def convolve(
+    x: np.ndarray, weight: np.ndarray, padding=(0, 0, 0, 0), strides=(1, 1), groups=1
+) -> np.ndarray:
     """In float64."""
     top, left, bottom, right = padding
     x = np.pad(x.astype(np.float64), ((0, 0), (top, bottom), (left, right), (0, 0)))
     windows = np.lib.stride_tricks.sliding_window_view(x, weight.shape[1:3], axis=(1, 2))
     windows = windows[:, :: strides[0], :: strides[1]]
-    return np.einsum("nyxiab,oabi->nyxo", windows, weight.astype(np.float64))
+    windows = windows.reshape(*windows.shape[:3], groups, -1, *weight.shape[1:3])
+    weight = weight.astype(np.float64).reshape(groups, -1, *weight.shape[1:])
+    results = np.einsum("nyxgiab,goabi->nyxgo", windows, weight)
+    return results.reshape(*results.shape[:3], -1)
 
 
 def conv2d(x: Any, weight: Any, **attrs: Any) -> Any:

@@ -101,14 +101,20 @@ def _winograd() -> Iterator[KernelCase]:
     for shape in (*short, (5, 1, 16, 32, 28), (5, 1, 32, 96, 14), (7, 1, 64, 64, 28)):
         make = partial(_convolution, *shape)
         yield KernelCase("winograd (useful)", _label(*shape), "GFLOP/s", make, winograd=True)
+    make = partial(_convolution, 5, 1, 96, 256, 27, groups=2)
+    yield KernelCase("winograd (useful)", "5x5 2 groups 96-256@27", "GFLOP/s", make, winograd=True)
+    yield from _of_32_groups("winograd (useful)", (8, 16, 32), winograd=True)
 
 
 def _grouped() -> Iterator[KernelCase]:
-    for per_group in (4, 8, 16, 32):
+    yield from _of_32_groups("grouped convolution", (4, 8, 16, 32), winograd=False)
+
+
+def _of_32_groups(table: str, sizes: tuple[int, ...], winograd: bool) -> Iterator[KernelCase]:
+    for per_group in sizes:
         channels = 32 * per_group
         make = partial(_convolution, 3, 1, channels, channels, 14, groups=32)
-        name = f"3x3 32 groups of {per_group} @14"
-        yield KernelCase("grouped convolution", name, "GFLOP/s", make)
+        yield KernelCase(table, f"3x3 32 groups of {per_group} @14", "GFLOP/s", make, winograd)
 
 
 def _depthwise() -> Iterator[KernelCase]:

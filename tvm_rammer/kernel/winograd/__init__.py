@@ -3,6 +3,7 @@
 ===============  ==================================================================
 ``matrices``     the transforms F(2x2, 3x3), F(4x4, 3x3), F(6, 3) and F(4, 5)
 ``accuracy``     how far a transform is from the exact convolution
+``channels``     input and output channels, and their groups
 ``match``        which convolution a PrimFunc is
 ``tiling``       how a convolution is divided, and how its weights are packed
 ``cycles``       what steps cost: the parts of the model

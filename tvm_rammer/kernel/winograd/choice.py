@@ -15,6 +15,7 @@ from math import prod
 from tvm_rammer.kernel.finer import Option, finer_tilings
 from tvm_rammer.kernel.register_tile import RegisterTile, lanes_for
 from tvm_rammer.kernel.winograd.accuracy import winograd_error
+from tvm_rammer.kernel.winograd.channels import Channels
 from tvm_rammer.kernel.winograd.cycles import (
     CACHE_BYTES,
     MANY_ROWS,
@@ -47,21 +48,21 @@ _INPUT_OPERATIONS, _OUTPUT_OPERATIONS = 7.0, 4.0
 
 @dataclass(frozen=True)
 class ConvolutionSize:
-    """Results ``[batch, height, width, out_channels]`` of ``in_channels``."""
+    """Batch, height and width of the results, and the channels."""
 
     batch: int
     height: int
     width: int
-    in_channels: int
-    out_channels: int
+    channels: Channels
 
 
 def choose_tiling(
     size: ConvolutionSize, vdevice: VDevice, tolerance: float
 ) -> WinogradTiling | None:
     """The tiling with the fewest modelled cycles, ``None`` if a direct convolution is as good."""
-    lanes = lanes_for(size.in_channels, vdevice)
-    if lanes is None or lanes_for(size.out_channels, vdevice) is None:
+    channels = size.channels
+    lanes = lanes_for(channels.inputs, vdevice)
+    if lanes is None or lanes_for(channels.width, vdevice) is None:
         return None
     if not (size.batch and size.height and size.width):
         return None
@@ -72,11 +73,11 @@ def choose_tiling(
         if _scratch_bytes(size, tiling) <= MAX_SCRATCH_BYTES
     ]
     outputs = size.batch * size.height * size.width
-    limit = WORTHWHILE * direct_cycles(outputs, 9, size.in_channels, size.out_channels, vdevice)
+    limit = WORTHWHILE * direct_cycles(outputs, 9, channels, vdevice)
     for tiling in sorted(tilings, key=lambda tiling: winograd_cycles(size, tiling, vdevice)):
         if winograd_cycles(size, tiling, vdevice) > limit:
             return None
-        if winograd_error(tiling.transform, size.in_channels) <= tolerance:
+        if winograd_error(tiling.transform, channels.depth) <= tolerance:
             return tiling
     return None
 
@@ -85,8 +86,8 @@ def winograd_cycles(size: ConvolutionSize, tiling: WinogradTiling, vdevice: VDev
     """Modelled cycles of a tiling on one vEU."""
     transform, register = tiling.transform, tiling.register_tile
     tiles = _grid(size, transform).num_tiles
-    vectors_in = size.in_channels // tiling.lanes
-    vectors_out = size.out_channels // register.lanes
+    vectors_in = size.channels.inputs // tiling.lanes
+    vectors_out = size.channels.outputs // register.lanes
     operations = _INPUT_OPERATIONS * vectors_in + _OUTPUT_OPERATIONS * vectors_out
     transforms = tiles * transform.products * operations * per_operation(vdevice)
     compute = transforms + _products(size, tiling, tiles, vdevice)
@@ -103,10 +104,10 @@ def in_parts(
     """A staged tiling as its tasks of products: how many, and the modelled cycles of each."""
     transform, tile = tiling.transform, tiling.task_tile
     blocks = -(-_grid(size, transform).num_tiles // tiling.block)
-    tasks = blocks * size.out_channels // tiling.columns * prod(tiling.parts)
-    steps = size.in_channels * step_cycles(tile, tiling.rows, vdevice)
+    tasks = blocks * size.channels.outputs // tiling.columns * prod(tiling.parts)
+    steps = size.channels.depth * step_cycles(tile, tiling.rows, vdevice)
     results = tiling.rows * tile.vectors * (2.0 + _OUTPUT_OPERATIONS) * per_operation(vdevice)
-    weights = 4 * transform.products * size.in_channels * tile.vectors * tile.lanes
+    weights = 4 * transform.products * size.channels.depth * tile.vectors * tile.lanes
     cycles = together(transform.products * (steps + results), weights / CACHE_BYTES)
     return Option(tiling, tasks, cycles)
 
@@ -133,11 +134,11 @@ def _tilings(
 ) -> Iterator[WinogradTiling]:
     """The staged tiling, and the fused one where a block's inputs stay in the near cache."""
     tiles = _grid(size, transform).num_tiles
-    register = _register_tile(tiles, size.out_channels, vdevice)
+    register = _register_tile(tiles, size.channels.width, vdevice)
     block = _block(size, transform, register, vdevice)
     staged = WinogradTiling(transform, lanes, register, block, False)
     yield replace(staged, rows_first=_rows_first(size, staged, vdevice))
-    near = 4 * block * transform.products * size.in_channels <= vdevice.l2_bytes // 3
+    near = 4 * block * transform.products * size.channels.inputs <= vdevice.l2_bytes // 3
     if near and -(-tiles // block) >= _FUSED_BLOCKS:
         yield replace(staged, fused=True)
 
@@ -150,7 +151,7 @@ def _block(
     if tiles <= MANY_ROWS:
         return tiles
     results = 4 * transform.products * register.vectors * register.lanes
-    if results * size.in_channels <= vdevice.l2_bytes:
+    if results * size.channels.depth <= vdevice.l2_bytes:
         return register.rows * max(1, round(_BLOCK / register.rows))
     most = max(_BLOCK, vdevice.l2_bytes // 4 // results)
     return register.rows * -(-tiles // (-(-tiles // most) * register.rows))
@@ -190,10 +191,10 @@ def _register_tile(tiles: int, channels: int, vdevice: VDevice) -> RegisterTile:
 
 def _products(size: ConvolutionSize, tiling: WinogradTiling, tiles: int, vdevice: VDevice) -> float:
     register = tiling.register_tile
-    groups = size.out_channels // tiling.columns
+    groups = size.channels.outputs // tiling.columns
     # Every sum is cleared and stored once.
     sums = 2.0 * tiles * register.vectors * per_operation(vdevice)
-    steps = size.in_channels * step_cycles(register, tiles, vdevice)
+    steps = size.channels.depth * step_cycles(register, tiles, vdevice)
     return tiling.transform.products * groups * (steps + sums)
 
 
@@ -202,9 +203,9 @@ def _grid(size: ConvolutionSize, transform: Transform) -> TileGrid:
 
 
 def _scratch_bytes(size: ConvolutionSize, tiling: WinogradTiling) -> int:
-    return tiling.scratch_bytes(_grid(size, tiling.transform).num_tiles, size.in_channels)
+    return tiling.scratch_bytes(_grid(size, tiling.transform).num_tiles, size.channels.inputs)
 
 
 def _weight_bytes(size: ConvolutionSize, transform: Transform) -> int:
     """Bytes of transformed weights."""
-    return 4 * transform.products * size.in_channels * size.out_channels
+    return 4 * transform.products * size.channels.depth * size.channels.outputs

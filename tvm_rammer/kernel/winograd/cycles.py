@@ -8,6 +8,7 @@ from __future__ import annotations
 from math import sqrt
 
 from tvm_rammer.kernel.register_tile import RegisterTile, lanes_for
+from tvm_rammer.kernel.winograd.channels import Channels
 from tvm_rammer.vdevice import VDevice
 
 #: What one core draws from memory and from the last-level cache, in bytes per cycle.
@@ -22,12 +23,10 @@ STAGE_CYCLES = 2000.0
 MANY_ROWS = 28
 
 
-def direct_cycles(
-    outputs: int, taps: int, in_channels: int, out_channels: int, vdevice: VDevice
-) -> float:
+def direct_cycles(outputs: int, taps: int, channels: Channels, vdevice: VDevice) -> float:
     """Cycles of a direct convolution of so many outputs per channel, on one vEU."""
-    weights = taps * in_channels * out_channels
-    lanes = lanes_for(out_channels, vdevice) or 1
+    weights = taps * channels.depth * channels.outputs
+    lanes = lanes_for(channels.width, vdevice) or 1
     compute = 1.06 * outputs * weights / lanes * per_operation(vdevice)
     return together(compute, weight_cycles(4 * weights, vdevice)) + STAGE_CYCLES
 

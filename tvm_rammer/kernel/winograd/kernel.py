@@ -37,13 +37,14 @@ def winograd_function(
 
     Its weights are those that ``tiling.packing`` makes.
     """
-    groups = conv.output_shape[3] // tiling.columns
-    shape = (groups, tiling.transform.products, conv.in_channels, tiling.columns)
+    channels = conv.channels
+    groups = channels.outputs // tiling.columns
+    shape = (groups, tiling.transform.products, channels.depth, tiling.columns)
     weight = buffer("weight", shape)
     params = list(conv.params)
     params[conv.weight_position] = weight
     tiles = grid_of(conv, tiling).num_tiles
-    far_data = tiling.scratch_bytes(tiles, conv.in_channels) > vdevice.l2_bytes
+    far_data = tiling.scratch_bytes(tiles, channels.inputs) > vdevice.l2_bytes
     far_weights = 4 * prod(shape) > vdevice.l2_bytes
     kernel = _Kernel(conv, tiling, weight, far_weights, far_data, groups, tiles)
     body = kernel.fused() if tiling.fused else kernel.staged()
@@ -138,7 +139,7 @@ class _Kernel:
         The odd vector at the end keeps the values of one tile, which are stored together, out of
         each other's cache set.
         """
-        row = self.tiling.block * self.conv.in_channels + self.tiling.lanes
+        row = self.tiling.block * self.conv.channels.inputs + self.tiling.lanes
         return buffer("moved", (blocks, self.tiling.transform.products, row))
 
     def _transformed(self) -> int:
@@ -155,7 +156,7 @@ class _Kernel:
         patch = buffer("patch", (side, side, self.tiling.lanes))
 
         def write(y: Any, x: Any, channel: Any, value: Any) -> Any:
-            element = place * self.conv.in_channels + channel
+            element = place * self.conv.channels.inputs + channel
             return tirx.BufferStore(moved, value, [block, y * side + x, element])
 
         made = input_transform(self.conv, self.tiling, tile, patch, write)
@@ -170,11 +171,14 @@ class _Kernel:
         above = share.down * tiling.rows
         first = block * tiling.block + above
         channel = share.across * columns
+        start = share.group * tiling.columns + channel
+        channels = self.conv.channels
         full, ragged = divmod(tiling.rows, tile.rows)
 
         def product(which: Any) -> Any:
             def data(row: Any, inner: Any) -> Any:
-                return moved[where, which, (above + row) * self.conv.in_channels + inner]
+                element = (above + row) * channels.inputs + channels.input(start, inner)
+                return moved[where, which, element]
 
             def weight(inner: Any, column: Any, later: int = 0) -> Any:
                 return self.weight[share.group, which + later, inner, channel + column]
@@ -194,7 +198,6 @@ class _Kernel:
             def read(y: Any, x: Any, channel: Any) -> Any:
                 return products[tile, y * transform.inputs + x, channel]
 
-            start = share.group * tiling.columns + channel
             made = output_transform(self.conv, tiling, first + tile, start, patch, read)
             return self._if_any(first + tile, made, self.num_tiles)
 
@@ -240,7 +243,7 @@ class _Kernel:
         return register_products(
             tile,
             count,
-            (self.conv.in_channels,),
+            (self.conv.channels.depth,),
             lambda row, channel: data(first + row, channel),
             lambda column, channel: weight(channel, column),
             keep,

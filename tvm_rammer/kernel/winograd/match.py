@@ -8,7 +8,7 @@ from typing import Any
 
 import tvm
 import tvm_ffi
-from tvm import s_tir, tirx
+from tvm import s_tir, sym, tirx
 from tvm.ir import TensorLoad
 
 from tvm_rammer.kernel.blocks import (
@@ -19,6 +19,7 @@ from tvm_rammer.kernel.blocks import (
     spatial_axes,
     split_loops,
 )
+from tvm_rammer.kernel.winograd.channels import Channels
 
 #: Conditions of these alone hold in a box.
 _LINEAR = (tirx.And, tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.Add, tirx.Sub, tirx.Var, tirx.IntImm)
@@ -54,6 +55,7 @@ class PlainConvolution:
         Which parameter the weights ``[out, *taps, in]`` are.
     taps, strides : (int, int)
         Along height and width.
+    channels : Channels
     params : tuple of Var
     """
 
@@ -64,17 +66,14 @@ class PlainConvolution:
     weight_position: int
     taps: tuple[int, int]
     strides: tuple[int, int]
+    channels: Channels
     params: tuple[Any, ...]
 
     @property
-    def output_shape(self) -> tuple[int, int, int, int]:
-        """Batch, height, width and channels of the results."""
-        batch, height, width, channels = map(int, self.result.shape)
-        return batch, height, width, channels
-
-    @property
-    def in_channels(self) -> int:
-        return int(self.data.shape[3])
+    def output_extents(self) -> tuple[int, int, int]:
+        """Batch, height and width of the results."""
+        batch, height, width, _ = map(int, self.result.shape)
+        return batch, height, width
 
     def read(self, place: Sequence[Any]) -> Any:
         """The element of the data at a place that it has."""
@@ -129,8 +128,11 @@ def match_convolution(
     if position not in constants or position is None:
         return None
     strides = _strides(sch, conv, data, weight)
-    taps = (int(weight.source.shape[1]), int(weight.source.shape[2])) if strides else None
-    if strides is None or taps is None or not fits(taps, strides):
+    channels = _channels(sch, conv, data, weight) if strides else None
+    if strides is None or channels is None:
+        return None
+    taps = (int(weight.source.shape[1]), int(weight.source.shape[2]))
+    if not fits(taps, strides):
         return None
     for block in [*blocks[: max(0, number - 1)], *blocks[number + 1 : -1]]:
         sch.compute_inline(block)
@@ -142,7 +144,7 @@ def match_convolution(
         return None
     params = tuple(sch.mod["main"].params)
     return PlainConvolution(
-        data.source, prologue, result, epilogue, position, taps, strides, params
+        data.source, prologue, result, epilogue, position, taps, strides, channels, params
     )
 
 
@@ -157,13 +159,25 @@ def _strides(sch: s_tir.Schedule, conv: Any, data: Any, weight: Any) -> tuple[in
         and all(str(buffer.dtype) == "float32" for buffer in buffers)
         and _same(store.indices, (batch, y, x, channel))
         and _same(weight.indices, (channel, ky, kx, inner))
-        and _same((data.indices[0], data.indices[3]), (batch, inner))
-        and int(data.source.shape[3]) == int(weight.source.shape[3])
+        and bool(data.indices[0].same_as(batch))
     )
     if not plain:
         return None
     down, across = _stride(data.indices[1], y, ky), _stride(data.indices[2], x, kx)
     return (down, across) if down and across else None
+
+
+def _channels(sch: s_tir.Schedule, conv: Any, data: Any, weight: Any) -> Channels | None:
+    """The channels, where all outputs of a group read the inputs of their group."""
+    output, number = spatial_axes(sch, conv)[-1], sch.get(conv).iter_vars[-1].var
+    inputs, depth = int(data.source.shape[3]), int(weight.source.shape[3])
+    outputs = int(weight.source.shape[0])
+    groups, rest = divmod(inputs, depth) if depth else (0, 0)
+    if not groups or rest or outputs % groups:
+        return None
+    channels = Channels(inputs, outputs, groups)
+    read = channels.input(output, number)
+    return channels if sym.Analyzer().can_prove_equal(data.indices[3], read) else None
 
 
 def _definition(sch: s_tir.Schedule, block: Any) -> Definition:

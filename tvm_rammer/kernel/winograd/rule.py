@@ -42,7 +42,7 @@ class Winograd:
         conv = match_convolution(func, constants, _is_3x3)
         if conv is None:
             return None
-        size = ConvolutionSize(*conv.output_shape[:3], conv.in_channels, conv.output_shape[3])
+        size = ConvolutionSize(*conv.output_extents, conv.channels)
         tiling = choose_tiling(size, vdevice, self.tolerance)
         if tiling is None:
             return None

@@ -43,7 +43,7 @@ def input_transform(
             columns = tirx.IfThenElse(all_of(tests), columns, at_edge)
         return sequence([columns, _rows(tiling, patch, first, write)])
 
-    channels = conv.in_channels // lanes
+    channels = conv.channels.inputs // lanes
     body = loop("channels", channels, lambda vector: transform(vector * lanes))
     return sequence([bound, *places, body])
 
@@ -67,8 +67,7 @@ def output_transform(
 
 def grid_of(conv: PlainConvolution, tiling: WinogradTiling) -> TileGrid:
     """The tiles of a convolution's outputs."""
-    batch, height, width, _ = conv.output_shape
-    return TileGrid(batch, height, width, tiling.transform.outputs)
+    return TileGrid(*conv.output_extents, tiling.transform.outputs)
 
 
 def _columns_at_edge(tiling: WinogradTiling, patch: Any, first: Any, inputs: TileInputs) -> Any:
@@ -131,7 +130,7 @@ def _output_vector(
 ) -> Any:
     image, top, left = place
     transform = tiling.transform
-    _, height, width, _ = conv.output_shape
+    _, height, width = conv.output_extents
 
     def column(x: Any, lane: Any) -> Any:
         values = [read(number(y), x, vector_start + lane) for y in range(transform.inputs)]

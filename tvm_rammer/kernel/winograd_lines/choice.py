@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tvm_rammer.kernel.finer import Option, finer_tilings
 from tvm_rammer.kernel.register_tile import lanes_for
-from tvm_rammer.kernel.winograd.choice import MAX_SCRATCH_BYTES, WORTHWHILE
+from tvm_rammer.kernel.winograd.choice import MAX_SCRATCH_BYTES
 from tvm_rammer.kernel.winograd.cycles import (
     CACHE_BYTES,
     STAGE_CYCLES,
@@ -22,6 +22,9 @@ from tvm_rammer.kernel.winograd_lines.accuracy import line_error
 from tvm_rammer.kernel.winograd_lines.tiling import Lines, LineTiling
 from tvm_rammer.vdevice import VDevice
 
+#: Lines are taken if they need at most this part of the direct convolution's cycles. Seven by seven
+#: taps on small images promise 0.85 and gain nothing.
+WORTHWHILE = 0.8
 #: Tiles of a task, about: their weights come once from the last-level cache for all of them.
 _TILES = 56
 #: Vector operations per product: transforms of the input and of the output.
@@ -35,8 +38,9 @@ def choose_tiling(
 
     ``None`` if a direct convolution is as good, or too many digits are lost.
     """
-    lanes = lanes_for(lines.in_channels, vdevice)
-    if lanes is None or lanes_for(lines.out_channels, vdevice) is None:
+    channels = lines.channels
+    lanes = lanes_for(channels.inputs, vdevice)
+    if lanes is None or lanes_for(channels.width, vdevice) is None:
         return None
     if not (lines.batch and lines.count and lines.length):
         return None
@@ -45,15 +49,14 @@ def choose_tiling(
     blocks = _blocks(lines)
     tilings = [
         LineTiling(lines.transform, lines.axis, lanes, register, _lines_of_task(lines, blocks))
-        for register in register_tiles(lines.tiles, lines.out_channels, vdevice)
+        for register in register_tiles(lines.tiles, channels.width, vdevice)
     ]
     cycles, tiling = min(
         ((line_cycles(lines, tiling, vdevice), tiling) for tiling in tilings),
         key=lambda choice: choice[0],
     )
     outputs, taps = lines.batch * lines.count * lines.length, lines.taps * lines.across
-    direct = direct_cycles(outputs, taps, lines.in_channels, lines.out_channels, vdevice)
-    if cycles > WORTHWHILE * direct:
+    if cycles > WORTHWHILE * direct_cycles(outputs, taps, channels, vdevice):
         return None
     if line_error(lines.transform, lines.across * lines.steps) > tolerance:
         return None
@@ -63,11 +66,11 @@ def choose_tiling(
 def line_cycles(lines: Lines, tiling: LineTiling, vdevice: VDevice) -> float:
     """Modelled cycles of a tiling on one vEU."""
     products = tiling.transform.inputs
-    vectors = lines.in_channels // tiling.lanes
+    vectors = lines.channels.inputs // tiling.lanes
     moved = lines.batch * lines.in_lines * lines.places * products * vectors
     transforms = moved * _INPUT_OPERATIONS * per_operation(vdevice)
     task = _task(lines, tiling, vdevice)
-    weights = 4 * products * lines.across * lines.steps * lines.out_channels
+    weights = 4 * products * lines.across * lines.steps * lines.channels.outputs
     loads = weight_cycles(weights, vdevice) + 2 * between_stages(_scratch_bytes(lines), vdevice)
     return together(transforms + task.num_tiles * task.tile_time, loads) + 2 * STAGE_CYCLES
 
@@ -92,7 +95,7 @@ def _task(lines: Lines, tiling: LineTiling, vdevice: VDevice) -> Option[LineTili
     step = step_cycles(register, lines.tiles, vdevice)
     weights = 4 * steps * tiling.columns / CACHE_BYTES
     cycles = products * together(tiling.lines * (steps * step + results), weights)
-    return Option(tiling, blocks * lines.out_channels // tiling.columns, cycles)
+    return Option(tiling, blocks * lines.channels.outputs // tiling.columns, cycles)
 
 
 def _blocks(lines: Lines) -> int:
@@ -107,6 +110,5 @@ def _lines_of_task(lines: Lines, blocks: int) -> int:
 
 def _scratch_bytes(lines: Lines) -> int:
     """Bytes of transformed inputs."""
-    return (
-        4 * lines.batch * lines.in_lines * lines.transform.inputs * lines.places * lines.in_channels
-    )
+    places = lines.batch * lines.in_lines * lines.places
+    return 4 * places * lines.transform.inputs * lines.channels.inputs

@@ -42,14 +42,14 @@ def line_function(conv: PlainConvolution, tiling: LineTiling) -> tirx.PrimFunc:
     Its weights are those that ``tiling.packing`` makes.
     """
     lines = Lines.of(conv, tiling.transform, tiling.axis)
-    groups = lines.out_channels // tiling.columns
+    groups = lines.channels.outputs // tiling.columns
     products = tiling.transform.inputs
     shape = (groups, products, lines.across, lines.steps, tiling.columns)
     weight = buffer("weight", shape)
     params = list(conv.params)
     params[conv.weight_position] = weight
     # The odd vector keeps the values of one place out of each other's cache set.
-    row = lines.places * lines.in_channels + tiling.lanes
+    row = lines.places * lines.channels.inputs + tiling.lanes
     moved = buffer("moved", (lines.batch * lines.in_lines, products, row))
     body = _Kernel(conv, lines, tiling, weight, moved, groups).stages()
     attributes = {"global_symbol": "main", "tirx.noalias": True, "s_tir": True}
@@ -113,7 +113,7 @@ class _Kernel:
     def _channels(self, of_vector: Callable[[Any], Any]) -> Any:
         """What is made of the vector of input channels from a first one on, for all of them."""
         lanes = self.tiling.lanes
-        return loop("channels", self.lines.in_channels // lanes, lambda n: of_vector(n * lanes))
+        return loop("channels", self.lines.channels.inputs // lanes, lambda n: of_vector(n * lanes))
 
     def _kept(self, inputs: LineInputs, first: Any, patch: Any) -> Any:
         """Copy a vector of channels of the inputs at an edge: conditions do without registers."""
@@ -129,7 +129,7 @@ class _Kernel:
         transform = self.tiling.transform
 
         def one(lane: Any) -> Any:
-            element = place * self.lines.in_channels + first + lane
+            element = place * self.lines.channels.inputs + first + lane
             values = [read(number(k), lane) for k in range(transform.inputs)]
             return applied(
                 transform.data,
@@ -186,18 +186,25 @@ class _Kernel:
         image, place = self._line(block, line)
         source, bound = bind("source", image * self.lines.in_lines + place * self.lines.stride)
 
-        def data(row: Any, across: Any, step: Any) -> Any:
-            place = (first + row) * self.lines.places_of_tile
-            return self.moved[source + across, which, place * self.lines.in_channels + step]
+        channels, taps = self.lines.channels, self.lines.groups
+        # All channels of all groups of taps are one loop; those of a group of channels lie apart.
+        apart = taps > 1 and channels.groups > 1
+        loops = (taps, channels.depth) if apart else (self.lines.steps,)
 
-        def weight(column: Any, across: Any, step: Any) -> Any:
+        def data(row: Any, across: Any, *steps: Any) -> Any:
+            place = (first + row) * self.lines.places_of_tile + sum(steps[:-1])
+            channel = channels.input(group * self.tiling.columns, steps[-1])
+            return self.moved[source + across, which, place * channels.inputs + channel]
+
+        def weight(column: Any, across: Any, *steps: Any) -> Any:
+            step = sum(steps[:-1]) * channels.depth + steps[-1]
             return self.weight[group, which, across, step, column]
 
         def keep(row: Any, column: Any, value: Any) -> Any:
             place = [line * self.lines.tiles + first + row, which, column]
             return tirx.BufferStore(sums, value, place)
 
-        extents = (self.lines.across, self.lines.steps)
+        extents = (self.lines.across, *loops)
         made = register_products(self.tiling.register_tile, count, extents, data, weight, keep)
         return sequence([bound, made])
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from tvm_rammer.kernel.register_tile import RegisterTile
 from tvm_rammer.kernel.scheduled import Packing
+from tvm_rammer.kernel.winograd.channels import Channels
 from tvm_rammer.kernel.winograd.match import PlainConvolution
 from tvm_rammer.kernel.winograd.matrices import Transform
 
@@ -30,7 +31,7 @@ class Lines:
         Of the filter along a line.
     across, stride : int
         Taps and stride of the filter across lines.
-    in_channels, out_channels : int
+    channels : Channels
     """
 
     transform: Transform
@@ -41,13 +42,12 @@ class Lines:
     taps: int
     across: int
     stride: int
-    in_channels: int
-    out_channels: int
+    channels: Channels
 
     @classmethod
     def of(cls, conv: PlainConvolution, transform: Transform, axis: int) -> Lines:
         """The lines of a convolution along an axis, in which it has no stride."""
-        batch, *extents, out_channels = conv.output_shape
+        batch, *extents = conv.output_extents
         along, across = axis - 1, 2 - axis
         return cls(
             transform,
@@ -58,8 +58,7 @@ class Lines:
             conv.taps[along],
             conv.taps[across],
             conv.strides[across],
-            conv.in_channels,
-            out_channels,
+            conv.channels,
         )
 
     def place(self, image: Any, line: Any, along: Any, channel: Any) -> tuple[Any, ...]:
@@ -100,7 +99,7 @@ class Lines:
     @property
     def steps(self) -> int:
         """Steps of the reduction: groups of taps and input channels, for every tap across."""
-        return self.groups * self.in_channels
+        return self.groups * self.channels.depth
 
 
 @dataclass(frozen=True)
