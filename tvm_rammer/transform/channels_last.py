@@ -6,12 +6,14 @@ ConvertLayout hands each rule a copy of the layouts of all variables, which take
 thousands of convolutions; here a rule gets the layouts of the operands.
 
 An operator whose rule fails, or whose result is not what the rule says, works in the layout that it
-was given in: the rule of TVM 0.27 for stacked tensors names an axis that no other rule knows.
+was given in: the rule of TVM 0.27 for stacked tensors names an axis that no other rule knows. Some
+element-wise operators and padding have no rule there; theirs is here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from string import ascii_uppercase
 from typing import Any
 
 import tvm
@@ -32,6 +34,11 @@ from tvm_rammer.transform.relax_util import calls_any, operator_name, rewrite
 
 #: Layouts in which neighbouring channels are neighbours in memory, so that they fill vectors.
 _LAYOUTS = {"relax.nn.conv2d": ["NHWC", "OHWI"]}
+#: Operators that work in any layout, though TVM has no rule that says so; padding has attributes.
+_ANY_LAYOUT = frozenset({"relax.clip", "relax.nn.leakyrelu", "relax.nn.softplus", "relax.where"})
+_PAD = "relax.nn.pad"
+#: What TVM has a rule for, but no legalization in the layout that the rule names.
+_NO_OTHER_LAYOUT = frozenset({"relax.nn.conv2d_transpose"})
 
 
 @tvm.transform.module_pass(opt_level=0, name="ChannelsLast")
@@ -86,6 +93,8 @@ class _Converter(relax.PyExprMutator):
     def _call(self, call: Any) -> tuple[Any, Layout]:
         """What replaces a call, and its layout."""
         given = [given_layout(argument.ty) for argument in call.args]
+        if operator_name(call) in (*_ANY_LAYOUT, _PAD):
+            return self._in_any_layout(call, given)
         answer = self._answer(call, given)
         if answer is not None:
             wanted = list(map(from_decision, answer.input_layouts))
@@ -102,6 +111,19 @@ class _Converter(relax.PyExprMutator):
         unchanged = Call(call.op, self._arguments(call, given), call.attrs, call.ty_args)
         return unchanged, given_layout(call.ty)
 
+    def _in_any_layout(self, call: Any, given: list[Layout]) -> tuple[Any, Layout]:
+        """A call that takes the one other layout that its operands have, if it is one."""
+        whole = given_layout(call.ty)
+        operands = zip(call.args, given, strict=True)
+        others = {self._layout(operand) for operand, have in operands if have == whole} - {whole}
+        # What has fewer axes than the result, but some, is spread along the last ones.
+        alike = all(have in (whole, "", None) for have in given)
+        layout = others.pop() if alike and len(others) == 1 else whole
+        arguments = self._arguments(call, [layout if have == whole else have for have in given])
+        if operator_name(call) == _PAD and isinstance(layout, str):
+            return _padded(arguments[0], call.attrs, layout), layout
+        return Call(call.op, arguments, call.attrs, call.ty_args), layout
+
     def _answer(self, call: Any, given: list[Layout]) -> Any:
         """What the rule of an operator says, ``None`` if it has nothing to say."""
         layouts = [self._layout(argument) for argument in call.args]
@@ -109,6 +131,8 @@ class _Converter(relax.PyExprMutator):
         if not convolves and layouts == given:
             return None
         rule = call.op.get_attr("FRelaxInferLayout") if isinstance(call.op, Op) else None
+        if operator_name(call) in _NO_OTHER_LAYOUT:
+            return None
         if rule is None or any(_has_unknown_rank(argument.ty) for argument in call.args):
             return None
         known = {
@@ -139,6 +163,13 @@ class _Converter(relax.PyExprMutator):
         if expression in self.converted:
             return transposed(*self.converted[expression], layout)
         return transposed(self.visit_expr(expression), given_layout(expression.ty), layout)
+
+
+def _padded(data: Any, attrs: Any, layout: str) -> Any:
+    """Data in a layout, padded by what the attributes say in the given one."""
+    places = [2 * ascii_uppercase.index(axis) for axis in layout]
+    widths = [int(width) for place in places for width in attrs.pad_width[place : place + 2]]
+    return relax.op.nn.pad(data, widths, str(attrs.pad_mode), float(attrs.pad_value))
 
 
 def _has_unknown_rank(ty: Any) -> bool:

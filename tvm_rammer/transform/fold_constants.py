@@ -51,6 +51,8 @@ _EXACT: dict[str, Evaluate] = {
     # numpy's own would make a NaN of a NaN on either side, TVM's compare.
     "maximum": _binary(lambda a, b: np.where(a > b, a, b)),
     "minimum": _binary(lambda a, b: np.where(a < b, a, b)),
+    "where": lambda call, args: np.where(*args),
+    "isnan": _unary(np.isnan),
     "negative": _unary(np.negative),
     "abs": _unary(np.abs),
     "reshape": _reshape,
@@ -59,7 +61,8 @@ _EXACT: dict[str, Evaluate] = {
     "flatten": _reshape,
     "permute_dims": _transpose,
     "broadcast_to": _broadcast,
-    "concat": lambda call, args: np.concatenate(args, int(call.attrs.axis)),
+    # Without an axis, vectors are concatenated.
+    "concat": lambda call, args: np.concatenate(args, int(call.attrs.axis or 0)),
 }
 
 #: Operators that are folded on floating point only: integer division and roots differ.

@@ -17,6 +17,7 @@ from tvm_rammer.transform.legalize_operators import LegalizeOperators
 from tvm_rammer.transform.merge_equal_operators import MergeEqualOperators
 from tvm_rammer.transform.relax_util import OPAQUE, calls_any
 from tvm_rammer.transform.remove_dead_code import RemoveDeadCode
+from tvm_rammer.transform.restore_operators import RestoreOperators
 from tvm_rammer.transform.simplify_operators import SimplifyOperators
 
 #: The operators that DecomposeOpsForInference takes apart.
@@ -31,6 +32,7 @@ class Prepare:
         """Prepare a module; one that is prepared already stays as it is."""
         phases = [
             # 1. Plain operators on constants that are known.
+            RestoreOperators(),
             SimplifyOperators(),
             FoldConstants(),
             MergeEqualOperators(),
