@@ -16,10 +16,12 @@ from typing import Any
 
 import numpy as np
 import tvm
+import tvm_ffi
 from tvm import relax, tirx
-from tvm.ir import GenericConst
+from tvm.ir import Call, GenericConst
 
 from tvm_rammer.codegen.bodies import compile_bodies
+from tvm_rammer.kernel.blocks import is_choice
 from tvm_rammer.kernel.library import KernelLibrary, OperatorKernel
 from tvm_rammer.rprogram import ALIGNMENT
 from tvm_rammer.vdevice import resolve_target, vdevice_for
@@ -32,7 +34,8 @@ VDEVICES = tuple(
     for width, registers in ((64, 32), (32, 16), (16, 16))
 )
 
-_GUARD_BYTE = 0xA5
+#: As floating-point numbers of any width these are NaN: what reads them shows.
+_GUARD_BYTE = 0xFF
 
 
 @dataclass(frozen=True)
@@ -153,6 +156,17 @@ def legalized_func(build: Callable[..., Any], *inputs: np.ndarray) -> tirx.PrimF
     funcs = [f for _, f in legalize(build, *inputs).functions_items() if _is_prim_func(f)]
     assert len(funcs) == 1, funcs
     return funcs[0]
+
+
+def padded_with(func: tirx.PrimFunc, value: float) -> tirx.PrimFunc:
+    """A PrimFunc that pads with something else."""
+
+    def pad(call: Any) -> Any:
+        if not is_choice(call):
+            return call
+        return tirx.if_then_else(*call.args[:2], tirx.const(value, str(call.ty)))
+
+    return func.with_body(tvm_ffi.structural_map(func.body, (Call, pad)))
 
 
 def constant(array: np.ndarray) -> Any:

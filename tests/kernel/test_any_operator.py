@@ -15,6 +15,7 @@ INDICES = np.array([[5, 0, 9], [1, 1, 2]] * 3, "int64")
 W, BIAS = numbers((16, 32), seed=1), numbers((32,), seed=2)
 IMAGE, KERNEL = numbers((1, 3, 8, 8)), numbers((16, 3, 3, 3), seed=1)
 WINDOWS = np.lib.stride_tricks.sliding_window_view(IMAGE, (3, 3), axis=(2, 3))
+ROWS, UPDATES = np.array([[4], [0]]), numbers((2, 16), seed=4)
 
 
 def softmax(x):
@@ -69,6 +70,14 @@ OPERATORS = {
     "scatter": (
         lambda x, i, b, image: OP.scatter_elements(x, i, constant(np.zeros((6, 3), "float32")), 1),
         lambda x, i, b, image: scatter(x, i),
+    ),
+    "scatter_nd": (
+        lambda x, i, b, image: OP.scatter_nd(x, constant(ROWS), constant(UPDATES)),
+        lambda x, i, b, image: np.concatenate([UPDATES[1:], x[1:4], UPDATES[:1], x[5:]]),
+    ),
+    "hyperbolic": (
+        lambda x, i, b, image: OP.subtract(OP.cosh(x), OP.sinh(x)),
+        lambda x, i, b, image: np.exp(-x),
     ),
     "argmax": (
         lambda x, i, b, image: OP.argmax(x, 1),

@@ -15,10 +15,11 @@ from kernel_runs import (
     constant,
     legalized_func,
     numbers,
+    padded_with,
     run_prim_func,
     run_relax,
 )
-from tvm import relax
+from tvm import relax, te, tirx, topi
 
 from tvm_rammer.kernel.convolution import Convolution
 
@@ -117,15 +118,19 @@ def test_strides_padding_and_dilation(
     groups=st.sampled_from([2, 3, 4, 16]),
     inner=st.integers(1, 5),
     outer=st.sampled_from([2, 3, 4, 8, 17, 34]),
+    strides=pairs,
+    padding=pads,
+    dilation=pairs,
     constant_weights=st.booleans(),
     vdevice=vdevices,
 )
-@example(groups=4, inner=17, outer=17, constant_weights=True, vdevice=VDEVICES[0])
-@example(groups=16, inner=1, outer=2, constant_weights=True, vdevice=VDEVICES[0])
-def test_groups(groups, inner, outer, constant_weights, vdevice):
+@example(4, 17, 17, (1, 1), (1, 1, 1, 1), (1, 1), True, VDEVICES[0])
+@example(16, 1, 2, (1, 1), (1, 1, 1, 1), (1, 1), True, VDEVICES[0])
+@example(3, 5, 17, (2, 1), (0, 2, 1, 0), (1, 2), False, VDEVICES[0])
+def test_groups(groups, inner, outer, strides, padding, dilation, constant_weights, vdevice):
     """A tile of output channels never spans two groups."""
-    attrs = attributes(groups=groups, padding=(1, 1, 1, 1))
-    x, w = numbers((1, 6, 5, groups * inner)), numbers((groups * outer, 3, 3, inner), seed=1)
+    attrs = attributes(groups=groups, strides=strides, padding=padding, dilation=dilation)
+    x, w = numbers((1, 8, 7, groups * inner)), numbers((groups * outer, 3, 3, inner), seed=1)
     out, origins = run_conv2d(x, w, attrs, vdevice, constant_weights)
     assert_close(out, convolve(x, w, attrs))
     assert origins == ["convolution"]
@@ -170,6 +175,31 @@ def test_padding_is_left_out():
     out, _ = run_conv2d(x, w, attrs, HOST, True)
     assert np.isfinite(out[:, 0]).all()
     assert np.isnan(out[:, 1:]).all()
+
+
+@pytest.mark.parametrize("groups", [1, 4], ids=["dense", "depthwise"])
+def test_padding_by_another_number_counts(groups):
+    """Only zeros are left out."""
+    x, w = numbers((1, 6, 6, 4)), numbers((4, 3, 3, 4 // groups), seed=1)
+    attrs = attributes(padding=(1, 0, 1, 2), groups=groups)
+    func = padded_with(legalized_func(lambda x: conv2d(x, constant(w), attrs), x), 2.5)
+    run = run_prim_func(func, [x, w], [1])
+    padded = np.pad(x, ((0, 0), (1, 1), (0, 2), (0, 0)), constant_values=2.5)
+    assert_close(run.outputs[0], convolve(padded, w, attributes(groups=groups)))
+
+
+@pytest.mark.parametrize("padding", [0, 1])
+def test_indices_of_32_bits(padding):
+    """As TVMScript and tensor expressions write them."""
+
+    def extents(*shape: int) -> list[Any]:
+        return [tirx.const(n, "int32") for n in shape]
+
+    x, w = numbers((1, 14, 14, 16)), numbers((16, 3, 3, 16), seed=1)
+    data, weight = (te.placeholder(extents(*a.shape), "float32") for a in (x, w))
+    made = topi.nn.conv(data, weight, 1, padding, 1, 1, "NHWC", "OHWI")
+    run = run_prim_func(te.create_prim_func([data, weight, made]), [x, w], [1])
+    assert_close(run.outputs[0], convolve(x, w, attributes(padding=(padding,) * 4)))
 
 
 def test_float64():

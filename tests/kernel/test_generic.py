@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from kernel_runs import VDEVICES, assert_close, numbers, run_relax
-from tvm import relax, tirx
+from kernel_runs import VDEVICES, assert_close, numbers, run_prim_func, run_relax
+from tvm import relax, te, tirx, topi
 
 OP = relax.op
 QUICK = settings(max_examples=15)
@@ -271,3 +271,21 @@ def test_operator(name, vdevice):
     assert len(results) == len(wanted)
     for got, want in zip(results, wanted, strict=True):
         assert_close(got, want)
+
+
+@pytest.mark.parametrize("product", [True, False], ids=["product", "pool"])
+def test_a_sum_that_is_a_result_itself(product):
+    """What is computed for the caller is not only a step to something else."""
+    shape = (6, 8) if product else (1, 7, 7, 8)
+    x = numbers(shape)
+    data = te.placeholder(shape, name="x")
+    step = te.reduce_axis((0, 8))
+    first = (
+        te.compute((6, 6), lambda i, j: te.sum(data[i, step] * data[j, step], step))
+        if product
+        else topi.nn.pool2d(data, [3, 3], [1, 1], [1, 1], [0] * 4, "max", layout="NHWC")
+    )
+    func = te.create_prim_func([data, first, topi.nn.relu(first)])
+    sums, positive = run_prim_func(func, [x]).outputs
+    assert np.isfinite(sums).all()
+    np.testing.assert_array_equal(positive, np.maximum(sums, 0))

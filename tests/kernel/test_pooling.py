@@ -12,6 +12,7 @@ from kernel_runs import (
     assert_close,
     legalized_func,
     numbers,
+    padded_with,
     run_prim_func,
     run_relax,
 )
@@ -99,6 +100,14 @@ def test_a_window_that_lies_in_the_padding_is_the_smallest_number():
     (out,), _ = run_relax(lambda x: OP.nn.max_pool2d(x, 2, 1, (3, 0, 0, 0), layout="NHWC"), x)
     assert (out[0, 0] == np.finfo("float32").min).all()
     assert (out[0, 2, 0] == np.maximum(x[0, 0, 0], x[0, 0, 1])).all()
+
+
+@pytest.mark.parametrize("value", [0.0, -2.0])
+def test_padding_by_a_larger_number_counts(value):
+    x = numbers((1, 6, 6, 16)) - 5
+    pool = legalized_func(lambda x: OP.nn.max_pool2d(x, 3, 1, 1, layout="NHWC"), x)
+    out = run_prim_func(padded_with(pool, value), [x]).outputs[0]
+    assert_close(out, windows(x, 3, 1, 1, 1, value).max((-1, -2)))
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float16", "int32", "int8"])

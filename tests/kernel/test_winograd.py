@@ -21,6 +21,7 @@ from kernel_runs import (
     constant,
     legalized_func,
     numbers,
+    padded_with,
     run_prim_func,
     run_relax,
 )
@@ -29,10 +30,11 @@ from tvm.ir import Call, GlobalVar
 from winograd_runs import convolution, convolve, run_packed
 
 from tvm_rammer.codegen.lowering import lowering_pipeline
-from tvm_rammer.kernel.blocks import is_choice, variables
+from tvm_rammer.kernel.blocks import variables
 from tvm_rammer.kernel.contraction import substitute
 from tvm_rammer.kernel.library import KernelLibrary
 from tvm_rammer.kernel.register_tile import RegisterTile
+from tvm_rammer.kernel.winograd import choice
 from tvm_rammer.kernel.winograd.accuracy import winograd_error
 from tvm_rammer.kernel.winograd.channels import Channels
 from tvm_rammer.kernel.winograd.choice import ConvolutionSize, choose_tiling
@@ -133,14 +135,7 @@ def test_groups_of_channels(groups, vdevice):
 @pytest.mark.parametrize("value", [0.0, 2.5])
 def test_any_number_may_pad(value):
     """What lies outside counts as 0 only where the padding says so."""
-    func = legalized_func(lambda x: conv2d(x, W), X)
-
-    def pad_with_value(call: Any) -> Any:
-        if not is_choice(call):
-            return call
-        return tirx.if_then_else(*call.args[:2], tirx.const(value, "float32"))
-
-    func = func.with_body(tvm_ffi.structural_map(func.body, (Call, pad_with_value)))
+    func = padded_with(legalized_func(lambda x: conv2d(x, W), X), value)
     run = run_prim_func(func, [X, W], [1])
     padded = np.pad(X, ((0, 0), (1, 1), (1, 1), (0, 0)), constant_values=value)
     assert_close(run.outputs[0], convolve(padded, W, (0, 0, 0, 0)), 2e-5)
@@ -194,6 +189,30 @@ def test_the_tolerance_decides():
     assert tiling_under(small) == "F(2x2,3x3)"
     assert tiling_under(small / 2) == "declined"
     assert tiling_under(0) == "declined"
+
+
+def test_more_channels_of_a_group_lose_more_digits():
+    """What decides are the channels that are summed up, not all of them."""
+    x, w = numbers((1, 28, 28, 256)), numbers((256, 3, 3, 256))
+    grouped = numbers((256, 3, 3, 64))
+    tolerance = (winograd_error(FOUR, 64) + winograd_error(FOUR, 256)) / 2
+
+    def transform(weight: np.ndarray, groups: int) -> str:
+        func = legalized_func(lambda x: conv2d(x, weight, groups=groups), x)
+        made = Winograd(tolerance).apply(func, frozenset([1]), HOST)
+        return made.tiling.split()[0] if made else "declined"
+
+    assert winograd_error(FOUR, 64) < winograd_error(FOUR, 256)
+    assert transform(w, 1) == "F(2x2,3x3)"
+    assert transform(grouped, 4) == "F(4x4,3x3)"
+
+
+def test_transformed_inputs_that_are_too_large_are_declined(monkeypatch):
+    func = legalized_func(lambda x: conv2d(x, W), X)
+    made = Winograd().apply(func, frozenset([1]), HOST)
+    assert made is not None and "staged" in made.tiling
+    monkeypatch.setattr(choice, "MAX_SCRATCH_BYTES", 1 << 10)
+    assert Winograd().apply(func, frozenset([1]), HOST) is None
 
 
 @pytest.mark.parametrize("transform", [TWO, FOUR])

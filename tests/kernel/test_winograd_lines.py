@@ -23,8 +23,10 @@ from kernel_runs import (
 from tvm import relax, tirx
 from winograd_runs import conv2d, convolution, convolve, run_packed
 
+from tvm_rammer.kernel.library import KernelLibrary
 from tvm_rammer.kernel.register_tile import RegisterTile
 from tvm_rammer.kernel.winograd.matrices import LINES
+from tvm_rammer.kernel.winograd_lines import choice
 from tvm_rammer.kernel.winograd_lines.accuracy import line_error
 from tvm_rammer.kernel.winograd_lines.kernel import line_function
 from tvm_rammer.kernel.winograd_lines.rule import WinogradLines
@@ -180,6 +182,26 @@ def test_the_tolerance_decides():
 
     error = line_error(LINES[0], 3 * 32)
     assert [taken(t) for t in (2 * error, error / 2, 0)] == [True, False, False]
+
+
+def test_taps_across_lines_count_for_the_tolerance():
+    func = legalized_func(lambda x: conv2d(x, numbers((32, 5, 5, 32))), X)
+    one, all_of_them = line_error(LINES[1], 32), line_error(LINES[1], 5 * 32)
+    assert one < all_of_them
+    assert WinogradLines((one + all_of_them) / 2).apply(func, frozenset([1]), HOST) is None
+    assert WinogradLines(2 * all_of_them).apply(func, frozenset([1]), HOST) is not None
+
+
+def test_transformed_inputs_that_are_too_large_are_declined(monkeypatch):
+    func = legalized_func(lambda x: conv2d(x, W), X)
+    monkeypatch.setattr(choice, "MAX_SCRATCH_BYTES", 1 << 10)
+    assert WinogradLines().apply(func, frozenset([1]), HOST) is None
+
+
+def test_no_tolerance_leaves_them_direct():
+    func = legalized_func(lambda x: conv2d(x, W), X)
+    kernel = KernelLibrary(HOST, winograd_tolerance=0).get(func, frozenset([1]))
+    assert kernel.scheduled.origin == "convolution"
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

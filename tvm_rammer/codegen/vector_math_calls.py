@@ -35,6 +35,10 @@ _FUNCTIONS: dict[str, Callable[..., Value]] = {
     "rsqrt": vector_math.rsqrt,
     "pow": vector_math.power,
 }
+#: What TVM 0.27 cannot generate code for, and what libm calls it, by type.
+_OF_LIBM = {
+    f"tirx.{short}": {"float32": f"{short}f", "float64": short} for short in ("sinh", "cosh")
+}
 #: Where TVM keeps operators of scalars, and where we keep ours.
 _SPACES, _OURS = ("tirx.", "prim."), "tvm_rammer."
 _REGISTERING = Lock()
@@ -63,7 +67,10 @@ class NameElementaryFunctions:
         operators = _operators()
 
         def rename(call: Any) -> Any:
-            operator = operators.get(getattr(call.op, "name", ""))
+            name = getattr(call.op, "name", "")
+            if symbol := _OF_LIBM.get(name, {}).get(str(call.ty)):
+                return tirx.call_pure_extern(call.ty, symbol, *call.args)
+            operator = operators.get(name)
             if operator is None or _lanes(call) is None:
                 return call
             return Call(operator, call.args, ret_ty=call.ty)

@@ -39,13 +39,21 @@ def reduces(func: tirx.PrimFunc) -> bool:
 
 def only_reduction(func: tirx.PrimFunc) -> tuple[s_tir.Schedule, list[Any], int] | None:
     """A schedule of a PrimFunc, its blocks in program order and the number of the only one that
-    reduces, else None."""
+    reduces.
+
+    ``None`` if there are others, or if its results are not only for the blocks after it.
+    """
     if not reduces(func):
         return None
     sch = schedule_of(func)
     blocks = root_blocks(sch)
     reductions = [number for number, block in enumerate(blocks) if is_reduction(sch, block)]
-    return (sch, blocks, reductions[0]) if len(reductions) == 1 else None
+    if len(reductions) != 1:
+        return None
+    (number,) = reductions
+    result = sch.get(blocks[number]).writes[0].source
+    returned = number + 1 < len(blocks) and parameter_number(sch, result) is not None
+    return None if returned else (sch, blocks, number)
 
 
 def extent(sch: s_tir.Schedule, loop: Any) -> int:
@@ -99,6 +107,19 @@ def variables(expression: Any) -> set[Any]:
 def distinct(objects: Iterable[Any]) -> set[Any]:
     """A set of TVM's objects: their hashes are their addresses, and to compare two takes long."""
     return set({hash(each): each for each in objects}.values())
+
+
+def all_are_int64(some: Iterable[Any]) -> bool:
+    """Whether variables have the type of the places that kernels substitute for them.
+
+    Conditions of padding compare them with numbers of their own type.
+    """
+    return all(str(variable.ty) == "int64" for variable in some)
+
+
+def is_zero(value: Any) -> bool:
+    """Whether an expression is the number 0."""
+    return isinstance(value, tirx.FloatImm | tirx.IntImm) and value.value == 0
 
 
 def is_choice(expression: Any) -> bool:

@@ -14,7 +14,13 @@ import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.ir import Call, TensorLoad
 
-from tvm_rammer.kernel.blocks import is_choice, only_reduction, variables
+from tvm_rammer.kernel.blocks import (
+    all_are_int64,
+    is_choice,
+    is_zero,
+    only_reduction,
+    variables,
+)
 
 _REDUCE = 2
 
@@ -105,6 +111,8 @@ def find_contraction(func: tirx.PrimFunc) -> Contraction | None:
     if factors is None or block.init is None:
         return None
     spatial, reduced = _axes(block)
+    if any(map(is_choice, factors)) and not all_are_int64(axis.var for axis in spatial + reduced):
+        return None
     sums = block.body
     if not all(extent.extent for extent in spatial + reduced):
         return None
@@ -157,11 +165,11 @@ def _factors(sch: s_tir.Schedule, block: Any) -> tuple[Any, Any] | None:
 
 
 def _cheap(factor: Any) -> bool:
-    """A load, perhaps converted or padded: it may be computed again for every use."""
+    """A load, perhaps converted or padded by zeros: it may be computed again for every use."""
     if isinstance(factor, tirx.Cast):
         return _cheap(factor.value)
     if is_choice(factor):
-        return _cheap(factor.args[1]) and not isinstance(factor.args[2], TensorLoad)
+        return _cheap(factor.args[1]) and is_zero(factor.args[2])
     return isinstance(factor, TensorLoad)
 
 

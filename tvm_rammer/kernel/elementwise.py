@@ -45,7 +45,7 @@ class Elementwise:
         nests = [
             tiled_nest(in_blocks(point, vdevice), vdevice) for point in points if point is not None
         ]
-        if len(nests) < len(points):
+        if not nests or len(nests) < len(points):
             return None
         return with_nests(inlined, views, nests, self.name)
 

@@ -153,7 +153,9 @@ class _Pool:
         if not is_choice(self.term) or not isinstance(self.term.args[1], TensorLoad):
             return self.term
         condition, load, otherwise = self.term.args
-        nearest, same = [], self.combine is tirx.max and self._is_inside(condition, load)
+        nearest = []
+        same = self.combine is tirx.max and _is_least(otherwise)
+        same = same and self._is_inside(condition, load)
         for index, extent in zip(load.indices, map(int, load.source.shape), strict=True):
             bound = self._analyzer().const_int_bound(index)
             if bound.min_value >= 0 and bound.max_value < extent:
@@ -189,6 +191,13 @@ class _Pool:
         within = [each for index, extent in pairs for each in (index >= 0, index < extent)]
         with analyzer.constraint_scope(tirx.all(*within)):
             return bool(analyzer.can_prove(condition))
+
+
+def _is_least(value: Any) -> bool:
+    """Whether a value is what no maximum takes from the border: the least of its type."""
+    if not isinstance(value, tirx.FloatImm | tirx.IntImm):
+        return False
+    return bool(value.value <= tirx.min_value(str(value.ty)).value)
 
 
 def _slides(term: Any, axes: set[Any], window: set[Any]) -> bool:

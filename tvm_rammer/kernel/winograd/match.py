@@ -12,6 +12,7 @@ from tvm import s_tir, sym, tirx
 from tvm.ir import TensorLoad
 
 from tvm_rammer.kernel.blocks import (
+    all_are_int64,
     is_choice,
     multiply_accumulate,
     only_reduction,
@@ -138,7 +139,7 @@ def match_convolution(
         sch.compute_inline(block)
     prologue = _definition(sch, blocks[number - 1]) if number else None
     epilogue = _definition(sch, blocks[-1]) if number + 1 < len(blocks) else None
-    if prologue and not _defines(prologue, data.source):
+    if prologue and not (_defines(prologue, data.source) and all_are_int64(prologue.axes)):
         return None
     if epilogue and not _reads_in_place(epilogue, result):
         return None

@@ -7,7 +7,7 @@ from typing import Any
 
 from tvm import tirx
 
-from tvm_rammer.kernel.blocks import variables
+from tvm_rammer.kernel.blocks import is_zero, variables
 from tvm_rammer.kernel.loops import all_of, number
 from tvm_rammer.kernel.winograd.match import PlainConvolution
 from tvm_rammer.kernel.winograd.tiling import TileGrid
@@ -57,7 +57,7 @@ class TileInputs:
         value = self.conv.read((image, y + row, x + column, channel))
         tests = self._before_ends(y + row, x + column)
         padding = self.conv.padding()
-        if padding is None or not _is_zero(padding.args[2]):
+        if padding is None or not is_zero(padding.args[2]):
             return tests, value
         return [*tests, *_conjuncts(value.args[0])], value.args[1]
 
@@ -78,10 +78,6 @@ def _conjuncts(condition: Any) -> list[Any]:
     if isinstance(condition, tirx.And):
         return [*_conjuncts(condition.a), *_conjuncts(condition.b)]
     return [condition]
-
-
-def _is_zero(value: Any) -> bool:
-    return isinstance(value, tirx.FloatImm) and float(value.value) == 0.0
 
 
 def _zero() -> Any:
