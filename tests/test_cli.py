@@ -81,6 +81,11 @@ def test_version():
             "Missing option '-o' / '--output'; see 'tvm-rammer compile --help'",
         ),
         (
+            ["compile", "m.onnx", "-o", "m.so", "--shape", "x=\u00b2"],
+            "Invalid value for '--shape': 'x=\u00b2' is not of the form name=1,3,224,224; "
+            "see 'tvm-rammer compile --help'",
+        ),
+        (
             ["compile", "m.onnx", "-o", "m.so", "--shape", "x=a"],
             "Invalid value for '--shape': 'x=a' is not of the form name=1,3,224,224; "
             "see 'tvm-rammer compile --help'",

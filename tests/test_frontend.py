@@ -331,6 +331,16 @@ def test_an_unknown_rank():
     assert load_model(relu(None), {"x": (4,)}).module["main"].ret_ty.ndim == 1
 
 
+def test_a_negative_size_is_not_known():
+    """Some exporters write -1; numpy's integers are sizes, too."""
+    model = relu((1, 3))
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -1
+    loaded = load_model(model, {"x": (np.int64(2), 3)})
+    assert [int(n) for n in loaded.module["main"].params[0].ty.shape] == [2, 3]
+    with pytest.raises(ModelError, match=r"has the symbolic shape \(\?, 3\)"):
+        load_model(model)
+
+
 @pytest.mark.parametrize(
     "shapes, expected",
     [
@@ -338,6 +348,8 @@ def test_an_unknown_rank():
         ({"x": (1, 3, 4)}, "input 'x' is (n, 3) in the model; the shape (1, 3, 4) does not fit"),
         ({"x": (1, 4)}, "input 'x' is (n, 3) in the model; the shape (1, 4) does not fit"),
         ({"x": (0, 3)}, "the shape (0, 3) of input 'x' must have positive integers"),
+        ({"x": (True, 3)}, "the shape (True, 3) of input 'x' must have positive integers"),
+        ({"x": 3}, "the shape 3 of input 'x' must have positive integers"),
         ({"x": (1.5, 3)}, "the shape (1.5, 3) of input 'x' must have positive integers"),
     ],
 )

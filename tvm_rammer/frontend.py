@@ -225,8 +225,9 @@ def _onnx_dims(value: onnx.ValueInfoProto, where: str) -> Dims:
         raise ModelError(f"{where}: input {value.name!r} is {what}; it must be a numeric tensor")
     if not tensor.HasField("shape"):
         return None
+    # Some exporters write -1 for a size that is not known.
     return tuple(
-        dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None
+        dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else dim.dim_param or None
         for dim in tensor.shape.dim
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import SupportsIndex
 
 from tvm_rammer.errors import InputError, ModelError
 from tvm_rammer.units import listed
@@ -31,21 +32,26 @@ def static_shapes(
     """
     values = symbol_values(inputs, shapes, where)
     return {
-        name: tuple(shapes[name]) if name in shapes else _resolve(name, dims, values, where)
+        name: tuple(map(int, shapes[name]))
+        if name in shapes
+        else _resolve(name, dims, values, where)
         for name, dims in inputs.items()
     }
 
 
 def symbol_values(inputs: Mapping[str, Dims], shapes: Shapes, where: str) -> dict[str, int]:
     """Size of every symbol that the given shapes speak of (parameters as in static_shapes)."""
+    if not isinstance(shapes, Mapping):
+        raise InputError(f"shapes is {shapes!r}; give a mapping of names to sizes")
     values: dict[str, int] = {}
     for name, shape in shapes.items():
         if name not in inputs:
             known = listed(f"{other!r} {show(dims)}" for other, dims in inputs.items())
             raise InputError(f"{where}: there is no input {name!r}; its inputs: {known}")
-        if not all(isinstance(size, int) and size > 0 for size in shape):
+        if not isinstance(shape, Sequence) or not all(map(_is_size, shape)):
+            shown = show(shape) if isinstance(shape, Sequence) else repr(shape)
             raise InputError(
-                f"{where}: the shape {show(shape)} of input {name!r} must have positive integers"
+                f"{where}: the shape {shown} of input {name!r} must have positive integers"
             )
         for symbol, size in _matched(name, inputs[name], shape, where):
             if values.setdefault(symbol, size) != size:
@@ -54,6 +60,11 @@ def symbol_values(inputs: Mapping[str, Dims], shapes: Shapes, where: str) -> dic
                     f"{size}; give it one size"
                 )
     return values
+
+
+def _is_size(size: object) -> bool:
+    """Whether a size is a positive integer, of Python or of numpy."""
+    return isinstance(size, SupportsIndex) and not isinstance(size, bool) and size.__index__() > 0
 
 
 def show(dims: Iterable[int | str | None] | None) -> str:

@@ -178,6 +178,14 @@ def test_an_output_that_is_not_there(module, index):
     assert str(refused.value) == f"there is no output {index}; the model has 1, from 0"
 
 
+def test_an_output_by_its_name(module):
+    module.run(**INPUTS)
+    assert module.get_output("out").same_as(module.get_output(0))
+    with pytest.raises(InputError) as refused:
+        module.get_output("z")
+    assert str(refused.value) == "there is no output 'z'; the model's outputs are 'out'"
+
+
 def test_a_tensor_of_another_type_is_refused(module):
     module.run(**INPUTS)
     with pytest.raises(InputError) as refused:
@@ -244,6 +252,9 @@ def test_other_devices_are_refused(library):
     with pytest.raises(DeviceError) as refused:
         library.create(tvm.cuda())
     assert str(refused.value) == "a library for CPUs does not run on cuda:0; give it tvm.cpu()"
+    with pytest.raises(DeviceError) as refused:
+        library.create("cpu")
+    assert str(refused.value) == "'cpu' is no device; give create() tvm.cpu(), or nothing"
 
 
 def test_a_benchmark_gives_statistics(module):
@@ -260,10 +271,13 @@ def test_the_spread_of_one_time_is_nought():
 
 
 def test_a_benchmark_of_nothing_is_refused(module):
+    with pytest.raises(InputError):
+        module.benchmark(repeat=2.5)
     with pytest.raises(InputError) as refused:
         module.benchmark(repeat=0)
     assert str(refused.value) == (
-        "repeat is 0, number is 5, warm_up is 3; the first two are at least 1, the last at least 0"
+        "repeat is 0, number is 5, warm_up is 3; they are whole numbers, the first two at least 1, "
+        "the last at least 0"
     )
 
 

@@ -290,6 +290,8 @@ def test_other_kernels_need_a_build_of_their_own(library):
         library.replan(winograd_tolerance=0)
     with pytest.raises(InputError, match=r'^form="per-op" needs a build of its own$'):
         library.replan(form="per-op")
+    with pytest.raises(InputError, match=r"^there is no option 'plolicy'; choose of policy, num_v"):
+        library.replan(plolicy="auto")
 
 
 def test_numbers_of_veus_that_cannot_be(library):

@@ -41,7 +41,9 @@ def lstm() -> tvm.IRModule:
         return passes(load_model(models.lstm(2, 2, 16)).module)
 
 
-@pytest.mark.parametrize(("seconds", "milliseconds"), [(60.0, 60_000), (2.5, 2_500), (0, 0)])
+@pytest.mark.parametrize(
+    ("seconds", "milliseconds"), [(60.0, 60_000), (2.5, 2_500), (4e-4, 1), (0, 0)]
+)
 def test_the_wait_limit_is_in_the_table(lstm, seconds, milliseconds):
     co_schedule = CoSchedule(compiler(), vdevice(), "wavefront", wait_limit=seconds)
     co_schedule(lstm)

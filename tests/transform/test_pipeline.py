@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import tvm
 import tvm_ffi
@@ -13,6 +14,7 @@ from tvm_rammer.errors import DeviceError, InputError, PlanError
 from tvm_rammer.frontend import load_model
 from tvm_rammer.testing import models
 from tvm_rammer.testing.reference import assert_outputs_close, random_inputs, run_onnxruntime
+from tvm_rammer.transform.options import Options
 
 FORMS = ("program", "wavefront", "per-op")
 
@@ -123,6 +125,22 @@ def test_a_limit_of_memory_holds_or_is_an_error(policy):
     assert kept.arena_bytes <= free.arena_bytes
     with pytest.raises(PlanError, match=r"^rammer_region0: max_arena_bytes is 1, and the "):
         tvm_rammer.build(mod, policy=policy, max_arena_bytes=1)
+
+
+def test_numpys_integers_are_integers():
+    options = Options(num_veus=np.int64(2), max_arena_bytes=np.int32(1 << 20))
+    assert [type(n) for n in (options.num_veus, options.max_arena_bytes)] == [int, int]
+
+
+def test_an_interruption_stays_one():
+    """Passes are called through TVM's C++, which knows few errors."""
+
+    @tvm.transform.module_pass(opt_level=0)
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        tvm.transform.Sequential([interrupted])(tvm.IRModule())
 
 
 def test_a_number_of_veus_that_cannot_be_is_refused():

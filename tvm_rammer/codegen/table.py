@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from math import ceil
 
 import numpy as np
 
@@ -164,7 +165,8 @@ def instruction_table(
     header = np.zeros(HEADER_WORDS, np.int64)
     header[Header.NUM_VEUS] = program.num_veus
     header[Header.NUM_SEGMENTS] = segments
-    header[Header.WAIT_LIMIT] = round(wait_limit * 1e3)
+    # Rounded up: 0 would be to wait for ever.
+    header[Header.WAIT_LIMIT] = ceil(wait_limit * 1e3)
     header[Header.STARTS : Header.OPERANDS + 1] = offsets[:-1]
     table = np.concatenate([header, *parts])
     if table.size and table.max() > np.iinfo(np.int32).max:

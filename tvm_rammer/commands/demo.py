@@ -189,7 +189,10 @@ def _notes(found: Race) -> list[Text]:
     """What the columns are; why a contender has no time, or the times are not to be trusted."""
     from rich.text import Text
 
-    legend = f"ratio: time over sequential's; error: relative to {found.reference}'s outputs"
+    legend = (
+        "ratio: time over sequential's in the same round; "
+        f"error: relative to {found.reference}'s outputs"
+    )
     notes = [Text(f"  {legend}", style="dim")]
     notes += [
         Text(f"  {outcome.name} {outcome.status}: {outcome.note}", style="red")

@@ -30,7 +30,7 @@ class _ShapeType(click.ParamType):
             return value
         name, _, sizes = value.rpartition("=")
         numbers = sizes.split(",")
-        if not name or not all(number.strip().isdigit() for number in numbers):
+        if not name or not all(number.strip().isdecimal() for number in numbers):
             self.fail(f"{value!r} is not of the form name=1,3,224,224", param, ctx)
         return name, tuple(map(int, numbers))
 

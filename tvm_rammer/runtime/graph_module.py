@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean, median, stdev
 from typing import Any, SupportsIndex
@@ -78,7 +78,7 @@ class GraphModule:
         check_cpu(self._skip_guard)
         self._prepare_thread()
         self._vm = relax.VirtualMachine(module, device)
-        self._names = {info.name: k for k, info in enumerate(description.inputs)}
+        self._names = [info.name for info in description.inputs]
         self._inputs = [self._empty(info) for info in description.inputs]
         self._outputs: list[Any] = []
         self._kernel: Any = None
@@ -145,27 +145,31 @@ class GraphModule:
         """The tensor that an input is read from; writing to it is setting the input."""
         return self._inputs[self._number(index)]
 
-    def get_output(self, index: int, out: Any | None = None) -> Any:
+    def get_output(self, index: int | str, out: Any | None = None) -> Any:
         """An output of the last run; the next run overwrites it.
 
         Parameters
         ----------
-        index : int
+        index : int or str
+            Number or name of an output.
         out : tvm.runtime.Tensor, optional
             Copy the output there and return it.
+
+        Raises
+        ------
+        InputError
+            For an unknown output, or if ``out`` has another shape or dtype.
         """
-        if not 0 <= index < self.get_num_outputs():
-            raise InputError(
-                f"there is no output {index}; the model has {self.get_num_outputs()}, from 0"
-            )
+        names = [info.name for info in self._description.outputs]
+        number = _number("output", index, names)
         if not self._outputs:
             raise InputError("no output yet: call run() first")
-        output = self._outputs[index]
+        output = self._outputs[number]
         if out is None:
             return output
         if (out.shape, out.dtype) != (output.shape, output.dtype):
             raise InputError(
-                f"output {index} is {output.dtype} of shape {tuple(output.shape)}; "
+                f"output {number} is {output.dtype} of shape {tuple(output.shape)}; "
                 f"out is {out.dtype} of shape {tuple(out.shape)}"
             )
         return output.copyto(out)
@@ -185,14 +189,16 @@ class GraphModule:
 
     def get_input_index(self, name: str) -> int:
         """Number of an input, -1 if there is none of that name."""
-        return self._names.get(name, -1)
+        return self._names.index(name) if name in self._names else -1
 
     def benchmark(self, repeat: int = 5, number: int = 5, warm_up: int = 3) -> BenchmarkResult:
         """Time ``repeat`` times the mean of ``number`` runs, after ``warm_up`` runs."""
-        if repeat < 1 or number < 1 or warm_up < 0:
+        counts = (repeat, number, warm_up)
+        whole = all(isinstance(count, SupportsIndex) for count in counts)
+        if not whole or repeat < 1 or number < 1 or warm_up < 0:
             raise InputError(
-                f"repeat is {repeat}, number is {number}, warm_up is {warm_up}; the first two are "
-                "at least 1, the last at least 0"
+                f"repeat is {repeat}, number is {number}, warm_up is {warm_up}; they are whole "
+                "numbers, the first two at least 1, the last at least 0"
             )
         for _ in range(warm_up):
             self.run()
@@ -261,14 +267,7 @@ class GraphModule:
         return workers
 
     def _number(self, key: int | str) -> int:
-        if isinstance(key, str):
-            if key not in self._names:
-                known = listed(map(repr, self._names))
-                raise InputError(f"there is no input {key!r}; the model's inputs are {known}")
-            return self._names[key]
-        if not isinstance(key, SupportsIndex) or not 0 <= key.__index__() < len(self._inputs):
-            raise InputError(f"there is no input {key}; the model has {len(self._inputs)}, from 0")
-        return key.__index__()
+        return _number("input", key, self._names)
 
     def _copy_in(self, number: int, value: Any) -> None:
         info = self._description.inputs[number]
@@ -281,6 +280,18 @@ class GraphModule:
                 f"got {dtype} of shape {shape}"
             )
         self._inputs[number].copyfrom(value)
+
+
+def _number(what: str, key: Any, names: Sequence[str]) -> int:
+    """The number of an input or output that a user names by it or by name."""
+    if isinstance(key, str):
+        if key not in names:
+            known = listed(map(repr, names))
+            raise InputError(f"there is no {what} {key!r}; the model's {what}s are {known}")
+        return names.index(key)
+    if not isinstance(key, SupportsIndex) or not 0 <= key.__index__() < len(names):
+        raise InputError(f"there is no {what} {key}; the model has {len(names)}, from 0")
+    return key.__index__()
 
 
 def check_cpu(guard: Any) -> None:

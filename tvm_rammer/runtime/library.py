@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from tvm_rammer.transform.options import Options
 from tvm_rammer.transform.partition_regions import is_region
 from tvm_rammer.transform.pipeline import PartitionedModule, lower_for_vm, plan_module
 from tvm_rammer.transform.stock_memory import stock_plan_bytes
-from tvm_rammer.units import counted
+from tvm_rammer.units import counted, listed
 from tvm_rammer.view.html import timeline_frame
 from tvm_rammer.view.svg import timeline_svg
 
@@ -124,6 +124,8 @@ class Library:
             The CPU if not given.
         """
         device = device or tvm.cpu()
+        if not isinstance(device, tvm.runtime.Device):
+            raise DeviceError(f"{device!r} is no device; give create() tvm.cpu(), or nothing")
         if device.dlpack_device_type() != tvm.cpu().dlpack_device_type():
             raise DeviceError(f"a library for CPUs does not run on {device}; give it tvm.cpu()")
         try:
@@ -160,8 +162,14 @@ class Library:
         """
         if self.source is None or self.options is None:
             raise LibraryError("a library that was loaded cannot be planned anew: build the model")
-        given = {"policy": policy, "num_veus": num_veus, **options}
-        changed = replace(self.options, **{k: v for k, v in given.items() if v is not None})
+        known = [field.name for field in fields(Options)]
+        if unknown := sorted(set(options) - set(known)):
+            raise InputError(f"there is no option {unknown[0]!r}; choose of {listed(known)}")
+        if policy is not None:
+            options["policy"] = policy
+        if num_veus is not None:
+            options["num_veus"] = num_veus
+        changed = replace(self.options, **options)
         if (changed.form == "per-op") != (self.options.form == "per-op"):
             raise InputError('form="per-op" needs a build of its own')
         if changed.winograd_tolerance != self.options.winograd_tolerance:

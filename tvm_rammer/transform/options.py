@@ -57,10 +57,10 @@ class Options:
         if self.form not in FORMS:
             known = ", ".join(map(repr, FORMS))
             raise InputError(f"there is no form {self.form!r}; choose one of {known}")
-        if self.num_veus is not None:
-            positive_count("num_veus", self.num_veus)
-        if self.max_arena_bytes is not None:
-            positive_count("max_arena_bytes", self.max_arena_bytes)
+        for name in ("num_veus", "max_arena_bytes"):
+            if (count := getattr(self, name)) is not None:
+                # Also numpy's integers, which no description could hold.
+                object.__setattr__(self, name, positive_count(name, count))
         if not _is_number(self.wait_limit) or self.wait_limit > MAX_WAIT_LIMIT:
             raise InputError(
                 f"wait_limit is {self.wait_limit!r}: it must be a number of seconds from 0, which "

@@ -28,7 +28,8 @@ from tvm_rammer.transform.schedule_operators import ScheduleOperators
 from tvm_rammer.vdevice import resolve_target
 
 # Errors of passes cross TVM's C++, from where those that it does not know return as RuntimeErrors.
-for _error in RammerError.__subclasses__():
+_ERRORS: list[type] = [KeyboardInterrupt, *RammerError.__subclasses__()]
+for _error in _ERRORS:
     tvm_ffi.register_error(_error)
 
 #: Attribute of a module that has been through :func:`pipeline`.

@@ -74,7 +74,7 @@ def requested_workers() -> int | None:
     text = os.environ.get("TVM_NUM_THREADS")
     if not text:
         return None
-    return positive_count("TVM_NUM_THREADS", int(text) if text.isdigit() else text)
+    return positive_count("TVM_NUM_THREADS", int(text) if text.isdecimal() else text)
 
 
 def _configured(pool: _Pool | None, asked: int) -> _Pool:

@@ -185,7 +185,7 @@ def _as_json(target: Any) -> str | None:
     pairs = [option.lstrip("-").partition("=") for option in options if option]
     if not isinstance(target, str) or not pairs or not all(value for _, _, value in pairs):
         return None
-    values = {key: int(value) if value.isdigit() else value for key, _, value in pairs}
+    values = {key: int(value) if value.isdecimal() else value for key, _, value in pairs}
     return json.dumps({"kind": kind, **values})
 
 
