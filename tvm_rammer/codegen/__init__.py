@@ -4,9 +4,10 @@
 - ``entry``, ``signature``, ``argument_text``: what a caller calls, and with what
 - ``lowering``, ``shards``, ``shard_compiler``, ``operators``: rTask bodies, compiled side by side
 - ``vector_math*``: elementary functions as vector code
-- ``keep_nan``, ``safe_division``: maxima of NaN, divisions by zero
-- ``llvm_text``, ``wait_text``, ``stamps``: what TIR cannot express
+- ``keep_nan``, ``safe_division``, ``rolled_loops``: NaN, zero divisors, loops that stay
+- ``llvm_text``, ``wait_text``: what TIR cannot express
 - ``guard``, ``guard_text``: the check of the CPU and the workers of a thread
-- ``measure``, ``measure_plans``, ``kernel_timing``: kernels and plans, timed
+- ``measure``, ``measure_plans``, ``kernel_timing``: kernels and plans, timed, on ``made_up_data``
+- ``stamps``: when each rTask of a run started and stopped
 - ``bodies``: bodies as functions on numpy arrays
 """

@@ -1,4 +1,10 @@
-"""The plan: its data types, and what can be done with a plan without a device."""
+"""The plan: its data types, and what can be done with a plan without a device.
+
+- ``program``: the data types; ``graph``: what policies schedule; ``rows``: the bytes of buffers
+- ``structure``, ``happens_before``, ``verify``: the proof that a plan is safe
+- ``interpret``: plans run on the host, in any legal interleaving
+- ``serialize``, ``text``: plans as JSON, and for people
+"""
 
 from tvm_rammer.rprogram.graph import Operator, OperatorGraph
 from tvm_rammer.rprogram.happens_before import Clocks, linear_extension, vector_clocks

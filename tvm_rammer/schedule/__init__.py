@@ -1,4 +1,15 @@
-"""Policies, one per file, from an operator graph and a vDevice to an rProgram."""
+"""Policies, one per file, from an operator graph and a vDevice to an rProgram.
+
+- ``policies``: the way from a graph to a proved plan; ``check_graph`` before it
+- ``sequential``; ``wavefront`` with ``levels`` and ``interplay``; ``estf`` and ``locality`` with
+  ``list_schedule``, ``ranks`` and ``share_tiles``; ``ios`` with ``blocks``, ``stage_search`` and
+  ``stages``: the policies
+- ``auto``, with ``decisions`` and ``median_interval``: the choice among their plans
+- ``placement``: what a policy decides; ``synchronise``: the waits that follow from it
+- ``memory`` with ``arena``, ``segments``, ``owners`` and ``arena_cap``: the arena
+- ``costs``, ``simulate`` with ``traffic`` and ``transfers``, ``timeline``: plans on paper
+- ``explain``: why a plan is as it is, and what a better one would need
+"""
 
 from tvm_rammer.schedule.auto import auto
 from tvm_rammer.schedule.costs import CostModel, Device

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tvm_rammer.rprogram.graph import Operator
 from tvm_rammer.schedule.costs import CostModel
-from tvm_rammer.schedule.endings import Group, Stage
+from tvm_rammer.schedule.stage_search import Group, Stage
 
 
 class Allotment(NamedTuple):

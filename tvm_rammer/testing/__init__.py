@@ -1,4 +1,14 @@
-"""What tests and benchmarks are made of: models, random graphs and programs, mutants."""
+"""What tests and benchmarks are made of.
+
+- ``models``: the networks that are measured; ``random_models``, ``random_graphs`` and
+  ``random_programs``: others of their shapes; ``compiled_regions``: small ones, planned in any way
+- ``reference``, ``numpy_operators``: right answers; ``mutants``: wrong plans; ``optimal``: the best
+- ``soak``: plans run for long, under load
+- ``fair_timing`` of ``contenders`` (``timing_process``, ``timing_worker``, ``timing_results``),
+  those of others in ``outside``; ``kernel_bench`` of ``kernel_cases``
+- ``own_cores``, ``machine_state``, ``other_load``: whether the machine can be trusted
+- ``bench``: what was measured, as data, tables and pages
+"""
 
 from tvm_rammer.testing.mutants import MUTATIONS
 from tvm_rammer.testing.random_graphs import SHAPES, random_graph

@@ -1,4 +1,12 @@
-"""What a device is: its vEUs, caches, vectors, and the costs of launching and synchronising."""
+"""What a device is: its vEUs, caches, vectors, and the costs of launching and synchronising.
+
+- ``vdevice``: the data type; ``target``: from what a user writes to one; ``cpu``: this machine's
+- ``calibrate`` with ``measure`` and ``memory_sweep``: what synchronising and memory cost
+- ``ceilings`` with ``ceiling_text``: what a core reaches at best
+- ``cache``: measurements on disk
+- ``one_core``: threads that stay on a core; ``pool``: TVM's workers
+- ``doctor``: what makes co-scheduled programs wrong or slow on this machine
+"""
 
 from tvm_rammer.vdevice.cache import cache_directory, load_json, store_json
 from tvm_rammer.vdevice.calibrate import calibrated
