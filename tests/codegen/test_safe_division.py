@@ -66,6 +66,21 @@ def test_sizes_and_floating_point_numbers_divide_as_they_did():
     assert tvm_ffi.structural_equal(SafeDivision()(module), module)
 
 
+def test_a_divisor_that_was_loaded_before():
+    x = tirx.decl_buffer((12,), "int32", "x")
+    y = tirx.decl_buffer((12,), "int32", "y")
+    place, loaded, twice = (tirx.Var(name, "int32") for name in ("place", "loaded", "twice"))
+    body = [
+        tirx.Bind(loaded, x[place]),
+        tirx.Bind(twice, loaded * 2),
+        tirx.BufferStore(y, tirx.truncdiv(place, twice), [place]),
+    ]
+    bounds = (tirx.const(0, "int32"), tirx.const(12, "int32"))
+    loop = tirx.For(place, *bounds, tirx.ForKind.SERIAL, tirx.SeqStmt(body))
+    module = tvm.IRModule({"main": tirx.PrimFunc([x, y], loop)})
+    assert "T.Select(twice == 0 or twice == -1, 1, twice)" in SafeDivision()(module).script()
+
+
 def test_a_divisor_that_is_data_is_never_divided_by_as_it_is():
     x = te.placeholder((12,), "int32", name="x")
     quotient = te.compute((12,), lambda i: tirx.truncdiv(i, x[i]), "quotient")

@@ -192,8 +192,13 @@ def test_a_factor_of_a_part_of_a_split_stays():
         [("add", 1, False), ("divide", 2, True)],
         [("add", 1, False)],
         [("add", 1, False), ("multiply", np.ones((7, 2, 3)), False)],
+        [("subtract", 1e6, False), ("multiply", 3.3, False)],
+        [("multiply", 2, False), ("add", 500, False), ("divide", [1, 0.5, 2], False)],
     ],
-    ids=["inf", "nan", "by zero", "overflow", "vanish", "inverse", "one step", "stretched"],
+    ids=[
+        *("inf", "nan", "by zero", "overflow", "vanish", "inverse", "one step", "stretched"),
+        *("far from zero", "far in one column"),
+    ],
 )
 def test_what_stays(steps):
     assert_stays(module((2, 3), chain(*steps)))

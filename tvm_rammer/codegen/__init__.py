@@ -7,7 +7,7 @@
 - ``keep_nan``, ``safe_division``, ``rolled_loops``: NaN, zero divisors, loops that stay
 - ``llvm_text``, ``wait_text``: what TIR cannot express
 - ``guard``, ``guard_text``: the check of the CPU and the workers of a thread
-- ``measure``, ``measure_plans``, ``kernel_timing``: kernels and plans, timed, on ``made_up_data``
+- ``measure``, ``measure_plans``, ``kernel_timing``: kernels and plans, timed
 - ``stamps``: when each rTask of a run started and stopped
 - ``bodies``: bodies as functions on numpy arrays
 """

@@ -13,6 +13,8 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import TensorLoad
 
+from tvm_rammer.kernel.blocks import variables
+
 _DIVISIONS = (tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)
 
 
@@ -23,18 +25,29 @@ class SafeDivision:
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Rewrite every PrimFunc of a module."""
         functions = {
-            symbol: func.with_body(tvm_ffi.structural_map(func.body, (_DIVISIONS, _safe)))
-            if isinstance(func, tirx.PrimFunc)
-            else func
+            symbol: _rewritten(func) if isinstance(func, tirx.PrimFunc) else func
             for symbol, func in mod.functions_items()
         }
         return tvm.IRModule(functions, attrs=mod.attrs)
 
 
+def _rewritten(func: tirx.PrimFunc) -> tirx.PrimFunc:
+    data: set[Any] = set()
+
+    def bind(binding: Any) -> None:
+        if _is_data(binding.value, data):
+            data.add(binding.var)
+
+    def safe(division: Any) -> Any:
+        whole = str(division.ty).startswith(("int", "uint"))
+        return _safe(division) if whole and _is_data(division.b, data) else division
+
+    tvm_ffi.structural_walk(func.body, (tirx.Bind, bind))
+    return func.with_body(tvm_ffi.structural_map(func.body, (_DIVISIONS, safe)))
+
+
 def _safe(division: Any) -> Any:
     divided, divisor, dtype = division.a, division.b, str(division.ty)
-    if not dtype.startswith(("int", "uint")) or not _is_data(divisor):
-        return division
     zero, one = tirx.const(0, dtype), tirx.const(1, dtype)
     by_zero = divisor == zero
     unsafe = by_zero
@@ -47,8 +60,11 @@ def _safe(division: Any) -> Any:
     return tirx.Select(by_zero, zero, quotient)
 
 
-def _is_data(expression: Any) -> bool:
-    """Whether an expression depends on what is loaded: sizes and places are never zero."""
+def _is_data(expression: Any, data: set[Any]) -> bool:
+    """Whether an expression depends on what is loaded, perhaps into one of some variables.
+
+    Sizes and places are never zero.
+    """
     found: list[Any] = []
     tvm_ffi.structural_walk(expression, (TensorLoad, found.append))
-    return bool(found)
+    return bool(found) or not data.isdisjoint(variables(expression))

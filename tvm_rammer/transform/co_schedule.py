@@ -12,7 +12,6 @@ from tvm import relax
 from tvm.ir import GlobalVar
 
 from tvm_rammer.codegen.cpu import build_module, kernel_ids
-from tvm_rammer.codegen.made_up_data import divides_by_data
 from tvm_rammer.codegen.measure import measure_kernels, operands_of
 from tvm_rammer.codegen.shard_compiler import ShardCompiler
 from tvm_rammer.codegen.signature import RegionSignature, TensorSpec
@@ -118,15 +117,11 @@ class RegionCompiler:
             for kernel in {kernel for op in graph.operators for kernel in op.candidates}
         }
 
-    def divides_by_data(self, graph: OperatorGraph) -> bool:
-        """Whether a kernel of a graph divides whole numbers by what it reads."""
-        return any(divides_by_data(self.kernels.bodies[name]) for name in operands_of(graph))
-
     def measure(self, symbols: list[GlobalVar], refresh: bool = False) -> None:
         """Replace the modelled costs of the regions' kernels by measured ones.
 
-        Only where the target is this machine and made-up data do no harm; a kernel that was
-        measured here before, in whatever process, is not measured again unless ``refresh``.
+        Only where the target is this machine; a kernel that was measured here before, in whatever
+        process, is not measured again unless ``refresh``.
         """
         vdevice = self.kernels.vdevice
         if not vdevice.host:
@@ -137,9 +132,7 @@ class RegionCompiler:
         signatures = tuple(signature_of(region.graph) for region in regions)
         for region, signature in zip(regions, signatures, strict=True):
             missing = [
-                use
-                for name, use in operands_of(region.graph).items()
-                if name not in seconds and not divides_by_data(self.kernels.bodies[name])
+                use for name, use in operands_of(region.graph).items() if name not in seconds
             ]
             if missing:
                 fresh = measure_kernels(
@@ -227,7 +220,6 @@ class CoSchedule:
             lambda: compiler.module(signatures),
             ids,
             compiler.keys(region.graph),
-            compiler.divides_by_data(region.graph),
             self.by_wave,
             self.max_arena_bytes,
         )

@@ -44,7 +44,6 @@ def decide_plan(
     module: Callable[[], tvm.runtime.Module],
     ids: Mapping[str, int],
     kernel_keys: Mapping[str, str],
-    divides_by_data: bool = False,
     by_wave: bool = False,
     max_arena_bytes: int | None = None,
 ) -> tuple[Plan, Decision]:
@@ -62,8 +61,6 @@ def decide_plan(
         The dispatcher's number of every body.
     kernel_keys : mapping of str to str
         What identifies the code and the device of each kernel.
-    divides_by_data : bool
-        A kernel divides whole numbers by data, which are zeros in a measurement.
     by_wave : bool
         Every wave will be a launch of its own.
     max_arena_bytes : int, optional
@@ -96,7 +93,7 @@ def decide_plan(
         tell(f"measuring {len(plans)} plans")
         return measure_plans(compiled, signature, ids, runs, region.constants, race=True)
 
-    if why_not := _cannot_measure(vdevice, divides_by_data):
+    if why_not := _cannot_measure(vdevice):
         chosen, decision = auto(graph, vdevice, costs, policies, by_wave=by_wave)
         decision = replace(decision, note=f"not measured: {why_not}")
     else:
@@ -109,15 +106,13 @@ def decide_plan(
     return replace(chosen, program=finish_once(chosen.program)), decision
 
 
-def _cannot_measure(vdevice: VDevice, divides_by_data: bool) -> str:
+def _cannot_measure(vdevice: VDevice) -> str:
     """Why plans for a device cannot be measured in this process; empty if they can."""
     if not vdevice.host:
         return "the target is not this machine"
     workers = min(vdevice.threads, requested_workers() or vdevice.threads)
     if vdevice.num_veus > workers:
         return f"{vdevice.num_veus} vEUs are planned for, and this process has {workers}"
-    if divides_by_data:
-        return "an operator divides whole numbers by data, of which a measurement has none"
     return ""
 
 

@@ -6,8 +6,9 @@ constants. They are ``x * factor + shift`` with constants that are computed here
 precision; the factor moves on into the weights of a convolution or a product whose only use is the
 chain.
 
-A chain stays as it is where a constant is not finite, or where the folded ones overflow or vanish
-in the chain's own precision.
+A chain stays as it is where a constant is not finite, where the folded ones overflow or vanish in
+the chain's own precision, or where digits would be lost: ``(x - m) * s`` is exact for an ``x`` near
+``m``, and ``x * s - m * s`` has the rounding errors of two large numbers.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ from tvm_rammer.transform.relax_util import operator_name, rewrite, static_shape
 from tvm_rammer.transform.remove_dead_code import clean_up
 
 _DTYPES = frozenset({"float32", "float64"})
+#: Shifts that are multiplied may become as large as this: of a normalised result, whose scale is 1,
+#: that costs the last digit or two.
+_MOST_SHIFTED = 256.0
 _CONVOLUTIONS = frozenset(f"relax.nn.conv{rank}d" for rank in (1, 2, 3))
 
 
@@ -40,17 +44,28 @@ class FoldAffine:
 
 @dataclass(frozen=True)
 class _Affine:
-    """``operand * factor + shift``, the result of ``steps`` operators."""
+    """``operand * factor + shift``, the result of ``steps`` operators.
+
+    ``shifted`` is the largest shift that a later factor was multiplied with, and what it became.
+    """
 
     operand: Any
     factor: np.ndarray
     shift: np.ndarray
     steps: int
+    shifted: float = 0.0
 
     def after(self, inner: _Affine) -> _Affine:
         """This one on the result of ``inner``."""
-        factor, shift = self.factor * inner.factor, self.factor * inner.shift + self.shift
-        return _Affine(inner.operand, factor, shift, self.steps + inner.steps)
+        moved = self.factor * inner.shift
+        largest = float(np.abs(moved).max(initial=0.0)) if np.any(self.factor != 1) else 0.0
+        return _Affine(
+            inner.operand,
+            self.factor * inner.factor,
+            moved + self.shift,
+            self.steps + inner.steps,
+            max(self.shifted, inner.shifted, largest),
+        )
 
 
 @relax.expr_functor.mutator
@@ -162,7 +177,9 @@ def _step(call: Any) -> _Affine | None:
 
 
 def _representable(chain: _Affine, dtype: str) -> bool:
-    """Whether the constants are finite, and no factor vanishes, in the precision of the chain."""
+    """Whether the constants are finite, no factor vanishes, and no digits do, in a precision."""
+    if chain.shifted > _MOST_SHIFTED and dtype == "float32":
+        return False
     factor, shift = chain.factor.astype(dtype), chain.shift.astype(dtype)
     finite = np.all(np.isfinite(factor)) and np.all(np.isfinite(shift))
     return bool(finite and np.all((factor == 0) == (chain.factor == 0)))
