@@ -30,6 +30,11 @@ _PROTOBUF_LIMIT = 2**31
 #: TVM's importer does not look at domains; another domain's Relu would silently become ONNX's.
 _DOMAINS = ("", "ai.onnx", "com.microsoft")
 
+#: Attributes that TVM's importer does not look at, and what it takes them for.
+_IGNORED: dict[str, dict[str, Any]] = {
+    "Resize": {"antialias": 0, "keep_aspect_ratio_policy": b"stretch"}
+}
+
 #: Warnings of the importer that tell a user nothing: the original names are kept, shapes missing in
 #: the model were given, and onnx.checker cannot look at models above protobuf's limit.
 _NOISE = re.compile(
@@ -174,6 +179,8 @@ def _from_onnx(model: OnnxModel, shapes: Shapes, where: str) -> LoadedModel:
         raise ModelError(f"{where}: the graph has no outputs; there is nothing to compile")
     if foreign := [node for node in graph.node if node.domain not in _DOMAINS]:
         raise ModelError(f"{where}: {_unsupported(foreign)}")
+    for node in graph.node:
+        _refuse_ignored(node, where)
     known = {tensor.name for tensor in graph.initializer}
     given = [value for value in graph.input if value.name not in known]
     inputs = {v.name: _onnx_dims(v, where) for v in given if v.name not in model.weights}
@@ -182,6 +189,19 @@ def _from_onnx(model: OnnxModel, shapes: Shapes, where: str) -> LoadedModel:
     module = _import(unroll_recurrent(proto, sizes, where), sizes, where)
     module = _bind_weights(module, [value.name for value in given], model.weights)
     return LoadedModel(module, tuple(inputs), tuple(value.name for value in graph.output))
+
+
+def _refuse_ignored(node: onnx.NodeProto, where: str) -> None:
+    """Raise a ModelError for an attribute that would silently be taken for another."""
+    supposed = _IGNORED.get(node.op_type, {})
+    for attribute in node.attribute:
+        value = onnx.helper.get_attribute_value(attribute)
+        if attribute.name in supposed and value != supposed[attribute.name]:
+            shown = value.decode() if isinstance(value, bytes) else value
+            raise ModelError(
+                f"{where}: {_describe(node)} has {attribute.name}={shown}, which TVM's importer "
+                "ignores; export the model without it"
+            )
 
 
 def _bind_weights(
