@@ -10,6 +10,7 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 
 import tvm_rammer
+from tvm_rammer.schedule import POLICIES
 from tvm_rammer.schedule.decisions import Contender, Decision
 from tvm_rammer.transform import decide_plan as module_under_test
 from tvm_rammer.vdevice import host_cpu
@@ -96,6 +97,27 @@ def test_the_winner_is_kept_for_the_next_build(measured):
     assert (again.how, again.chosen) == ("stored", first.chosen)
     (program,) = library.programs.values()
     assert program.policy == first.chosen
+
+
+@needs_two_cores
+@pytest.mark.parametrize("max_arena_bytes", [None, 1 << 20])
+def test_only_the_winner_is_planned_again(measured, monkeypatch, max_arena_bytes):
+    """And the baseline, which every limit of memory is tried on."""
+    options = {"num_veus": 2, "max_arena_bytes": max_arena_bytes}
+    first = decision(tvm_rammer.build(Towers, **options))
+    planned = []
+
+    def counted(name, policy):
+        def plan(*arguments):
+            planned.append(name)
+            return policy(*arguments)
+
+        return plan
+
+    counting = {name: counted(name, policy) for name, policy in POLICIES.items()}
+    monkeypatch.setattr(module_under_test, "POLICIES", counting)
+    assert decision(tvm_rammer.build(Towers, **options)).how == "stored"
+    assert set(planned) <= {first.chosen, "sequential"}
 
 
 @needs_two_cores
