@@ -7,6 +7,7 @@ stay what they were.
 
 from __future__ import annotations
 
+import platform
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +25,7 @@ from tvm_rammer.codegen.bodies import compile_bodies
 from tvm_rammer.kernel.blocks import is_choice
 from tvm_rammer.kernel.library import KernelLibrary, OperatorKernel
 from tvm_rammer.rprogram import ALIGNMENT
-from tvm_rammer.vdevice import resolve_target, vdevice_for
+from tvm_rammer.vdevice import VDevice, resolve_target, vdevice_for
 
 TARGET = resolve_target(None)
 HOST = vdevice_for(TARGET)
@@ -33,6 +34,9 @@ VDEVICES = tuple(
     replace(HOST, vector_bytes=width, vector_registers=registers)
     for width, registers in ((64, 32), (32, 16), (16, 16))
 )
+
+#: x86 processors with vectors of so many bytes: one with wider ones runs their code, too.
+_NARROWER = {32: "core-avx2", 16: "nehalem"}
 
 #: As floating-point numbers of any width these are NaN: what reads them shows.
 _GUARD_BYTE = 0xFF
@@ -65,10 +69,10 @@ def run_prim_func(
 
     Tensors lie in memory with the strides that the PrimFunc declares.
     """
-    library = KernelLibrary(vdevice)
-    with TARGET:
+    library, target = KernelLibrary(vdevice), target_of(vdevice)
+    with target:
         kernel = library.get(func, frozenset(constants))
-    bodies = compile_bodies(library.bodies, TARGET)
+    bodies = compile_bodies(library.bodies, target)
     packings = dict(kernel.packings)
     given = [packings[k](a) if k in packings else a for k, a in enumerate(inputs)]
     strides = [[] if k in packings else _strides(p) for k, p in enumerate(func.params)]
@@ -90,6 +94,15 @@ def run_prim_func(
         )
     assert all(place.intact for place in memory), "a kernel wrote outside of its buffers"
     return Run([m.array for m in memory[len(given) : len(func.params)]], kernel)
+
+
+@cache
+def target_of(vdevice: VDevice) -> tvm.target.Target:
+    """The code that a device has, if this machine can run it: else this machine's."""
+    narrower = platform.machine() == "x86_64" and vdevice.vector_bytes < HOST.vector_bytes
+    if not narrower:
+        return TARGET
+    return resolve_target({"kind": "llvm", "mcpu": _NARROWER[vdevice.vector_bytes]})
 
 
 def run_relax(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import kernel_runs
 import numpy as np
 import pytest
 from hypothesis import assume, example, given, settings
@@ -123,9 +122,8 @@ def test_a_stride_keeps_the_axis_from_being_transformed():
         assert_close(run.outputs[0], convolve(X, weight, strides=strides), 2e-5)
 
 
-def test_avx2_code(monkeypatch):
+def test_avx2_code():
     target = resolve_target({"kind": "llvm", "mcpu": "core-avx2"})
-    monkeypatch.setattr(kernel_runs, "TARGET", target)
     weight = numbers((32, 5, 5, 32), seed=1)
     func = legalized_func(lambda x: conv2d(x, weight), X)
     run = run_prim_func(func, [X, weight], [1], vdevice_for(target))
