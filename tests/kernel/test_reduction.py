@@ -117,7 +117,7 @@ def test_few_lanes_decline():
     """Neither three channels nor a stride fill a vector."""
     for shape, axes in [((2, 8, 8, 3), [1, 2]), ((9, 3), [1])]:
         func = legalized_func(reduce_with("sum", axes), numbers(shape))
-        assert Reduction().apply(func, frozenset(), HOST) is None
+        assert Reduction().apply(func, frozenset(), VDEVICES[0]) is None
 
 
 def test_contractions_decline():
