@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 
 import pytest
 from tvm import relax, tirx
@@ -85,3 +86,14 @@ def test_bodies_are_functions_of_their_own(bodies):
     text = shard.module.inspect_source("ll")
     found = re.findall(r"^define internal .*@rtask0_(\d+)_compute\(", text, re.MULTILINE)
     assert sorted(map(int, found)) == list(range(len(bodies)))
+
+
+def test_no_threads_are_left(bodies):
+    """Libraries that are kept for long keep no workers that have nothing to do."""
+    before = set(threading.enumerate())
+    compiler = ShardCompiler(TARGET)
+    compiler.shards(bodies)
+    for thread in set(threading.enumerate()) - before:
+        thread.join(10)
+        assert not thread.is_alive()
+    assert len(compiler.shards(bodies)) == len(shards.shards_of(list(bodies)))

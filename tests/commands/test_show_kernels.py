@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 
 @pytest.fixture
@@ -123,3 +126,23 @@ def test_a_missing_model(refused):
     assert refused("show", "no.onnx", "--kernels") == (
         "error: no.onnx: no such file; give the path of a model"
     )
+
+
+def test_what_no_template_takes_is_named(call, tmp_path):
+    """A scatter runs as it is written, and the report says so."""
+    node = helper.make_node("ScatterElements", ["x", "rows", "new"], ["scattered"], axis=0)
+    x, new, y = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in (("x", (6, 4)), ("new", (2, 4)), ("y", (6, 4)))
+    )
+    rows = numpy_helper.from_array(np.array([[4] * 4, [0] * 4]), "rows")
+    nodes = [node, helper.make_node("Relu", ["scattered"], ["y"])]
+    graph = helper.make_graph(nodes, "g", [x, new], [y], [rows])
+    path = tmp_path / "scatter.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)]), path)
+    report = json.loads(call("show", path, "--kernels", "--json").stdout)
+    rules = {kernel["operator"]: kernel["rule"] for kernel in report["kernels"]}
+    assert rules == {"scatter_elements": "untouched", "relu": "elementwise"}
+    assert report["fallback_operators"] == 1
+    shown = call("show", path, "--kernels").stdout
+    assert "scatter_elements" in shown and "untouched" in shown

@@ -145,3 +145,14 @@ def test_a_cpu_name_that_promises_more_than_the_machine_has_is_found_out():
     if target.architecture(host_target()) == "x86_64":
         assert promised
         assert not promised & set(target.target_features(host_target()))
+
+
+def test_more_cores_than_any_machine_has_are_refused():
+    target = {"kind": "llvm", "mcpu": "core-avx2", "num-cores": 100_000}
+    with pytest.raises(DeviceError) as refused:
+        vdevice_for(target)
+    assert str(refused.value) == (
+        "100,000 vEUs are more than a plan may have: give the target num-cores of at most 16,384, "
+        "or a smaller num_veus"
+    )
+    assert vdevice_for(target, 64).num_veus == 64

@@ -39,9 +39,7 @@ class ShardCompiler:
 
     target: tvm.target.Target
     _shards: dict[tuple[str, ...], Future[Shard]] = field(default_factory=dict)
-    _threads: ThreadPoolExecutor = field(
-        default_factory=lambda: ThreadPoolExecutor(len(os.sched_getaffinity(0)))
-    )
+    _threads: ThreadPoolExecutor | None = None
 
     def start(self, bodies: Mapping[str, tirx.PrimFunc], complete: bool = False) -> None:
         """Start to compile the shards that no further body will join.
@@ -54,8 +52,13 @@ class ShardCompiler:
             self._submit(bodies, [n for n in shards_of(list(bodies)) if len(n) == SHARD_BODIES])
 
     def shards(self, bodies: Mapping[str, tirx.PrimFunc]) -> list[Shard]:
-        """All shards in order, when they are compiled."""
-        return [shard.result() for shard in self._submit(bodies, shards_of(list(bodies)))]
+        """All shards in order, when they are compiled; a library keeps no idle threads."""
+        try:
+            return [shard.result() for shard in self._submit(bodies, shards_of(list(bodies)))]
+        finally:
+            if self._threads is not None:
+                self._threads.shutdown(wait=False)
+                self._threads = None
 
     def _submit(
         self, bodies: Mapping[str, tirx.PrimFunc], parts: list[tuple[str, ...]]
@@ -71,5 +74,7 @@ class ShardCompiler:
         for number, names in enumerate(parts):
             if names not in self._shards:
                 own = {name: bodies[name] for name in names}
+                if self._threads is None:
+                    self._threads = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
                 self._shards[names] = self._threads.submit(compiled, number, own)
         return [self._shards[names] for names in parts]

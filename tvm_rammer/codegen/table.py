@@ -5,11 +5,11 @@ plan is in this table. Another plan for the same bodies is another table.
 
 Layout (int32 words)::
 
-    header     16 words, see HEADER
+    header     16 words, see Header
     starts     segments x (vEUs + 1): row where each vEU's part of a segment begins
     spans      segments + 1: where each segment begins in ``order``
     order      one word per row: all rows in a linear extension of happens-before
-    rows       8 words per rTask, see ROW; grouped by segment, then by vEU
+    rows       8 words per rTask, see Row; grouped by segment, then by vEU
     waits      2 words per wait: (vEU, count)
     operands   2 words per pointer: (base * 64 + offset % 64, offset // 64)
 
@@ -78,8 +78,9 @@ class Row(IntEnum):
 class Layout:
     """Where a region's kernel finds things besides the table.
 
-    ``num_inputs`` and ``num_outputs`` are tensors of the kernel's signature. The *header* is the
-    head of the arena tensor: one counter per vEU, the abort flag, then the base pointers.
+    ``num_inputs`` and ``num_outputs`` are tensors of the kernel's signature. The arena tensor has a
+    head of its own, which is no part of the table: one counter per vEU, the abort flag, then the
+    base pointers.
     """
 
     num_inputs: int

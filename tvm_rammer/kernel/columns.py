@@ -29,10 +29,6 @@ class Columns:
     weight: int
     elementwise: bool
 
-    @property
-    def groups(self) -> int:
-        return self.axis.extent // self.group
-
     def weights(self, contraction: Contraction) -> Any:
         """The expression of the weights."""
         return contraction.factors[self.weight]

@@ -11,7 +11,8 @@ from tvm.tirx import Add, Div, FloorDiv, FloorMod, Max, Min, Mul, Select, Sub
 
 #: Clock of a typical server core under vector load, in cycles per second.
 CYCLES_PER_SECOND = 3.5e9
-#: What one core draws from the last-level cache, in bytes per second (KERNELS: 98 GB/s on Zen 4).
+#: What one core draws from the last-level cache, in bytes per second: of the 98e9 that it reaches
+#: by itself on Zen 4, what others leave.
 BYTES_PER_SECOND = 60e9
 #: Cycles of what is one instruction, or none, for a vector of any type.
 _INSTRUCTION_CYCLES = {

@@ -1,7 +1,7 @@
 """Any legalized PrimFunc: inline what is element-wise, cut every remaining loop nest into tiles.
 
-The last resort of the rules, so it never declines: what the schedule primitives refuse stays as it
-was, down to a single tile that runs the untouched loop nest.
+The last resort of the rules, so it never declines. A PrimFunc that schedule primitives refuse as a
+whole runs as it is, in a single tile: :mod:`~tvm_rammer.kernel.select` sees to that.
 """
 
 from __future__ import annotations

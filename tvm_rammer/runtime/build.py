@@ -85,6 +85,7 @@ def build(
         policy, num_veus, form, oversubscribe, winograd_tolerance, wait_limit, max_arena_bytes
     )
     resolved = resolve_target(target)
+    # Whether there is such a device is known before the model is.
     options.vdevice(resolved)
     tell("reading the model")
     loaded = load_model(model, shapes)

@@ -70,7 +70,7 @@ class LibraryDescription:
 
     @property
     def policy(self) -> str:
-        """The policy of its plans."""
+        """The policy that was asked for: ``"auto"`` where nothing was."""
         return str(self.content["options"]["policy"])
 
     @property

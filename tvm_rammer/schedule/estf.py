@@ -17,7 +17,7 @@ _WORTH_SHARING = 0.98
 
 
 def estf(graph: OperatorGraph, vdevice: Device, costs: CostModel) -> Placement:
-    """Earliest-start-time-first list scheduling under contention (ALGORITHMS, section 2).
+    """Earliest-start-time-first list scheduling under contention.
 
     The problem and the name are those of the thesis "Accelerating CNNs via Inter-operator
     Scheduling". The operator that can start soonest, on the vEU where it can, is committed next;

@@ -16,7 +16,7 @@ _RECENT = 8
 
 
 def locality(graph: OperatorGraph, vdevice: Device, costs: CostModel) -> Placement:
-    """List scheduling by where the data is (GraphTurbo, OSDI 2023; ALGORITHMS, section 5).
+    """List scheduling by where the data is (as GraphTurbo, OSDI 2023).
 
     An operator's home is the vEU that has its weight (its largest constant) or else, if the load
     allows, the one that produced most of what it reads. A vEU runs what is at home there: what is

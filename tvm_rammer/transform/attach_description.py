@@ -34,7 +34,7 @@ DESCRIBE = "tvm_rammer_describe"
 #: Returns (constants, table) of the region that ``main`` calls directly.
 STATE = "tvm_rammer_state"
 
-#: Returns the number of vEUs that the library was planned for, to compare with TVM's workers.
+#: Returns the number of vEUs that the library was planned for; see :func:`_constant_function`.
 NUM_VEUS = "tvm_rammer_num_veus"
 
 

@@ -131,7 +131,7 @@ def _key(
     max_arena_bytes: int | None,
 ) -> str:
     """What a decision depends on: the graph, its kernels' code, the device, form and memory."""
-    buffers = [(b.shape, b.dtype, b.space, b.index, b.offset) for b in graph.buffers]
+    buffers = [(b.shape, b.dtype, b.space, b.index, b.offset, b.pitch) for b in graph.buffers]
     operators = [
         ([kernel_keys[k.name] for k in op.candidates], op.arguments) for op in graph.operators
     ]

@@ -38,7 +38,7 @@ LOWERED = "tvm_rammer.lowered"
 
 @dataclass(frozen=True)
 class PartitionedModule:
-    """A module whose regions are functions, and what compiles them: the same for every plan.
+    """A module whose regions are functions, and what compiles them: the same for every policy.
 
     Once it is planned, only the compiler has the constants of the regions.
     """
@@ -58,7 +58,7 @@ class PlannedModule:
 def partition_module(
     mod: tvm.IRModule, target: tvm.target.Target, options: Options
 ) -> PartitionedModule:
-    """The passes that do not depend on the plan."""
+    """The passes before the plan: the number of vEUs matters to them, the policy does not."""
     tell("preparing the operators")
     vdevice = options.vdevice(target)
     kernels = KernelLibrary(vdevice, options.winograd_tolerance)

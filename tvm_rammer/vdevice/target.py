@@ -15,6 +15,8 @@ from tvm_rammer.vdevice.vdevice import VDevice
 
 SUPPORTED_KINDS = ("llvm",)
 SUPPORTED_ARCHITECTURES = ("x86_64", "aarch64")
+#: A plan is a list for each vEU: more than any machine has would only take long.
+MOST_VEUS = 1 << 14
 
 #: (feature, bytes of a vector register, vector registers); the first that a target has counts.
 VECTOR_UNITS = (("avx512f", 64, 32), ("avx", 32, 16), ("sse2", 16, 16), ("neon", 16, 32))
@@ -110,6 +112,11 @@ def vdevice_for(
     vdevice = _describe(resolve_target(target))
     if num_veus is not None:
         vdevice = vdevice.with_veus(num_veus, oversubscribe=oversubscribe)
+    if vdevice.num_veus > MOST_VEUS:
+        raise DeviceError(
+            f"{vdevice.num_veus:,} vEUs are more than a plan may have: give the target num-cores "
+            f"of at most {MOST_VEUS:,}, or a smaller num_veus"
+        )
     return with_known_costs(vdevice)
 
 
