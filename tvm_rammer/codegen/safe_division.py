@@ -39,8 +39,9 @@ def _rewritten(func: tirx.PrimFunc) -> tirx.PrimFunc:
             data.add(binding.var)
 
     def safe(division: Any) -> Any:
-        whole = str(division.ty).startswith(("int", "uint"))
-        return _safe(division) if whole and _is_data(division.b, data) else division
+        if isinstance(division.b, tirx.IntImm) or not _is_data(division.b, data):
+            return division
+        return _safe(division) if str(division.ty).startswith(("int", "uint")) else division
 
     tvm_ffi.structural_walk(func.body, (tirx.Bind, bind))
     return func.with_body(tvm_ffi.structural_map(func.body, (_DIVISIONS, safe)))

@@ -1,6 +1,6 @@
 """Compiler passes; ``pipeline`` has them in order.
 
-- ``merge_products``: products of one operand become one
+- ``merge_products``: products that share a weight become one
 - ``prepare``: ``restore_operators``, ``simplify_operators``, ``fold_constants``,
   ``merge_equal_operators``, ``fold_affine``, ``channels_last`` with ``layouts``,
   ``fuse_channel_windows``, ``fuse_normalizations`` with ``normalization_chains`` and

@@ -46,7 +46,7 @@ class FoldAffine:
 class _Affine:
     """``operand * factor + shift``, the result of ``steps`` operators.
 
-    ``shifted`` is the largest shift that a later factor was multiplied with, and what it became.
+    ``shifted`` is the largest shift that a later factor was multiplied with, as it is then.
     """
 
     operand: Any
