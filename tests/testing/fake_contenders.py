@@ -20,7 +20,7 @@ def sleeps(seconds: float, value: float = 1.0) -> Prepared:
 
 def raises(during: str) -> Prepared:
     def run() -> None:
-        raise ValueError("no such\nkernel")
+        raise ValueError('no such\nkernel in "/of/a/user/site-packages/peer/kernels.py"')
 
     if during == "set-up":
         run()

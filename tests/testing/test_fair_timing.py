@@ -50,7 +50,7 @@ def test_whoever_fails_disagrees_or_is_missing_is_reported_and_the_others_are_ti
         QUICK,
     )
     assert [(o.status, o.note) for o in outcomes] == [
-        ("failed", "set-up: ValueError: no such kernel"),
+        ("failed", 'set-up: ValueError: no such kernel in "peer/kernels.py"'),
         ("disagrees", "relative error 1 against right (allowed: 0.001)"),
         ("ok", ""),
         ("missing", "No module named 'a_peer_that_nobody_has'"),
