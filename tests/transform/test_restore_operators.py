@@ -115,7 +115,9 @@ def shifted_maximum(x: te.Tensor) -> te.Tensor:
 
 
 def window(x: te.Tensor) -> te.Tensor:
-    inside = lambda i, j: tirx.if_then_else(tirx.all(j >= 1, j < 4), x[i, j - 1], 0.0)  # noqa: E731
+    def inside(i: Any, j: Any) -> Any:
+        return tirx.if_then_else(tirx.all(j >= 1, j < 4), x[i, j - 1], 0.0)
+
     return te.compute((3, 5), inside)
 
 

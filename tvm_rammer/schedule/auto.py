@@ -83,8 +83,8 @@ def auto(
         The plan has its waits, but no addresses yet.
     """
     check_graph(graph)
-    if stored is not None and stored.chosen in (*policies, PER_OP):
-        name = BASELINE if stored.chosen == PER_OP else stored.chosen
+    name = stored_policy(stored, policies)
+    if stored is not None and name is not None:
         plan = _plan(name, policies[name], graph, vdevice, costs, by_wave)
         plan = _per_op(plan, costs) if stored.chosen == PER_OP else plan
         return plan, replace(stored, how="stored", seconds=0.0)
@@ -106,6 +106,13 @@ def auto(
     contenders = tuple(Contender(plan.name, plan.predicted) for plan in plans)
     reason = _simulated_reason(chosen, baseline, plans)
     return chosen, Decision(chosen.name, "simulated", reason, contenders, left_out)
+
+
+def stored_policy(stored: Decision | None, policies: Mapping[str, Policy]) -> str | None:
+    """The policy whose plan a decision is about, if it is one of some: nothing else is planned."""
+    if stored is None or stored.chosen not in (*policies, PER_OP):
+        return None
+    return BASELINE if stored.chosen == PER_OP else stored.chosen
 
 
 def _left_out(graph: OperatorGraph, policies: Mapping[str, Policy]) -> tuple[tuple[str, str], ...]:

@@ -16,7 +16,7 @@ from tvm_rammer.progress import tell
 from tvm_rammer.rprogram import OperatorGraph, RProgram
 from tvm_rammer.schedule import POLICIES, CostModel
 from tvm_rammer.schedule.arena_cap import policies_within
-from tvm_rammer.schedule.auto import BASELINE, PER_OP, Plan, Policy, auto
+from tvm_rammer.schedule.auto import BASELINE, Plan, Policy, auto, stored_policy
 from tvm_rammer.schedule.decisions import Decision, load_decision, store_decision
 from tvm_rammer.schedule.policies import finish
 from tvm_rammer.transform.operator_graph import RegionGraph
@@ -89,23 +89,23 @@ def decide_plan(
         tell(f"measuring {len(plans)} plans")
         return measure_plans(compiled, signature, ids, runs, region.constants, race=True)
 
-    def within(policies: Mapping[str, Policy]) -> Mapping[str, Policy]:
+    def within_limit(stored: Decision | None) -> Mapping[str, Policy]:
         if max_arena_bytes is None:
-            return policies
-        return policies_within(max_arena_bytes, graph, vdevice, costs, policies)
+            return POLICIES
+        name = stored_policy(stored, POLICIES)
+        known: Mapping[str, Policy] = POLICIES
+        # Where the baseline does not fit, any other one stands in for it.
+        if name is not None and name != BASELINE:
+            known = {name: POLICIES[name]}
+        return policies_within(max_arena_bytes, graph, vdevice, costs, known)
 
     if why_not := _cannot_measure(vdevice):
-        chosen, decision = auto(graph, vdevice, costs, within(POLICIES), by_wave=by_wave)
+        chosen, decision = auto(graph, vdevice, costs, within_limit(None), by_wave=by_wave)
         decision = replace(decision, note=f"not measured: {why_not}")
     else:
         key = _key(graph, vdevice, kernel_keys, by_wave, max_arena_bytes)
         stored, note = load_decision(key)
-        policies: Mapping[str, Policy] = POLICIES
-        if stored is not None and stored.chosen in (*POLICIES, PER_OP):
-            # Nothing else is planned.
-            names = dict.fromkeys([BASELINE, *({stored.chosen} - {PER_OP})])
-            policies = {name: POLICIES[name] for name in names}
-        policies = within(policies)
+        policies = within_limit(stored)
         chosen, decision = auto(graph, vdevice, costs, policies, measure, stored, by_wave)
         decision = replace(decision, note=note)
         if decision.how == "measured" and decision.settled:
