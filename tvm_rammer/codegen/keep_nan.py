@@ -8,6 +8,8 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 
+from tvm_rammer.codegen.with_bodies import with_bodies
+
 _COMPARISONS = (tirx.Max, tirx.Min)
 
 
@@ -21,13 +23,7 @@ class KeepNaN:
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Rewrite every PrimFunc of a module."""
-        functions = {
-            symbol: func.with_body(tvm_ffi.structural_map(func.body, (_COMPARISONS, _turned)))
-            if isinstance(func, tirx.PrimFunc)
-            else func
-            for symbol, func in mod.functions_items()
-        }
-        return tvm.IRModule(functions, attrs=mod.attrs)
+        return with_bodies(mod, lambda body: tvm_ffi.structural_map(body, (_COMPARISONS, _turned)))
 
 
 def _turned(compared: Any) -> Any:

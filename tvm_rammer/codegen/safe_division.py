@@ -11,9 +11,10 @@ from typing import Any
 import tvm
 import tvm_ffi
 from tvm import tirx
-from tvm.ir import TensorLoad
 
+from tvm_rammer.codegen.with_bodies import with_bodies
 from tvm_rammer.kernel.blocks import variables
+from tvm_rammer.kernel.pointwise import loads
 
 _DIVISIONS = (tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)
 
@@ -24,18 +25,14 @@ class SafeDivision:
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Rewrite every PrimFunc of a module."""
-        functions = {
-            symbol: _rewritten(func) if isinstance(func, tirx.PrimFunc) else func
-            for symbol, func in mod.functions_items()
-        }
-        return tvm.IRModule(functions, attrs=mod.attrs)
+        return with_bodies(mod, _rewritten)
 
 
-def _rewritten(func: tirx.PrimFunc) -> tirx.PrimFunc:
+def _rewritten(body: Any) -> Any:
     divisors: list[Any] = []
-    tvm_ffi.structural_walk(func.body, (_DIVISIONS, lambda node: divisors.append(node.b)))
+    tvm_ffi.structural_walk(body, (_DIVISIONS, lambda node: divisors.append(node.b)))
     if all(isinstance(divisor, tirx.IntImm) for divisor in divisors):
-        return func
+        return body
     data: set[Any] = set()
 
     def bind(binding: Any) -> None:
@@ -47,8 +44,8 @@ def _rewritten(func: tirx.PrimFunc) -> tirx.PrimFunc:
             return division
         return _safe(division) if str(division.ty).startswith(("int", "uint")) else division
 
-    tvm_ffi.structural_walk(func.body, (tirx.Bind, bind))
-    return func.with_body(tvm_ffi.structural_map(func.body, (_DIVISIONS, safe)))
+    tvm_ffi.structural_walk(body, (tirx.Bind, bind))
+    return tvm_ffi.structural_map(body, (_DIVISIONS, safe))
 
 
 def _safe(division: Any) -> Any:
@@ -70,6 +67,4 @@ def _is_data(expression: Any, data: set[Any]) -> bool:
 
     Sizes and places are never zero.
     """
-    found: list[Any] = []
-    tvm_ffi.structural_walk(expression, (TensorLoad, found.append))
-    return bool(found) or not data.isdisjoint(variables(expression))
+    return bool(loads(expression)) or not data.isdisjoint(variables(expression))

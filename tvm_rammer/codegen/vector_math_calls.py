@@ -21,6 +21,7 @@ from tvm.ir import Call, Op
 
 from tvm_rammer.codegen import vector_math
 from tvm_rammer.codegen.vector_math_text import Value, function_text
+from tvm_rammer.codegen.with_bodies import with_bodies
 
 #: What there is vector code for, by the last part of the name of TVM's operator.
 _FUNCTIONS: dict[str, Callable[..., Value]] = {
@@ -134,13 +135,7 @@ def _quarters(exponent: Any) -> int:
 
 def _with_calls(mod: tvm.IRModule, rewrite: Callable[[Any], Any]) -> tvm.IRModule:
     """A module whose PrimFuncs have other calls."""
-    functions = {
-        symbol: func.with_body(tvm_ffi.structural_map(func.body, (Call, rewrite)))
-        if isinstance(func, tirx.PrimFunc)
-        else func
-        for symbol, func in mod.functions_items()
-    }
-    return tvm.IRModule(functions, attrs=mod.attrs)
+    return with_bodies(mod, lambda body: tvm_ffi.structural_map(body, (Call, rewrite)))
 
 
 def _with_text(mod: tvm.IRModule, text: str) -> tvm.IRModule:
