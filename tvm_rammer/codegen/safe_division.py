@@ -13,8 +13,7 @@ import tvm_ffi
 from tvm import tirx
 
 from tvm_rammer.codegen.with_bodies import with_bodies
-from tvm_rammer.kernel.blocks import variables
-from tvm_rammer.kernel.pointwise import loads
+from tvm_rammer.kernel.blocks import loads, variables
 
 _DIVISIONS = (tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)
 

@@ -104,6 +104,13 @@ def variables(expression: Any) -> set[Any]:
     return distinct(found)
 
 
+def loads(expression: Any) -> list[Any]:
+    """Every load of an expression, those in indices too."""
+    found: list[Any] = []
+    tvm_ffi.structural_walk(expression, (TensorLoad, found.append))
+    return found
+
+
 def distinct(objects: Iterable[Any]) -> set[Any]:
     """A set of TVM's objects: their hashes are their addresses, and to compare two takes long."""
     return set({hash(each): each for each in objects}.values())

@@ -18,6 +18,7 @@ from tvm_rammer.kernel.blocks import (
     all_are_int64,
     is_choice,
     is_zero,
+    loads,
     only_reduction,
     variables,
 )
@@ -199,9 +200,7 @@ def _epilogue(
     store = block.body
     if not isinstance(store, tirx.BufferStore):
         return None
-    loads: list[Any] = []
-    tvm_ffi.structural_walk(store.value, (TensorLoad, loads.append))
-    reads = [load for load in loads if load.source.same_as(sums.buffer)]
+    reads = [load for load in loads(store.value) if load.source.same_as(sums.buffer)]
     own, _ = _axes(block)
     extents = {axis.var: axis.extent for axis in own}
     if not reads:

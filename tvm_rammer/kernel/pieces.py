@@ -19,8 +19,8 @@ import tvm_ffi
 from tvm import sym, tirx
 from tvm.ir import Call, Range
 
-from tvm_rammer.kernel.blocks import is_choice, variables
-from tvm_rammer.kernel.pointwise import Axis, Pointwise, coefficients, loads, substitute
+from tvm_rammer.kernel.blocks import is_choice, loads, variables
+from tvm_rammer.kernel.pointwise import Axis, Pointwise, coefficients, substitute
 from tvm_rammer.rprogram import dtype_bytes
 from tvm_rammer.vdevice import VDevice
 

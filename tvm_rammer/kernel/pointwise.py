@@ -15,7 +15,7 @@ import tvm_ffi
 from tvm import s_tir, sym, tirx
 from tvm.ir import Range, TensorLoad
 
-from tvm_rammer.kernel.blocks import variables
+from tvm_rammer.kernel.blocks import loads, variables
 
 
 @dataclass(frozen=True)
@@ -122,13 +122,6 @@ def simplified(block: Pointwise) -> Pointwise:
         analyzer.bind(axis.var, Range.from_min_extent(0, axis.extent))
     value = analyzer.simplify(block.value)
     return Pointwise(block.axes, block.target, analyzer.simplify(block.index), value)
-
-
-def loads(expression: Any) -> list[Any]:
-    """Every load of an expression, those in indices too."""
-    found: list[Any] = []
-    tvm_ffi.structural_walk(expression, (TensorLoad, found.append))
-    return found
 
 
 def substitute(expression: Any, values: dict[Any, Any]) -> Any:

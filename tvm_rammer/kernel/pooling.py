@@ -19,13 +19,12 @@ import tvm_ffi
 from tvm import s_tir, sym, tirx
 from tvm.ir import Range, TensorLoad
 
-from tvm_rammer.kernel.blocks import is_choice, only_reduction, variables
+from tvm_rammer.kernel.blocks import is_choice, loads, only_reduction, variables
 from tvm_rammer.kernel.pointwise import (
     Axis,
     FlatViews,
     Pointwise,
     coefficients,
-    loads,
     pointwise_store,
     substitute,
     with_last_axis_cut,

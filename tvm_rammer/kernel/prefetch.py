@@ -10,11 +10,10 @@ from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any
 
-import tvm_ffi
 from tvm import tirx
-from tvm.ir import Call, Op, PrimType, TensorLoad
+from tvm.ir import Call, Op, PrimType
 
-from tvm_rammer.kernel.blocks import variables
+from tvm_rammer.kernel.blocks import loads, variables
 from tvm_rammer.kernel.columns import is_contiguous
 from tvm_rammer.kernel.contraction import Axis, Contraction, substitute
 from tvm_rammer.kernel.register_tile import RegisterTile
@@ -68,9 +67,7 @@ def prefetches(
     if rows is None or prod(axis.extent for axis in contraction.reduced) < _FEWEST_STEPS:
         return []
     store = contraction.store
-    loads: list[Any] = []
-    tvm_ffi.structural_walk(store.value, (TensorLoad, loads.append))
-    others = [load for load in loads if not load.source.same_as(contraction.product)]
+    others = [load for load in loads(store.value) if not load.source.same_as(contraction.product)]
     places = [(tirx.BufferLoad(store.buffer, list(store.indices)), WRITE)]
     places += [(load, READ) for load in others if rows.var in variables(load.indices)]
     first = {axis.var: tirx.const(0, "int64") for axis in contraction.repeated}

@@ -14,13 +14,12 @@ from typing import Any
 
 from tvm import tirx
 
-from tvm_rammer.kernel.blocks import variables
+from tvm_rammer.kernel.blocks import loads, variables
 from tvm_rammer.kernel.rows.across import AcrossRows
 from tvm_rammer.kernel.rows.along import AlongRows
 from tvm_rammer.kernel.rows.parts import in_parts
 from tvm_rammer.kernel.rows.program import RowProgram, Step
 from tvm_rammer.kernel.rows.recognise import recognise
-from tvm_rammer.kernel.rows.stores import loads
 from tvm_rammer.kernel.rows.vector_axis import vector_axis
 from tvm_rammer.kernel.scheduled import Scheduled
 from tvm_rammer.vdevice import VDevice

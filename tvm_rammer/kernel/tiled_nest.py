@@ -15,12 +15,12 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
+from tvm_rammer.kernel.blocks import loads
 from tvm_rammer.kernel.pieces import Piece, Pieces, cut_into_pieces, interleaves
 from tvm_rammer.kernel.pointwise import (
     Axis,
     FlatViews,
     Pointwise,
-    loads,
     merged,
     substitute,
 )

@@ -12,10 +12,10 @@ from typing import Any
 import tvm_ffi
 from tvm import tirx
 
+from tvm_rammer.kernel.blocks import loads
 from tvm_rammer.kernel.pointwise import (
     Pointwise,
     coefficients,
-    loads,
     merged,
     simplified,
     with_last_axis_cut,

@@ -8,8 +8,8 @@ from typing import Any
 
 from tvm import tirx
 
+from tvm_rammer.kernel.blocks import loads
 from tvm_rammer.kernel.rows.program import Store
-from tvm_rammer.kernel.rows.stores import loads
 
 
 @dataclass(frozen=True)

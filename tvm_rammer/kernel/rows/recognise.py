@@ -12,11 +12,18 @@ from tvm.error import InternalError
 from tvm.ir import Call, Op
 from tvm.s_tir import ScheduleError
 
-from tvm_rammer.kernel.blocks import is_choice, is_reduction, reduces, root_blocks, schedule_of
+from tvm_rammer.kernel.blocks import (
+    is_choice,
+    is_reduction,
+    loads,
+    reduces,
+    root_blocks,
+    schedule_of,
+)
 from tvm_rammer.kernel.rows.axes import Axes, Nest, join_axes
 from tvm_rammer.kernel.rows.plain_nests import all_plain
 from tvm_rammer.kernel.rows.program import Home, RowProgram, Step, Store
-from tvm_rammer.kernel.rows.stores import loads, stores_of
+from tvm_rammer.kernel.rows.stores import stores_of
 
 _REDUCE = 2
 

@@ -9,18 +9,12 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import TensorLoad
 
+from tvm_rammer.kernel.blocks import loads
 from tvm_rammer.kernel.rows.program import Store
 
 _COMBINE = (tirx.Add, tirx.Mul, tirx.Max, tirx.Min)
 #: Types that a vector accumulates in.
 _DTYPES = frozenset({"float32", "float64", "int32", "int64"})
-
-
-def loads(expression: Any) -> list[Any]:
-    """The loads in an expression."""
-    found: list[Any] = []
-    tvm_ffi.structural_walk(expression, (TensorLoad, found.append))
-    return found
 
 
 def stores_of(block: Any) -> tuple[Store, ...]:

@@ -10,11 +10,11 @@ from typing import Any
 import tvm
 from tvm import sym, tirx
 
+from tvm_rammer.kernel.blocks import loads
 from tvm_rammer.kernel.pointwise import flat_index
 from tvm_rammer.kernel.rows.frame import Frame, Point
 from tvm_rammer.kernel.rows.loops import unravel
 from tvm_rammer.kernel.rows.program import RowProgram, Step
-from tvm_rammer.kernel.rows.stores import loads
 from tvm_rammer.vdevice import VDevice
 
 

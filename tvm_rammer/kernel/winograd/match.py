@@ -14,6 +14,7 @@ from tvm.ir import TensorLoad
 from tvm_rammer.kernel.blocks import (
     all_are_int64,
     is_choice,
+    loads,
     multiply_accumulate,
     only_reduction,
     parameter_number,
@@ -119,11 +120,11 @@ def match_convolution(
         return None
     sch, blocks, number = found
     conv = blocks[number]
-    loads = multiply_accumulate(sch, conv)
+    factors = multiply_accumulate(sch, conv)
     spatial, reduced = split_loops(sch, conv)
-    if loads is None or len(spatial) != 4 or len(reduced) != 3:
+    if factors is None or len(spatial) != 4 or len(reduced) != 3:
         return None
-    data, weight = loads
+    data, weight = factors
     position = parameter_number(sch, weight.source)
     result = sch.get(conv).body.buffer
     if position not in constants or position is None:
@@ -200,9 +201,7 @@ def _reads_in_place(definition: Definition, buffer: Any) -> bool:
     store = definition.store
     if not isinstance(store, tirx.BufferStore):
         return False
-    loads: list[Any] = []
-    tvm_ffi.structural_walk(store.value, (TensorLoad, loads.append))
-    own = [load for load in loads if load.source.same_as(buffer)]
+    own = [load for load in loads(store.value) if load.source.same_as(buffer)]
     return bool(own) and all(_same(load.indices, definition.axes) for load in own)
 
 
