@@ -10,7 +10,7 @@ from tvm import relax
 from tvm_rammer.codegen.table import WAIT_LIMIT
 from tvm_rammer.errors import InputError, ModelError, RammerError
 from tvm_rammer.frontend import LoadedModel, load_model
-from tvm_rammer.input_shapes import Shapes
+from tvm_rammer.frontend.input_shapes import Shapes
 from tvm_rammer.kernel.winograd.accuracy import DEFAULT_TOLERANCE
 from tvm_rammer.progress import tell
 from tvm_rammer.runtime.library import Library, assemble

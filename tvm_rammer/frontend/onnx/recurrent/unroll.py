@@ -8,11 +8,11 @@ import numpy as np
 import onnx
 from onnx import shape_inference
 
-from tvm_rammer.recurrent.activations import activations
-from tvm_rammer.recurrent.cells import Cell, State, Weights, cell
-from tvm_rammer.recurrent.node import RecurrentNode, Types, is_recurrent, parse
-from tvm_rammer.recurrent.nodes import Nodes
-from tvm_rammer.recurrent.steps import Steps, passed_on
+from tvm_rammer.frontend.onnx.recurrent.activations import activations
+from tvm_rammer.frontend.onnx.recurrent.cells import Cell, State, Weights, cell
+from tvm_rammer.frontend.onnx.recurrent.node import RecurrentNode, Types, is_recurrent, parse
+from tvm_rammer.frontend.onnx.recurrent.nodes import Nodes
+from tvm_rammer.frontend.onnx.recurrent.steps import Steps, passed_on
 
 
 def unroll_recurrent(

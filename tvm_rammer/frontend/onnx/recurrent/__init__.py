@@ -10,6 +10,6 @@
 ==============  =============================================================
 """
 
-from tvm_rammer.recurrent.unroll import unroll_recurrent
+from tvm_rammer.frontend.onnx.recurrent.unroll import unroll_recurrent
 
 __all__ = ["unroll_recurrent"]

@@ -20,7 +20,7 @@ import onnx
 import tvm
 from onnx import helper
 
-from tvm_rammer.protobuf import Part, message_without, read, whole
+from tvm_rammer.frontend.onnx.protobuf import Part, message_without, read, whole
 from tvm_rammer.tensors import as_tensor, empty
 
 #: Numbers of fields in ModelProto, GraphProto and TensorProto.

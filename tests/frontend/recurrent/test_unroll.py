@@ -12,7 +12,7 @@ from recurrent_models import BATCH, FEATURES, HIDDEN, STEPS, layers, model, numb
 
 import tvm_rammer
 from tvm_rammer.errors import ModelError
-from tvm_rammer.recurrent import unroll_recurrent
+from tvm_rammer.frontend.onnx.recurrent import unroll_recurrent
 
 X = numbers(STEPS, BATCH, FEATURES, seed=9)
 DIRECTIONS = ["forward", "reverse", "bidirectional"]

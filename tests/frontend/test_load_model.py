@@ -21,10 +21,10 @@ import tvm
 from onnx import TensorProto, helper, numpy_helper
 from tvm import relax, tirx
 
-from tvm_rammer import onnx_file
 from tvm_rammer.errors import InputError, ModelError
 from tvm_rammer.frontend import LoadedModel, load_model
-from tvm_rammer.onnx_file import read_onnx_file
+from tvm_rammer.frontend.onnx import onnx_file
+from tvm_rammer.frontend.onnx.onnx_file import read_onnx_file
 from tvm_rammer.tensors import empty
 
 LIGHT = sorted(
@@ -443,7 +443,7 @@ def test_damaged_onnx_files(tmp_path):
 
 
 def test_a_file_above_the_limit_of_protobuf(tmp_path, monkeypatch):
-    monkeypatch.setattr("tvm_rammer.frontend._PROTOBUF_LIMIT", 3)
+    monkeypatch.setattr("tvm_rammer.frontend.onnx.import_onnx._PROTOBUF_LIMIT", 3)
     path = tmp_path / "m.onnx"
     path.write_bytes(b"much")
     assert message(ModelError, path).endswith(

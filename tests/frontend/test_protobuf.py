@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from onnx import TensorProto
 
-from tvm_rammer.protobuf import Part, message_without, read, whole
+from tvm_rammer.frontend.onnx.protobuf import Part, message_without, read, whole
 
 RAW_DATA = 9
 

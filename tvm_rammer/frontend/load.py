@@ -1,0 +1,71 @@
+"""Tells what a model is, reads it, and has it imported."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import onnx
+import tvm
+
+from tvm_rammer.errors import ModelError
+from tvm_rammer.frontend.input_shapes import Shapes
+from tvm_rammer.frontend.loaded_model import LoadedModel
+from tvm_rammer.frontend.onnx.import_onnx import from_onnx, read_onnx
+from tvm_rammer.frontend.onnx.onnx_file import OnnxModel
+from tvm_rammer.frontend.relax_module import from_relax, read_json, specialise
+from tvm_rammer.frontend.torch.import_torch import from_torch, read_pt2
+
+
+def load_model(model: Any, shapes: Shapes | None = None) -> LoadedModel:
+    """Load a model.
+
+    Parameters
+    ----------
+    model : path, onnx.ModelProto, torch.export.ExportedProgram, tvm.IRModule or LoadedModel
+        A file is ONNX, or a module saved by ``tvm.ir.save_json`` (``.json``), or a program saved
+        by ``torch.export.save`` (``.pt2``). Only a module may keep symbolic dimensions.
+    shapes : mapping of str to sequence of int, optional
+        Shapes of inputs, by their names in the model: sizes for its symbolic dimensions.
+
+    Returns
+    -------
+    LoadedModel
+
+    Raises
+    ------
+    ModelError
+        The model cannot be read or imported, or dimensions of its inputs stay unknown.
+    InputError
+        ``shapes`` does not fit the model.
+    """
+    shapes = shapes or {}
+    where = "the model"
+    if isinstance(model, str | os.PathLike):
+        where = os.fspath(model)
+        model = _read(Path(model))
+    if isinstance(model, onnx.ModelProto):
+        model = OnnxModel(model)
+    if isinstance(model, OnnxModel):
+        return from_onnx(model, shapes, where)
+    if isinstance(model, tvm.IRModule):
+        return specialise(from_relax(model, where), shapes, where)
+    if isinstance(model, LoadedModel):
+        return specialise(model, shapes, where)
+    if type(model).__name__ == "ExportedProgram":
+        return from_torch(model, shapes, where)
+    raise ModelError(
+        f"a {type(model).__name__} is not a model: give a path, an onnx.ModelProto, "
+        "a torch.export.ExportedProgram or a tvm.IRModule"
+    )
+
+
+def _read(path: Path) -> Any:
+    reader = {".json": read_json, ".pt2": read_pt2}.get(path.suffix, read_onnx)
+    try:
+        return reader(path)
+    except FileNotFoundError as error:
+        raise ModelError(f"{path}: no such file; give the path of a model") from error
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read: {error.strerror}; give a model file") from error

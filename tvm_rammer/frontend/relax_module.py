@@ -1,0 +1,67 @@
+"""Relax modules: saved ones are read, symbolic dimensions get sizes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm import relax, tirx
+
+from tvm_rammer.errors import ModelError
+from tvm_rammer.frontend.input_shapes import Dims, Shapes, symbol_values
+from tvm_rammer.frontend.loaded_model import LoadedModel, one_line
+
+
+def read_json(path: Path) -> tvm.IRModule:
+    """Read a module that ``tvm.ir.save_json`` wrote."""
+    data = path.read_bytes()
+    try:
+        module = tvm.ir.load_json(data.decode())
+    except Exception as error:
+        raise ModelError(
+            f"{path}: not a module saved by tvm.ir.save_json, or damaged ({one_line(error)}); "
+            "save it again"
+        ) from error
+    if not isinstance(module, tvm.IRModule):
+        raise ModelError(
+            f"{path}: holds a {type(module).__name__}, not a tvm.IRModule; save the whole module"
+        )
+    return module
+
+
+def from_relax(module: tvm.IRModule, where: str) -> LoadedModel:
+    """A module whose ``main`` takes inputs and weights."""
+    main = {var.name_hint: function for var, function in module.functions.items()}.get("main")
+    if not isinstance(main, relax.Function):
+        raise ModelError(f"{where}: the module has no Relax function 'main'; rename its entry")
+    count = len(main.ret_ty.fields) if isinstance(main.ret_ty, relax.TupleType) else 1
+    outputs = tuple(f"output_{number}" for number in range(count))
+    return LoadedModel(module, tuple(param.name for param in main.params), outputs)
+
+
+def specialise(model: LoadedModel, shapes: Shapes, where: str) -> LoadedModel:
+    """Give the symbolic dimensions of a module the sizes that the shapes imply."""
+    values = symbol_values(relax_inputs(model), shapes, where)
+    if not values:
+        return model
+    bound = replace(model, module=relax.transform.BindSymbolicVars(values, "main")(model.module))
+    symbol_values(relax_inputs(bound), shapes, where)  # a dimension such as n + 1 has a size now
+    return bound
+
+
+def relax_inputs(model: LoadedModel) -> dict[str, Dims]:
+    params = model.module["main"].params
+    return dict(zip(model.input_names, map(_relax_dims, params), strict=True))
+
+
+def _relax_dims(param: relax.Var) -> Dims:
+    shape = getattr(param.ty, "shape", None)
+    return tuple(map(_relax_dim, shape)) if isinstance(shape, relax.ShapeExpr) else None
+
+
+def _relax_dim(dim: Any) -> int | str | None:
+    if isinstance(dim, tirx.Var):
+        return str(dim.name)
+    return int(dim) if isinstance(dim, tirx.IntImm) else None

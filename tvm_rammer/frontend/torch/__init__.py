@@ -1,0 +1,1 @@
+"""Programs of PyTorch: ``import_torch`` reads and imports them."""
