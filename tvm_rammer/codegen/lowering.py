@@ -1,7 +1,8 @@
 """The lowering of everything that this package compiles: TVM's own, with vector code for libm's.
 
-It lets NaN through ReLU and Clip, and integers be divided by zero. One pass of TVM's it leaves out:
-rewriting storage would hoist the local buffers of an rTask body out of its device attributes.
+It lets booleans be compared, NaN through ReLU and Clip, and integers be divided by zero. One pass
+of TVM's it leaves out: rewriting storage would hoist the local buffers of an rTask body out of its
+device attributes.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import tvm
 from tvm import tirx
 
+from tvm_rammer.codegen.compare_booleans import CompareBooleans
 from tvm_rammer.codegen.keep_nan import KeepNaN
 from tvm_rammer.codegen.rolled_loops import LinkRolledLoops
 from tvm_rammer.codegen.safe_division import SafeDivision
@@ -84,7 +86,7 @@ def _lowering() -> Any:
 
     stock, finalize_host, finalize_device = default_s_tir_pipeline()
     before = [SafeDivision(), NameElementaryFunctions()]
-    after = [KeepNaN(), LinkElementaryFunctions(), LinkRolledLoops()]
+    after = [CompareBooleans(), KeepNaN(), LinkElementaryFunctions(), LinkRolledLoops()]
     passes = tvm.transform.Sequential([*before, stock, *after])
 
     @tvm.transform.module_pass(opt_level=0, name="RammerLowering")

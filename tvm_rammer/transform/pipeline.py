@@ -12,6 +12,7 @@ import tvm_ffi
 from tvm import relax
 from tvm.relax.backend.cpu_generic import pipeline as stock
 
+from tvm_rammer.codegen.compare_booleans import CompareBooleans
 from tvm_rammer.codegen.table import WAIT_LIMIT
 from tvm_rammer.errors import RammerError
 from tvm_rammer.kernel.library import KernelLibrary
@@ -118,6 +119,8 @@ def lower_for_vm(target: tvm.target.Target) -> tvm.transform.Pass:
             relax.transform.LegalizeOps(),
             *stock.dataflow_lower_passes(target),
             *stock.finalize_passes(target),
+            # Of what has no fixed shapes, and so is left to TVM's own lowering.
+            CompareBooleans(),
         ],
         name="LowerForVM",
     )
