@@ -2,7 +2,6 @@
 
 ==============  =============================================================
 ``node``        what such a node says
-``nodes``       appends operators to a graph
 ``activations`` the activations that ONNX defines, as operators
 ``cells``       one step of an LSTM, a GRU, a plain RNN
 ``steps``       tensors that are known step by step

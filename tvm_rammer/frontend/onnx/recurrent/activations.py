@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tvm_rammer.errors import ModelError
+from tvm_rammer.frontend.onnx.nodes import Nodes
 from tvm_rammer.frontend.onnx.recurrent.node import RecurrentNode
-from tvm_rammer.frontend.onnx.recurrent.nodes import Nodes
 
 Activation = Callable[[str], str]
 

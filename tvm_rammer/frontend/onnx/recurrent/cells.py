@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tvm_rammer.frontend.onnx.nodes import Nodes
 from tvm_rammer.frontend.onnx.recurrent.activations import Activation
 from tvm_rammer.frontend.onnx.recurrent.node import RecurrentNode
-from tvm_rammer.frontend.onnx.recurrent.nodes import Nodes
 
 #: The hidden state, and for an LSTM the memory.
 State = tuple[str, ...]

@@ -11,6 +11,7 @@ import onnx
 from onnx import helper
 
 from tvm_rammer.errors import ModelError
+from tvm_rammer.frontend.onnx.value_types import Types
 
 #: The operators, and how many gates their cells have.
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
@@ -19,9 +20,6 @@ _DIRECTIONS = {
     "reverse": ("reverse",),
     "bidirectional": ("forward", "reverse"),
 }
-
-#: Shape and element type of tensors, by their names.
-Types = Mapping[str, tuple[tuple[int | None, ...], int]]
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 import onnx
 from onnx import helper
 
-from tvm_rammer.frontend.onnx.recurrent.node import Types
-from tvm_rammer.frontend.onnx.recurrent.nodes import Nodes
+from tvm_rammer.frontend.onnx.nodes import Nodes
+from tvm_rammer.frontend.onnx.value_types import Types
 
 
 @dataclass(frozen=True)

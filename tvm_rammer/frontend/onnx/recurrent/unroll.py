@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import onnx
-from onnx import shape_inference
 
+from tvm_rammer.frontend.onnx.nodes import Nodes
 from tvm_rammer.frontend.onnx.recurrent.activations import activations
 from tvm_rammer.frontend.onnx.recurrent.cells import Cell, State, Weights, cell
-from tvm_rammer.frontend.onnx.recurrent.node import RecurrentNode, Types, is_recurrent, parse
-from tvm_rammer.frontend.onnx.recurrent.nodes import Nodes
+from tvm_rammer.frontend.onnx.recurrent.node import RecurrentNode, is_recurrent, parse
 from tvm_rammer.frontend.onnx.recurrent.steps import Steps, passed_on
+from tvm_rammer.frontend.onnx.value_types import opset_version, value_types
 
 
 def unroll_recurrent(
@@ -41,10 +41,10 @@ def unroll_recurrent(
     """
     if not any(map(is_recurrent, model.graph.node)):
         return model
-    types = _types(model, shapes)
+    types = value_types(model, shapes)
     unrolled = onnx.ModelProto()
     unrolled.CopyFrom(model)
-    nodes = Nodes(unrolled.graph, _version(model))
+    nodes = Nodes(unrolled.graph, opset_version(model), "unrolled")
     del unrolled.graph.node[:]
     known: dict[str, Steps] = {}
     for node in model.graph.node:
@@ -181,30 +181,3 @@ def _write_state(nodes: Nodes, node: RecurrentNode, state: State, name: str) -> 
     one = (node.batch, 1, node.hidden) if node.batch_first else (1, node.batch, node.hidden)
     parts = [nodes.reshape(part, *one) for part in state]
     nodes.op("Concat", *parts, axis=int(node.batch_first), output=name)
-
-
-def _types(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> Types:
-    """Shapes and element types of all tensors, as far as ONNX can tell."""
-    sized = onnx.ModelProto()
-    sized.CopyFrom(model)
-    for value in sized.graph.input:
-        if value.name in shapes:
-            dims = value.type.tensor_type.shape.dim
-            del dims[:]
-            for size in shapes[value.name]:
-                dims.add().dim_value = size
-    graph = shape_inference.infer_shapes(sized, data_prop=True).graph
-    found = {
-        value.name: (_dims(value), value.type.tensor_type.elem_type)
-        for value in (*graph.input, *graph.value_info, *graph.output)
-    }
-    return found | {t.name: (tuple(t.dims), t.data_type) for t in graph.initializer}
-
-
-def _dims(value: onnx.ValueInfoProto) -> tuple[int | None, ...]:
-    dims = value.type.tensor_type.shape.dim
-    return tuple(dim.dim_value if dim.HasField("dim_value") else None for dim in dims)
-
-
-def _version(model: onnx.ModelProto) -> int:
-    return next(each.version for each in model.opset_import if each.domain in ("", "ai.onnx"))

@@ -1,0 +1,112 @@
+"""Appends operators and constants to an ONNX graph, under names that nobody has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+#: Since this version of ONNX's operators Split has to be told how many parts it makes.
+_SPLIT_COUNTS_SINCE = 18
+#: Since these versions the sizes of a Split and the axes of a reduction are inputs.
+_SPLIT_SIZES_SINCE = 13
+_AXES_SINCE = {"ReduceSum": 13}
+_OTHER_AXES_SINCE = 18
+
+
+class Nodes:
+    """A graph that grows.
+
+    Parameters
+    ----------
+    graph : onnx.GraphProto
+    version : int
+        Of ONNX's operators in the model.
+    prefix : str
+        What new names begin with.
+    """
+
+    def __init__(self, graph: onnx.GraphProto, version: int, prefix: str) -> None:
+        self._graph = graph
+        self._version = version
+        self._prefix = prefix
+        self._taken = set(_names(graph))
+
+    def constant(self, value: Any, dtype: Any) -> str:
+        """A constant with the given value."""
+        name = self.new_name("constant")
+        self._graph.initializer.append(numpy_helper.from_array(np.asarray(value, dtype), name))
+        return name
+
+    def op(self, kind: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
+        """The result of an operator; ``output`` names it."""
+        name = output or self.new_name(kind)
+        self._graph.node.append(helper.make_node(kind, inputs, [name], name, **attributes))
+        return name
+
+    def ops(self, kind: str, *inputs: str, count: int, **attributes: Any) -> tuple[str, ...]:
+        """The results of an operator with several."""
+        names = tuple(self.new_name(kind) for _ in range(count))
+        self._graph.node.append(helper.make_node(kind, inputs, names, names[0], **attributes))
+        return names
+
+    def reshape(self, value: str, *shape: int, output: str | None = None) -> str:
+        """A tensor in another shape."""
+        return self.op("Reshape", value, self.constant(shape, np.int64), output=output)
+
+    def cast(self, value: str, dtype: Any) -> str:
+        """A tensor with elements of another type."""
+        return self.op("Cast", value, to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+
+    def reduce(self, kind: str, value: str, axes: Sequence[int], *, keepdims: bool = True) -> str:
+        """A reduction along axes."""
+        if self._version >= _AXES_SINCE.get(kind, _OTHER_AXES_SINCE):
+            where = self.constant(axes, np.int64)
+            return self.op(kind, value, where, keepdims=int(keepdims))
+        return self.op(kind, value, axes=list(axes), keepdims=int(keepdims))
+
+    def slice(self, value: str, axis: int, start: int, stop: int, step: int = 1) -> str:
+        """A part of a tensor along an axis."""
+        bounds = (self.constant([number], np.int64) for number in (start, stop, axis, step))
+        return self.op("Slice", value, *bounds)
+
+    def split(self, value: str, axis: int, parts: int) -> tuple[str, ...]:
+        """A tensor in equal parts along an axis."""
+        if parts == 1:
+            return (value,)
+        count: dict[str, Any] = (
+            {"num_outputs": parts} if self._version >= _SPLIT_COUNTS_SINCE else {}
+        )
+        return self.ops("Split", value, count=parts, axis=axis, **count)
+
+    def split_at(self, value: str, axis: int, sizes: Sequence[int]) -> tuple[str, ...]:
+        """A tensor in parts of the given sizes along an axis."""
+        if len(sizes) == 1:
+            return (value,)
+        if self._version >= _SPLIT_SIZES_SINCE:
+            where = self.constant(sizes, np.int64)
+            return self.ops("Split", value, where, count=len(sizes), axis=axis)
+        return self.ops("Split", value, count=len(sizes), axis=axis, split=list(sizes))
+
+    def new_name(self, kind: str) -> str:
+        """A name that nobody has."""
+        number = len(self._taken)
+        while (name := f"{self._prefix}/{kind}{number}") in self._taken:
+            number += 1
+        self._taken.add(name)
+        return name
+
+
+def _names(graph: onnx.GraphProto) -> set[str]:
+    """All names of tensors of a graph and of the graphs in it."""
+    named = (*graph.initializer, *graph.input, *graph.output)
+    names = {value.name for value in named}
+    for node in graph.node:
+        names.update(node.input, node.output)
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                names |= _names(inner)
+    return names
