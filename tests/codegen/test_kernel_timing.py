@@ -10,6 +10,7 @@ from tvm import relax, tirx
 from tvm_rammer.codegen.kernel_timing import Job, Step, compile_jobs
 from tvm_rammer.codegen.measure import Operand
 from tvm_rammer.kernel.library import KernelLibrary
+from tvm_rammer.testing.reference import assert_close
 from tvm_rammer.vdevice import host_cpu, resolve_target, vdevice_for
 from tvm_rammer.vdevice.one_core import on_one_core
 
@@ -49,7 +50,7 @@ def test_every_copy_is_computed(softmax, copies):
     exponentials = np.exp(x - x.max(1, keepdims=True))
     want = exponentials / exponentials.sum(1, keepdims=True)
     for copy in range(copies):
-        np.testing.assert_allclose(softmax.operand(0, 1, memory, copy), want, atol=1e-6)
+        assert_close(softmax.operand(0, 1, memory, copy), want, 1e-6)
 
 
 def test_a_copy_whose_turn_does_not_come_stays_as_it_is(softmax):

@@ -187,19 +187,6 @@ def constant(array: np.ndarray) -> Any:
     return relax.const(array, str(array.dtype))
 
 
-def assert_close(got: np.ndarray, want: Any, tolerance: float = 1e-5) -> None:
-    """Same shape, and equal up to rounding relative to the largest value."""
-    want = np.asarray(want)
-    assert got.shape == want.shape
-    if got.dtype.kind not in "fc":
-        np.testing.assert_array_equal(got, want)
-        return
-    scale = max(1.0, float(np.abs(want).max(initial=0.0)))
-    np.testing.assert_allclose(
-        got.astype(np.float64), want.astype(np.float64), rtol=0, atol=tolerance * scale
-    )
-
-
 @cache
 def numbers(shape: tuple[int, ...], dtype: str = "float32", seed: int = 0) -> np.ndarray:
     """Random numbers, the same ones for the same arguments."""

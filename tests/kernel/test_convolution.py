@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from kernel_runs import (
     HOST,
     VDEVICES,
-    assert_close,
     constant,
     legalized_func,
     numbers,
@@ -22,6 +21,7 @@ from kernel_runs import (
 from tvm import relax, te, tirx, topi
 
 from tvm_rammer.kernel.convolution import Convolution
+from tvm_rammer.testing.reference import assert_close
 
 OP = relax.op
 QUICK = settings(max_examples=15)

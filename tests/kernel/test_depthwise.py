@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from kernel_runs import HOST, VDEVICES, assert_close, constant, legalized_func, numbers, run_relax
+from kernel_runs import HOST, VDEVICES, constant, legalized_func, numbers, run_relax
 from tvm import relax
 
 from tvm_rammer.kernel.depthwise import Depthwise
+from tvm_rammer.testing.reference import assert_close
 
 OP = relax.op
 QUICK = settings(max_examples=12)

@@ -6,19 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from kernel_runs import (
-    HOST,
-    VDEVICES,
-    assert_close,
-    legalized_func,
-    numbers,
-    run_prim_func,
-    run_relax,
-)
+from kernel_runs import HOST, VDEVICES, legalized_func, numbers, run_prim_func, run_relax
 from tvm import relax
 from tvm.script import tirx as T
 
 from tvm_rammer.kernel.elementwise import Elementwise
+from tvm_rammer.testing.reference import assert_close
 
 OP = relax.op
 QUICK = settings(max_examples=20)

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_runs import HOST, TARGET, assert_close, constant, legalized_func, numbers, run_prim_func
+from kernel_runs import HOST, TARGET, constant, legalized_func, numbers, run_prim_func
 from tvm import relax
 
 from tvm_rammer.kernel.finer import Option, finer_tilings
 from tvm_rammer.kernel.library import KernelLibrary
+from tvm_rammer.testing.reference import assert_close
 
 OP = relax.op
 WIDE = replace(HOST, vector_bytes=64, vector_registers=32)

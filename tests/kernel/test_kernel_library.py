@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import tvm
 from kernel_runs import HOST, TARGET, legalize, legalized_func, numbers, run_prim_func
@@ -14,6 +13,7 @@ from tvm.s_tir import ScheduleError
 from tvm_rammer.kernel import select
 from tvm_rammer.kernel.library import KernelLibrary
 from tvm_rammer.kernel.select import schedule
+from tvm_rammer.testing.reference import assert_close
 from tvm_rammer.transform.eligibility import reason_to_leave_out
 
 OP = relax.op
@@ -75,7 +75,7 @@ def test_a_scheduled_function_is_taken_as_it_is():
     assert taken.origin == "as given"
     assert taken.func.same_as(given_schedule)
     run = run_prim_func(given_schedule, [X, W])
-    np.testing.assert_allclose(run.outputs[0], X @ W, rtol=1e-5)
+    assert_close(run.outputs[0], X @ W)
 
 
 class _Refused:
@@ -95,7 +95,7 @@ def test_without_any_rule_a_function_is_one_tile(monkeypatch):
     monkeypatch.setattr(select, "RULES", (_Refused(),))
     run = run_prim_func(legalized_func(OP.matmul, X, W), [X, W])
     assert (run.origin, run.tiles) == ("untouched", [1])
-    np.testing.assert_allclose(run.outputs[0], X @ W, rtol=1e-5)
+    assert_close(run.outputs[0], X @ W)
 
 
 @pytest.mark.parametrize("build", [OP.sort, OP.argsort, lambda x: OP.topk(x, 3, ret_type="values")])

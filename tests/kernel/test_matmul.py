@@ -6,19 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from kernel_runs import (
-    HOST,
-    VDEVICES,
-    assert_close,
-    constant,
-    legalized_func,
-    numbers,
-    run_prim_func,
-    run_relax,
-)
+from kernel_runs import HOST, VDEVICES, constant, legalized_func, numbers, run_prim_func, run_relax
 from tvm import relax, te, topi
 
 from tvm_rammer.kernel.matmul import Matmul
+from tvm_rammer.testing.reference import assert_close
 
 OP = relax.op
 QUICK = settings(max_examples=15)

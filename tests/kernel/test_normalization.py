@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_runs import VDEVICES, assert_close, numbers, run_relax
+from kernel_runs import VDEVICES, numbers, run_relax
 from tvm import relax
+
+from tvm_rammer.testing.reference import assert_close
 
 OP = relax.op
 EPSILON = 1e-5

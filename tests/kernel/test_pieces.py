@@ -6,7 +6,7 @@ import numpy as np
 import tvm_ffi
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_runs import HOST, VDEVICES, assert_close, legalized_func, numbers, run_relax
+from kernel_runs import HOST, VDEVICES, legalized_func, numbers, run_relax
 from tvm import relax, tirx
 from tvm.ir import Call
 
@@ -14,6 +14,7 @@ from tvm_rammer.kernel.blocks import is_choice
 from tvm_rammer.kernel.pieces import Piece, cut_into_pieces
 from tvm_rammer.kernel.pointwise import Axis, Pointwise
 from tvm_rammer.kernel.pooling import Pooling
+from tvm_rammer.testing.reference import assert_close
 
 OP = relax.op
 LANES = HOST.vector_bytes // 4

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from kernel_runs import (
     HOST,
     VDEVICES,
-    assert_close,
     legalized_func,
     numbers,
     padded_with,
@@ -19,6 +18,7 @@ from kernel_runs import (
 from tvm import relax
 
 from tvm_rammer.kernel.pooling import Pooling
+from tvm_rammer.testing.reference import assert_close
 
 OP = relax.op
 QUICK = settings(max_examples=12)

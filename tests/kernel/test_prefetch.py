@@ -10,22 +10,14 @@ import pytest
 import tvm_ffi
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_runs import (
-    HOST,
-    TARGET,
-    VDEVICES,
-    assert_close,
-    constant,
-    legalized_func,
-    numbers,
-    run_relax,
-)
+from kernel_runs import HOST, TARGET, VDEVICES, constant, legalized_func, numbers, run_relax
 from tvm import relax, sym, tirx
 from tvm.ir import Call
 
 from tvm_rammer.kernel.contraction import substitute
 from tvm_rammer.kernel.select import schedule
 from tvm_rammer.kernel.split import statements
+from tvm_rammer.testing.reference import assert_close
 
 OP = relax.op
 

@@ -16,7 +16,6 @@ from kernel_runs import (
     HOST,
     VDEVICES,
     Run,
-    assert_close,
     constant,
     legalized_func,
     numbers,
@@ -41,6 +40,7 @@ from tvm_rammer.kernel.winograd.kernel import winograd_function
 from tvm_rammer.kernel.winograd.matrices import FOUR, TWO
 from tvm_rammer.kernel.winograd.rule import Winograd
 from tvm_rammer.kernel.winograd.tiling import WinogradTiling
+from tvm_rammer.testing.reference import assert_close
 from tvm_rammer.vdevice import resolve_target, vdevice_for
 
 OP = relax.op

@@ -12,7 +12,6 @@ from kernel_runs import (
     HOST,
     VDEVICES,
     Run,
-    assert_close,
     constant,
     legalized_func,
     numbers,
@@ -30,6 +29,7 @@ from tvm_rammer.kernel.winograd_lines.accuracy import line_error
 from tvm_rammer.kernel.winograd_lines.kernel import line_function
 from tvm_rammer.kernel.winograd_lines.rule import WinogradLines
 from tvm_rammer.kernel.winograd_lines.tiling import Lines, LineTiling
+from tvm_rammer.testing.reference import assert_close
 from tvm_rammer.vdevice import resolve_target, vdevice_for
 
 OP = relax.op

@@ -12,7 +12,12 @@ from tvm_rammer.errors import DeviceError, InputError
 from tvm_rammer.runtime.graph_module import BenchmarkResult, GraphModule
 from tvm_rammer.runtime.library import Library
 from tvm_rammer.testing import models
-from tvm_rammer.testing.reference import assert_outputs_close, random_inputs, run_onnxruntime
+from tvm_rammer.testing.reference import (
+    assert_close,
+    assert_outputs_close,
+    random_inputs,
+    run_onnxruntime,
+)
 
 LSTM = models.lstm(2, 2, 16)
 INPUTS = random_inputs(LSTM)
@@ -35,7 +40,7 @@ def module(library: Library) -> GraphModule:
 
 
 def is_right(module: GraphModule) -> bool:
-    return np.allclose(module.get_output(0).numpy(), WANTED, 1e-4, 1e-6)
+    return np.allclose(module.get_output(0).numpy(), WANTED, 0, 1e-5)
 
 
 # Inputs
@@ -68,9 +73,9 @@ def test_run_takes_inputs(module):
 
 def test_the_call_form_takes_inputs_and_returns_all_outputs(module):
     (output,) = module(*INPUTS.values())
-    np.testing.assert_allclose(output.numpy(), WANTED, 1e-4, 1e-6)
+    assert_close(output.numpy(), WANTED)
     (output,) = module(INPUTS["x0"], x1=INPUTS["x1"])
-    np.testing.assert_allclose(output.numpy(), WANTED, 1e-4, 1e-6)
+    assert_close(output.numpy(), WANTED)
 
 
 def test_values_may_be_tensors_views_and_foreign_arrays(module):
@@ -98,9 +103,7 @@ def test_inputs_that_are_not_set_are_zero(library):
     module = library.create()
     module.run()
     zeros = {name: 0 * value for name, value in INPUTS.items()}
-    np.testing.assert_allclose(
-        module.get_output(0).numpy(), run_onnxruntime(LSTM, zeros)[0], 1e-4, 1e-6
-    )
+    assert_close(module.get_output(0).numpy(), run_onnxruntime(LSTM, zeros)[0])
 
 
 def test_an_input_that_is_called_value():
@@ -168,7 +171,7 @@ def test_an_output_is_copied_into_a_tensor_that_is_given(module):
     module.run(**INPUTS)
     out = tvm.runtime.empty((1, 16), "float32")
     assert module.get_output(0, out=out) is out
-    np.testing.assert_allclose(out.numpy(), WANTED, 1e-4, 1e-6)
+    assert_close(out.numpy(), WANTED)
 
 
 @pytest.mark.parametrize("index", [1, -1])
@@ -199,7 +202,7 @@ def test_inputs_and_outputs_are_not_copied(module):
     for number, value in enumerate(INPUTS.values()):
         np.from_dlpack(module.get_input(number))[:] = value
     module.run()
-    np.testing.assert_allclose(output, WANTED, 1e-4, 1e-6)
+    assert_close(output, WANTED)
 
 
 def test_instances_share_no_tensors(library):

@@ -13,6 +13,7 @@ from tvm import relax
 from tvm.script import ir as I
 from tvm.script import relax as R
 
+from tvm_rammer.testing.reference import assert_close
 from tvm_rammer.transform.channels_last import ChannelsLast
 from tvm_rammer.transform.fold_constants import FoldConstants
 from tvm_rammer.transform.relax_util import operator_name, static_shape
@@ -128,7 +129,7 @@ def assert_computes_the_same(before, after):
     wanted, got = (run(relax.build(mod, "llvm"), inputs) for mod in (before, after))
     for left, right in zip(got, wanted, strict=True):
         assert left.shape == right.shape
-        np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-5)
+        assert_close(left, right)
 
 
 def test_a_convolution_with_its_channels_last():
@@ -220,7 +221,7 @@ def test_what_is_no_operator_keeps_the_layout():
             np.array(condition),
         ]
         wanted, got = (run(relax.build(mod, "llvm"), inputs) for mod in (Module, after))
-        np.testing.assert_allclose(got[0], wanted[0], rtol=1e-4, atol=1e-5)
+        assert_close(got[0], wanted[0])
 
 
 def test_shapes_and_ranks_that_are_not_known():

@@ -17,6 +17,7 @@ from tvm_rammer.kernel.library import KernelLibrary
 from tvm_rammer.rprogram import RProgram
 from tvm_rammer.rprogram.verify import verify
 from tvm_rammer.testing import models
+from tvm_rammer.testing.reference import assert_close
 from tvm_rammer.transform.add_guard import AddGuard
 from tvm_rammer.transform.co_schedule import CoSchedule, RegionCompiler
 from tvm_rammer.transform.partition_regions import PartitionRegions, is_region
@@ -160,4 +161,4 @@ def test_the_passes_work_in_a_sequential():
     (got,) = [relax.VirtualMachine(built, tvm.cpu())["main"](tvm.runtime.tensor(x)).numpy()]
     stock = relax.build(Module, "llvm")
     want = relax.VirtualMachine(stock, tvm.cpu())["main"](tvm.runtime.tensor(x)).numpy()
-    np.testing.assert_allclose(got, want, 1e-5, 1e-6)
+    assert_close(got, want)

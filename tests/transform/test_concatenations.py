@@ -16,6 +16,7 @@ import tvm_rammer
 from tvm_rammer.rprogram import OperatorGraph, verify
 from tvm_rammer.schedule import POLICIES
 from tvm_rammer.testing.compiled_regions import Source, in_new_thread
+from tvm_rammer.testing.reference import assert_close
 
 OP = relax.op
 
@@ -63,7 +64,7 @@ def assert_runs(mod: Any, policy: str = "wavefront", num_veus: int = 2) -> Opera
     got = in_new_thread(lambda: source.compile(program).run(inputs), num_veus)
     want = run(relax.build(mod, "llvm"), inputs)
     for left, right in zip(got, want, strict=True):
-        np.testing.assert_allclose(left, right, 1e-5, 1e-5)
+        assert_close(left, right)
     return source.graph.graph
 
 

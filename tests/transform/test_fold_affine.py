@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tvm import relax
 
 import tvm_rammer
+from tvm_rammer.testing.reference import assert_close
 from tvm_rammer.transform.fold_affine import FoldAffine
 from tvm_rammer.transform.relax_util import operator_name
 
@@ -91,7 +92,7 @@ def test_a_chain_computes_the_same(steps, seed):
         value = value.astype("float32").astype("float64")
         want = STEPS[name][1](*((value, want) if left else (want, value)))
     (got,) = run(folded, x)
-    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
+    assert_close(got, want)
 
 
 def test_a_batch_norm_is_a_multiplication_and_an_addition():
@@ -137,9 +138,7 @@ def test_a_factor_moves_into_the_weights_of_a_convolution(groups, channels_last)
     (plain,) = run(
         module(shape, convolution(weights, lambda _, y: y, groups=groups, padding=1, **layouts)), x
     )
-    np.testing.assert_allclose(
-        run(after, x)[0], (plain + shift) * scale + more, rtol=1e-4, atol=1e-4
-    )
+    assert_close(run(after, x)[0], (plain + shift) * scale + more)
 
 
 def test_a_factor_moves_into_the_weights_of_a_product():
@@ -151,7 +150,7 @@ def test_a_factor_moves_into_the_weights_of_a_product():
     after = FoldAffine()(module((3, 5), body))
     assert operators(after) == ["matmul"]
     x = RNG.standard_normal((3, 5)).astype("float32")
-    np.testing.assert_allclose(run(after, x)[0], x @ weights / scale, rtol=1e-5, atol=1e-5)
+    assert_close(run(after, x)[0], x @ weights / scale)
 
 
 def test_a_factor_that_differs_between_pixels_stays():

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tvm import relax
 
 import tvm_rammer
+from tvm_rammer.testing.reference import assert_close
 from tvm_rammer.transform.fold_transposes import FoldTransposes
 from tvm_rammer.transform.relax_util import NUM_INPUT, operator_name
 
@@ -55,10 +56,6 @@ def result(mod: tvm.IRModule, *inputs: np.ndarray) -> np.ndarray:
     graph = tvm_rammer.build(mod, policy="sequential").create()
     graph.run(**dict(zip(("left", "source"), inputs, strict=True)))
     return graph.get_output(0).numpy()
-
-
-def assert_close(got: np.ndarray, want: np.ndarray) -> None:
-    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5 * max(1.0, np.abs(want).max()))
 
 
 @settings(max_examples=8)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tvm import relax, tirx
 
 import tvm_rammer
+from tvm_rammer.testing.reference import assert_close
 from tvm_rammer.transform.fuse_channel_windows import FuseChannelWindows
 from tvm_rammer.transform.prepare import Prepare
 from tvm_rammer.transform.relax_util import operator_name
@@ -94,7 +95,7 @@ def test_local_response_normalization(height, width, channels, size, last):
     x = np.random.default_rng(0).standard_normal(shape).astype("float32")
     (got,) = tvm_rammer.build(mod, num_veus=1).create()(x)
     want = x / np.sqrt(averaged(x * x, size, 3 if last else 1) * 0.5 + 2)
-    np.testing.assert_allclose(got.numpy(), want, rtol=1e-5, atol=1e-6)
+    assert_close(got.numpy(), want)
 
 
 def test_of_three_dimensions():

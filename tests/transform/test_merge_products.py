@@ -14,6 +14,7 @@ from tvm import relax
 import tvm_rammer
 from tvm_rammer.frontend import load_model
 from tvm_rammer.testing import models
+from tvm_rammer.testing.reference import assert_close
 from tvm_rammer.transform.merge_products import MergeProducts
 from tvm_rammer.transform.relax_util import operator_name, static_shape
 
@@ -119,7 +120,7 @@ def test_merged_products_compute_the_same(rows, weights, seed):
     inputs = [RNG.standard_normal((count, 16)).astype("float32") for count in rows]
     wanted, found = (run(mod, inputs) for mod in (before, after))
     for one, other in zip(wanted, found, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+        assert_close(one, other)
 
 
 def run(mod, inputs):
@@ -137,4 +138,4 @@ def test_a_build_merges():
     inputs = {f"x{k}": RNG.standard_normal((1, 16)).astype("float32") for k in range(8)}
     (wanted,) = ReferenceEvaluator(model).run(None, inputs)
     (found,) = library.create()(*inputs.values())
-    np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-4, atol=1e-6)
+    assert_close(found.numpy(), wanted)

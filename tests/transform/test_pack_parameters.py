@@ -8,6 +8,7 @@ import tvm
 from tvm import relax
 
 import tvm_rammer
+from tvm_rammer.testing.reference import assert_close
 from tvm_rammer.transform.pack_parameters import PackParameters
 from tvm_rammer.vdevice import resolve_target
 
@@ -76,9 +77,8 @@ def test_packing_is_lifted(name):
     assert not any(call.startswith("pack") for call in called(lifted, "main"))
     inputs = values(shapes)
     want = run(mod, *inputs)
-    scale = np.abs(want).max()
-    np.testing.assert_allclose(run(packed, *inputs), want, rtol=0, atol=1e-5 * scale)
-    np.testing.assert_allclose(run(lifted, *inputs), want, rtol=0, atol=1e-5 * scale)
+    assert_close(run(packed, *inputs), want)
+    assert_close(run(lifted, *inputs), want)
 
 
 def test_lifted_before_the_pipeline():
@@ -87,7 +87,7 @@ def test_lifted_before_the_pipeline():
     mod = module_of(build, shapes)
     lifted = relax.transform.LiftTransformParams()(mod)
     inputs = values(shapes)
-    np.testing.assert_allclose(run(lifted, *inputs), run(mod, *inputs), rtol=0, atol=1e-3)
+    assert_close(run(lifted, *inputs), run(mod, *inputs))
 
 
 def test_without_num_input_nothing_is_packed():

@@ -11,6 +11,7 @@ from tvm.script import relax as R
 from tvm.script import tirx as T
 
 import tvm_rammer
+from tvm_rammer.testing.reference import assert_close
 from tvm_rammer.transform.partition_regions import read_left_out
 
 FORMS = ("program", "wavefront", "per-op")
@@ -32,7 +33,7 @@ def assert_agrees(
         got = run(built, inputs)
         assert [(x.shape, x.dtype) for x in got] == [(x.shape, x.dtype) for x in want]
         for left, right in zip(got, want, strict=True):
-            np.testing.assert_allclose(left, right, 1e-4, 1e-5, err_msg=form)
+            assert_close(left, right)
 
 
 def test_nested_tuples_inputs_as_outputs_and_unused_inputs():

@@ -11,6 +11,7 @@ from tvm.script import relax as R
 from tvm.script import tirx as T
 
 import tvm_rammer
+from tvm_rammer.testing.reference import assert_close
 from tvm_rammer.transform.relax_util import operator_name, static_shape
 from tvm_rammer.transform.simplify_operators import SimplifyOperators
 
@@ -56,7 +57,7 @@ def test_a_batch_norm_by_constants_is_a_multiplication_and_an_addition(axis, sca
         shape = (-1, 1) if axis == 1 else (-1,)
         expected = np.broadcast_to(expected.reshape(shape), (3, 4))
         values = np.broadcast_to(call.args[1].value.numpy(), (1, 3, 4))[0]
-        np.testing.assert_allclose(values, expected, rtol=1e-6)
+        assert_close(values, expected, 1e-6)
 
 
 @pytest.mark.parametrize(("variance", "training"), [(-1, False), (1, True)])
@@ -155,7 +156,7 @@ def test_other_reductions_of_stacked_tensors_are_chains_as_well(reduction, of_tw
     a, b = np.random.default_rng(0).standard_normal((2, 2, 3)).astype("float32")
     machine = relax.VirtualMachine(relax.build(simplified, "llvm"), tvm.cpu())
     got = machine["main"](tvm.runtime.tensor(a), tvm.runtime.tensor(b)).numpy()
-    np.testing.assert_allclose(got, of_two(a, b), rtol=1e-6)
+    assert_close(got, of_two(a, b), 1e-6)
 
 
 @pytest.mark.parametrize(

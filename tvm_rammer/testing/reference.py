@@ -68,6 +68,26 @@ def relative_error(got: np.ndarray, want: np.ndarray) -> float:
     return error if np.isfinite(error) else float("inf")
 
 
+def assert_close(got: np.ndarray, want: Any, tolerance: float = 1e-5) -> None:
+    """Assert the same shape, and numbers that are equal up to rounding.
+
+    Integers and booleans must be equal. A sum of K products whose signs differ is off by about
+    ``sqrt(K)`` units of rounding of its *terms*, however small it is itself; so what is allowed is
+    relative to the largest finite value. The default is 84 of float32's units: K up to a few
+    thousand, or as many roundings one after the other as in a short network.
+    """
+    want = np.asarray(want)
+    assert got.shape == want.shape, f"shape {got.shape}, expected {want.shape}"
+    if got.dtype.kind not in "fc":
+        np.testing.assert_array_equal(got, want)
+        return
+    finite = want[np.isfinite(want)]
+    scale = max(1.0, float(np.abs(finite).max(initial=0.0)))
+    np.testing.assert_allclose(
+        got.astype(np.float64), want.astype(np.float64), rtol=0, atol=tolerance * scale
+    )
+
+
 def assert_outputs_close(
     got: Sequence[np.ndarray],
     want: Sequence[np.ndarray],

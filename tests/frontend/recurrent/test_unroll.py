@@ -13,6 +13,7 @@ from recurrent_models import BATCH, FEATURES, HIDDEN, STEPS, layers, model, numb
 import tvm_rammer
 from tvm_rammer.errors import ModelError
 from tvm_rammer.frontend.onnx.recurrent import unroll_recurrent
+from tvm_rammer.testing.reference import assert_close
 
 X = numbers(STEPS, BATCH, FEATURES, seed=9)
 DIRECTIONS = ["forward", "reverse", "bidirectional"]
@@ -34,7 +35,7 @@ def unrolled(proto: onnx.ModelProto, x: np.ndarray = X) -> onnx.ModelProto:
 def assert_same(proto: onnx.ModelProto, x: np.ndarray = X) -> None:
     for got, want in zip(run(unrolled(proto, x), x), run(proto, x), strict=True):
         assert got.shape == want.shape
-        np.testing.assert_allclose(got, want, atol=2e-6)
+        assert_close(got, want)
 
 
 @settings(max_examples=60, deadline=None)
@@ -90,9 +91,9 @@ def test_batch_first(kind):
     turned = X.swapaxes(0, 1).copy()
     got = run(unrolled(recurrent(kind, layout=1), turned), turned)
     every, *states = run(recurrent(kind), X)
-    np.testing.assert_allclose(got[0], every.transpose(2, 0, 1, 3), atol=1e-6)
+    assert_close(got[0], every.transpose(2, 0, 1, 3))
     for state, want in zip(got[1:], states, strict=True):
-        np.testing.assert_allclose(state, want.swapaxes(0, 1), atol=1e-6)
+        assert_close(state, want.swapaxes(0, 1))
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
@@ -135,7 +136,7 @@ def test_compiled(direction):
     graph_module.set_input("x", x)
     graph_module.run()
     (want,) = run(proto, x)
-    np.testing.assert_allclose(graph_module.get_output(0).numpy(), want, atol=1e-6)
+    assert_close(graph_module.get_output(0).numpy(), want)
     # Weights are split, transposed and added up when compiling.
     names = {
         operator.name for program in library.programs.values() for operator in program.operators
