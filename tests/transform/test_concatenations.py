@@ -211,6 +211,20 @@ def test_a_tensor_without_elements_takes_no_part():
     assert parts(graph) == {"lv": ("lv2", 0, 128), "lv1": ("lv2", 64, 128)}
 
 
+@pytest.mark.parametrize("cut", [2, 4])
+def test_only_some_rows_of_a_result(cut):
+    """Slices of the first rows are views of a buffer that is larger than what is concatenated."""
+
+    def build(emit, x):
+        y = emit(OP.exp(x))
+        last = emit(OP.strided_slice(y, axes=[0], begin=[cut], end=[6]))
+        first = emit(OP.strided_slice(y, axes=[0], begin=[0], end=[cut]))
+        return emit(OP.tanh(emit(OP.concat([last, first], axis=0))))
+
+    graph = assert_runs(module(build, (6, 16)))
+    assert "lv" not in parts(graph)
+
+
 def image_branches(emit: Any, x: Any, y: Any) -> Any:
     """Two convolutions and a pooling, concatenated along the channels; once more behind it."""
     rng = np.random.default_rng(0)

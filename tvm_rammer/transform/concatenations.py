@@ -149,6 +149,9 @@ class _Placing:
         """Whether an operand is a result that nothing else keeps from lying in the matrix."""
         if not isinstance(operand, int) or self.buffers[operand].space != "arena":
             return False
+        # A slice of the first rows is a view: the call reads less than there is.
+        if self.buffers[operand].nbytes != length * matrix.count:
+            return False
         if matrix.count > 1 and length < SHORTEST_ROW:
             return False
         return matrix.count == 1 or self._fits(operand, call, length, matrix.pitch)
