@@ -6,10 +6,21 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from kernel_runs import HOST, VDEVICES, constant, legalized_func, numbers, run_prim_func, run_relax
+from kernel_runs import (
+    HOST,
+    VDEVICES,
+    constant,
+    legalized_func,
+    numbers,
+    run_prim_func,
+    run_relax,
+    target_of,
+)
 from tvm import relax, te, topi
 
+from tvm_rammer.kernel.code_size import code_size
 from tvm_rammer.kernel.matmul import Matmul
+from tvm_rammer.kernel.select import schedule
 from tvm_rammer.testing.reference import assert_close
 
 OP = relax.op
@@ -173,6 +184,42 @@ def test_result_that_repeats_the_product():
     (out,), origins = run_relax(lambda a, b, c: OP.add(OP.matmul(a, b), c), a, b, wide)
     assert_close(out, a @ b + wide)
     assert origins == ["matmul"]
+
+
+@pytest.mark.parametrize("vdevice", VDEVICES)
+@pytest.mark.parametrize(
+    ("axes", "shape"),
+    [((1, 2), (19, 3, 21)), ((0, 1), (3, 21, 37)), ((0, 2), (3, 5, 21, 2)), ((1, 0), (21, 3, 16))],
+)
+def test_result_that_repeats_the_product_often(axes, shape, vdevice):
+    """Its stores are loops: no more statements for more repeats.
+
+    ``axes`` of the result are those of the product.
+    """
+    a, b, wide = numbers((3, 600)), numbers((600, 21), seed=1), numbers(shape, seed=2)
+    func = repeating_product(axes, shape)
+    run = run_prim_func(func, [a, b, wide], (1,), vdevice)
+    product = a.astype("float64") @ b
+    missing = tuple(sorted(set(range(len(shape))) - set(axes)))
+    product = np.expand_dims(product if axes[0] < axes[1] else product.T, missing)
+    assert_close(run.outputs[0], product * wide)
+    assert run.origin == "matmul"
+    longer = tuple(n if k in axes else 10 * n for k, n in enumerate(shape))
+    with target_of(vdevice):
+        scheduled = schedule(repeating_product(axes, longer), frozenset([1]), vdevice)
+    assert code_size(scheduled.func.body).statements < 150
+
+
+def repeating_product(axes, shape):
+    """A product of matrices, times a tensor with more axes than it has."""
+    a, b = te.placeholder((3, 600), name="a"), te.placeholder((600, 21), name="b")
+    wide = te.placeholder(shape, name="wide")
+    product = topi.matmul(a, b)
+
+    def element(*places):
+        return product(*(places[axis] for axis in axes)) * wide(*places)
+
+    return te.create_prim_func([a, b, wide, te.compute(shape, element)])
 
 
 def test_square_of_a_matrix():

@@ -7,7 +7,7 @@ and few weights are live; the other way round LLVM keeps the broadcasts and spil
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -24,6 +24,7 @@ from tvm_rammer.kernel.nest_statements import digits, loop, unrolled
 from tvm_rammer.kernel.prefetch import SECOND, prefetch, prefetches
 from tvm_rammer.kernel.reduction_loops import Guards, ReductionLoops, Values
 from tvm_rammer.kernel.register_tile import RegisterTile
+from tvm_rammer.kernel.repeated_results import looped_stores, repeats_much, unrolled_stores
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,23 @@ class Nest:
             return tirx.BufferStore(totals, contraction.initial, [place])
 
         def write(place: Any, vector: Any, values: Values, lane: Any) -> Any:
-            return self._write(totals[place], values)
+            return unrolled_stores(contraction, totals[place], values)
+
+        def writes() -> list[Any]:
+            if not repeats_much(contraction):
+                return [inside(write)]
+            # A buffer whose indices vary does not stay in registers: the sums shall.
+            kept = tirx.decl_buffer(shape, contraction.dtype, "kept")
+            keep = inside(lambda place, *_: tirx.BufferStore(kept, totals[place], [place]))
+
+            def total(row: Any, vector: Any, lane: Any) -> Any:
+                return kept[element(row, vector, lane)]
+
+            def places(row: Any, vector: Any, lane: Any) -> Values:
+                return self._values(at, first_row, row, vector, lane)
+
+            stores = looped_stores(contraction, tile, rows, total, places)
+            return [tirx.AllocBuffer(kept), keep, stores]
 
         def block(additions: Any) -> Any:
             def clear(place: Any, *_: Any) -> Any:
@@ -178,7 +195,7 @@ class Nest:
                 *([tirx.AllocBuffer(totals)] if blocked else []),
                 inside(start),
                 self.reduction.statement(at.values, first_row, rows, add, block, prepare),
-                inside(write),
+                *writes(),
             ]
         )
 
@@ -237,20 +254,6 @@ class Nest:
             lane,
         ]
         return tirx.BufferLoad(self.packed, indices)
-
-    def _write(self, total: Any, values: Values) -> Any:
-        def repeat(axes: Sequence[Axis], values: Values) -> Any:
-            if not axes:
-                return self.contraction.epilogue(values, total)
-            axis, *rest = axes
-            return loop(
-                "repeat",
-                axis.extent,
-                lambda step: repeat(rest, {**values, axis.var: step}),
-                ForKind.UNROLLED,
-            )
-
-        return repeat(self.contraction.repeated, values)
 
 
 @dataclass(frozen=True)
