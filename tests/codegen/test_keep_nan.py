@@ -1,9 +1,11 @@
-"""NaN comes out of ReLU and Clip as it went in, for one instruction per comparison."""
+"""NaN comes out of ReLU, Clip and the maximum of two tensors as it went in."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import reduce
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -32,9 +34,10 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def compiled(function: Callable[[Any], Any], dtype: str, lanes: int, target: Any = None) -> Any:
-    x = te.placeholder((COUNT,), dtype, name="x")
-    sch = Schedule(te.create_prim_func([x, te.compute((COUNT,), lambda i: function(x[i]), "y")]))
+def compiled(function: Callable[..., Any], dtype: str, lanes: int, target: Any = None) -> Any:
+    inputs = [te.placeholder((COUNT,), dtype, name=name) for name in signature(function).parameters]
+    y = te.compute((COUNT,), lambda i: function(*(x[i] for x in inputs)), "y")
+    sch = Schedule(te.create_prim_func([*inputs, y]))
     if lanes > 1:
         (loop,) = sch.get_loops(sch.get_sblock("y"))
         sch.vectorize(sch.split(loop, [None, lanes])[1])
@@ -66,6 +69,43 @@ def test_one_instruction_for_each_comparison(cpu, lanes):
         assert not re.search(r"cmp[a-z]*ps|blendv", text), name
 
 
+@pytest.mark.parametrize(("function", "wanted"), [(tirx.max, np.maximum), (tirx.min, np.minimum)])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("lanes", [1, 16])
+def test_nan_of_either_tensor_is_kept(function, wanted, dtype, lanes):
+    x, y = np.random.default_rng(0).standard_normal((2, COUNT)).astype(dtype)
+    x[[0, 5, 40]] = y[[5, 41, 63]] = np.nan
+    x[7], y[8], x[9], y[10] = np.inf, np.inf, -np.inf, -np.inf
+    got = tvm.runtime.tensor(np.zeros_like(x))
+    main = compiled(lambda x, y: function(x, y), dtype, lanes)["main"]
+    main(tvm.runtime.tensor(x), tvm.runtime.tensor(y), got)
+    np.testing.assert_array_equal(got.numpy(), wanted(x, y))
+
+
+def test_three_instructions_for_two_tensors():
+    target = tvm.target.Target({"kind": "llvm", "mcpu": "skylake-avx512"})
+    text = compiled(lambda x, y: tirx.max(x, y), "float32", 16, target).inspect_source("asm")
+    assert len(re.findall(r"vmaxps", text)) == len(re.findall(r"vcmpunordps", text)) > 0
+    assert not re.search(r"vblendmps|vpmovd2m|vfpclass", text)
+
+
+@pytest.mark.parametrize("name", ["pool", "reduction"])
+def test_what_reduces_takes_one_instruction_for_each_element(name):
+    x = te.placeholder((COUNT, 16), "float32", name="x")
+    window = te.reduce_axis((0, 4), "window")
+    functions = {
+        "pool": lambda i, c: reduce(tirx.max, [x[4 * i + k, c] for k in range(4)]),
+        "reduction": lambda i, c: te.max(x[4 * i + window, c], window),
+    }
+    sch = Schedule(te.create_prim_func([x, te.compute((COUNT // 4, 16), functions[name], "y")]))
+    sch.vectorize(sch.get_loops(sch.get_sblock("y"))[1])
+    func = sch.mod["main"].with_attrs({"global_symbol": "main", "s_tir": True})
+    target = tvm.target.Target({"kind": "llvm", "mcpu": "skylake-avx512"})
+    module = tvm.tirx.build(tvm.IRModule({"main": func}), target, pipeline=lowering_pipeline())
+    text = module.inspect_source("asm")
+    assert "maxps" in text and "unordps" not in text
+
+
 @I.ir_module
 class Model:
     """Both in the epilogue of a product and alone."""
@@ -76,7 +116,8 @@ class Model:
             y = R.matmul(x, w)
             a = R.nn.relu(y)
             b = R.clip(x, -1, 6)
-            result = (a, b)
+            c = R.maximum(R.matmul(y, w), y)
+            result = (a, b, c)
             R.output(result)
         return result
 
@@ -84,6 +125,7 @@ class Model:
 def test_nan_is_kept_by_a_model():
     x, w = np.full((5, 37), -2, "float32"), np.eye(37, dtype="float32")
     x[1, 30:] = np.nan
-    relu, clip = tvm_rammer.build(Model).create()(x, w)
+    relu, clip, larger = tvm_rammer.build(Model).create()(x, w)
     np.testing.assert_array_equal(relu.numpy(), np.maximum(x @ w, 0))
     np.testing.assert_array_equal(clip.numpy(), np.clip(x, -1, 6))
+    np.testing.assert_array_equal(larger.numpy(), np.maximum(x @ w @ w, x @ w))

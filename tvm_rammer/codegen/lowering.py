@@ -1,6 +1,6 @@
 """The lowering of everything that this package compiles: TVM's own, with vector code for libm's.
 
-It lets booleans be compared, NaN through ReLU and Clip, and integers be divided by zero. One pass
+It lets booleans be compared, NaN through maxima, and integers be divided by zero. One pass
 of TVM's it leaves out: rewriting storage would hoist the local buffers of an rTask body out of its
 device attributes.
 """

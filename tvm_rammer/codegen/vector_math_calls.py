@@ -21,7 +21,7 @@ from tvm.ir import Call, Op
 
 from tvm_rammer.codegen import vector_math
 from tvm_rammer.codegen.vector_math_text import Value, function_text
-from tvm_rammer.codegen.with_bodies import with_bodies
+from tvm_rammer.codegen.with_bodies import with_bodies, with_text
 
 #: What there is vector code for, by the last part of the name of TVM's operator.
 _FUNCTIONS: dict[str, Callable[..., Value]] = {
@@ -100,7 +100,7 @@ class LinkElementaryFunctions:
             return tirx.call_pure_extern(call.ty, symbol, *arguments)
 
         linked = _with_calls(mod, link)
-        return _with_text(linked, "\n".join([*sorted(declarations), *texts.values()]))
+        return with_text(linked, "\n".join([*sorted(declarations), *texts.values()]))
 
 
 def _lanes(call: Any) -> int | None:
@@ -136,13 +136,3 @@ def _quarters(exponent: Any) -> int:
 def _with_calls(mod: tvm.IRModule, rewrite: Callable[[Any], Any]) -> tvm.IRModule:
     """A module whose PrimFuncs have other calls."""
     return with_bodies(mod, lambda body: tvm_ffi.structural_map(body, (Call, rewrite)))
-
-
-def _with_text(mod: tvm.IRModule, text: str) -> tvm.IRModule:
-    """Import a text once: what one function imports is linked into the whole module."""
-    if text:
-        symbol, func = next(
-            (s, f) for s, f in mod.functions_items() if isinstance(f, tirx.PrimFunc)
-        )
-        mod[symbol] = func.with_body(tirx.AttrStmt(0, "pragma_import_llvm", text, func.body))
-    return mod
