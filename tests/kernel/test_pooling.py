@@ -161,3 +161,11 @@ def test_few_rows_are_divided_by_their_channels():
     run = run_prim_func(func, [x], vdevice=VDEVICES[0])
     assert_close(run.outputs[0], windows(x, 3, 1, 1, 1, np.finfo("float32").min).max((-1, -2)))
     assert run.tiles == [56]
+
+
+def test_a_pool_with_one_result():
+    """No axis is left to divide among tiles."""
+    x = numbers((1, 2, 2, 1))
+    (out,), origins = run_relax(lambda x: OP.nn.max_pool2d(x, 2, layout="NHWC"), x, vdevice=HOST)
+    assert_close(out, x.max((1, 2), keepdims=True))
+    assert origins == ["pooling"]

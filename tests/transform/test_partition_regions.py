@@ -330,3 +330,26 @@ def test_equal_reasons_are_said_once():
     assert len(reasons(small_module(1, ops, [6]), min_operators=2)) == 1 + 5
     same = [Op(True, 0, 0), Op(False, 1, 1), Op(True, 2, 2), Op(False, 3, 3), Op(True, 4, 4)]
     assert reasons(small_module(1, same, [5]), 2).count(("add", "region too small")) == 1
+
+
+def test_what_finds_out_a_size_stays_before_what_reads_the_size():
+    """The sum has a size that is found in the product, an operator of a plan."""
+
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((4,), "float32"), y: R.Tensor((1,), "int64")):
+            n = T.int64()
+            with R.dataflow():
+                size = R.multiply(y, y)
+                shape = R.call_pure_packed(
+                    "vm.builtin.tensor_to_shape", size, ty_args=(R.Shape(ndim=1),)
+                )
+                _found: R.Shape([n]) = R.match_cast(shape, R.Shape([n]))
+                filled = R.call_dps_packed("fill", (x,), out_ty=R.Tensor((n,), "float32"))
+                R.output(filled)
+            return filled
+
+    partitioned = PartitionRegions()(relax.transform.LegalizeOps()(Before))
+    bindings = partitioned["main"].body.blocks[0].bindings
+    assert [binding.var.name for binding in bindings] == ["size", "shape", "_found", "filled"]

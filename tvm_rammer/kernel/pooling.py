@@ -73,6 +73,8 @@ class Pooling:
 
 def _in_groups(point: Pointwise, lanes: int) -> Pointwise:
     """The channels in groups, each with all pixels of a row, where there are few rows."""
+    if not point.axes:
+        return point
     *outer, last = point.axes
     rows = prod(axis.extent for axis in outer[:-1])
     groups = [n for n in range(1, last.extent // lanes + 1) if last.extent % (n * lanes) == 0]

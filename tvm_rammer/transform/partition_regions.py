@@ -13,8 +13,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import tvm
-from tvm import relax
+from tvm import relax, tirx
 from tvm.ir import Call, GlobalVar
+from tvm_ffi import structural_walk
 
 from tvm_rammer.transform.eligibility import NO_OPERATOR, reason_to_leave_out
 
@@ -160,8 +161,9 @@ class _Partition:
         """Depth of every bound variable, and those that are results of planned operators."""
         depth: dict[Any, int] = {}
         planned: set[Any] = set()
+        sizes = _bound_sizes(block)
         for binding in block.bindings:
-            sources = [v for v in relax.analysis.free_vars(binding.value) if v in depth]
+            sources = [v for v in _read(binding, sizes) if v in depth]
             reason = self._reason(binding)
             if reason is None:
                 depth[binding.var] = max(
@@ -221,6 +223,34 @@ class _Partition:
         self.number += 1
         self.mod[symbol] = builder.get()[symbol]
         return symbol, list(params)
+
+
+def _bound_sizes(block: Any) -> dict[Any, Any]:
+    """Symbolic sizes of a block, and the variable of the binding that finds out what each is."""
+    bound: dict[Any, Any] = {}
+    for binding in block.bindings:
+        if isinstance(binding, relax.MatchCast):
+            for size in _symbols(binding.ty):
+                bound.setdefault(size, binding.var)
+    return bound
+
+
+def _read(binding: Any, sizes: dict[Any, Any]) -> list[Any]:
+    """The variables that a binding reads, itself or for a size of its operands and results."""
+    read = dict.fromkeys(relax.analysis.free_vars(binding.value))
+    if not sizes:
+        return list(read)
+    for size in (*_symbols(binding.value), *_symbols(binding.var.ty)):
+        if size in sizes and not sizes[size].same_as(binding.var):
+            read[sizes[size]] = None
+    return list(read)
+
+
+def _symbols(expression: Any) -> list[Any]:
+    """The symbolic sizes that an expression or a type mentions."""
+    found: list[Any] = []
+    structural_walk(expression, (tirx.Var, found.append))
+    return found
 
 
 def _rebuild(value: Any, renamed: dict[Any, Any]) -> Any:
