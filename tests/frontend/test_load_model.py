@@ -514,7 +514,7 @@ def test_unsupported_operators_are_named_with_their_first_nodes():
         helper.make_node("Bernoulli", ["b"], ["c"]),
         helper.make_node("Det", ["c"], ["y"], name="second"),
     ]
-    model = model_of(*nodes, inputs=[tensor("x", (2, 2))], outputs=[tensor("y", None)])
+    model = model_of(*nodes, inputs=[tensor("x", (2, 2, 2, 2))], outputs=[tensor("y", None)])
     assert message(ModelError, model) == (
         "the model: TVM's ONNX importer does not support Bernoulli (node 'c'), "
         "Det (node 'first'); export the model without"
@@ -531,12 +531,36 @@ def test_an_operator_of_another_domain_is_not_taken_for_its_namesake():
 
 
 def test_a_node_that_cannot_be_imported_is_named(capfd):
-    node = helper.make_node("Concat", ["x", "x"], ["y"], name="join", axis=9)
-    model = model_of(node, inputs=[tensor("x", (2, 3))], outputs=[tensor("y", None)])
-    text = message(ModelError, model)
-    assert text.startswith("the model: TVM cannot import Concat (node 'join'): ")
-    assert "the input axis 9 is out of range" in text
+    node = helper.make_node("TopK", ["x", "k"], ["y", "i"], name="best")
+    inputs = [tensor("x", (2, 3)), tensor("k", (1,), TensorProto.INT64)]
+    model = model_of(node, inputs=inputs, outputs=[tensor("y", None)])
+    assert message(ModelError, model) == (
+        "the model: TVM cannot import TopK (node 'best'): TopK k must be a constant"
+    )
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("node", "complaint"),
+    [
+        (helper.make_node("Concat", ["x", "x"], ["y"], axis=9), "axis must be in [-rank, rank-1]."),
+        (
+            helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2], pads=[-1, 0]),
+            "Attribute pads must not contain negative values",
+        ),
+        (
+            helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2], dilations=[0]),
+            "Attribute dilations must only contain positive values",
+        ),
+    ],
+)
+def test_what_onnx_forbids_is_refused(node, complaint):
+    model = model_of(node, inputs=[tensor("x", (2, 3, 4))], outputs=[tensor("y", None)])
+    inputs = ", ".join(["'x' float (2, 3, 4)"] * len(node.input))
+    assert message(ModelError, model) == (
+        f"the model: ONNX forbids {node.op_type} (node 'y'): {complaint}; its inputs are {inputs}; "
+        "correct the model, or the shapes that were given"
+    )
 
 
 def test_the_checker_explains_a_broken_graph():

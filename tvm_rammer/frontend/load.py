@@ -10,15 +10,23 @@ import onnx
 import tvm
 
 from tvm_rammer.errors import ModelError
+from tvm_rammer.frontend.input_constants import Constants
 from tvm_rammer.frontend.input_shapes import Shapes
 from tvm_rammer.frontend.loaded_model import LoadedModel
 from tvm_rammer.frontend.onnx.import_onnx import from_onnx, read_onnx
-from tvm_rammer.frontend.onnx.onnx_file import OnnxModel
-from tvm_rammer.frontend.relax_module import from_relax, read_json, specialise
+from tvm_rammer.frontend.onnx.onnx_file import OnnxModel, in_memory
+from tvm_rammer.frontend.relax_module import (
+    bind_constants,
+    from_relax,
+    read_json,
+    specialise,
+)
 from tvm_rammer.frontend.torch.import_torch import from_torch, read_pt2
 
 
-def load_model(model: Any, shapes: Shapes | None = None) -> LoadedModel:
+def load_model(
+    model: Any, shapes: Shapes | None = None, constants: Constants | None = None
+) -> LoadedModel:
     """Load a model.
 
     Parameters
@@ -28,6 +36,8 @@ def load_model(model: Any, shapes: Shapes | None = None) -> LoadedModel:
         by ``torch.export.save`` (``.pt2``). Only a module may keep symbolic dimensions.
     shapes : mapping of str to sequence of int, optional
         Shapes of inputs, by their names in the model: sizes for its symbolic dimensions.
+    constants : mapping of str to array_like, optional
+        Values of inputs, by their names in the model; such an input is none any more.
 
     Returns
     -------
@@ -38,23 +48,24 @@ def load_model(model: Any, shapes: Shapes | None = None) -> LoadedModel:
     ModelError
         The model cannot be read or imported, or dimensions of its inputs stay unknown.
     InputError
-        ``shapes`` does not fit the model.
+        ``shapes`` or ``constants`` do not fit the model.
     """
-    shapes = shapes or {}
+    shapes = {} if shapes is None else shapes
+    constants = {} if constants is None else constants
     where = "the model"
     if isinstance(model, str | os.PathLike):
         where = os.fspath(model)
         model = _read(Path(model))
     if isinstance(model, onnx.ModelProto):
-        model = OnnxModel(model)
+        model = in_memory(model)
     if isinstance(model, OnnxModel):
-        return from_onnx(model, shapes, where)
+        return from_onnx(model, shapes, constants, where)
     if isinstance(model, tvm.IRModule):
-        return specialise(from_relax(model, where), shapes, where)
+        model = from_relax(model, where)
     if isinstance(model, LoadedModel):
-        return specialise(model, shapes, where)
+        return bind_constants(specialise(model, shapes, where), shapes, constants, where)
     if type(model).__name__ == "ExportedProgram":
-        return from_torch(model, shapes, where)
+        return bind_constants(from_torch(model, shapes, where), shapes, constants, where)
     raise ModelError(
         f"a {type(model).__name__} is not a model: give a path, an onnx.ModelProto, "
         "a torch.export.ExportedProgram or a tvm.IRModule"

@@ -6,12 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm import relax, tirx
 
 from tvm_rammer.errors import ModelError
+from tvm_rammer.frontend.input_constants import Constants, as_constant, checked_constants
 from tvm_rammer.frontend.input_shapes import Dims, Shapes, symbol_values
 from tvm_rammer.frontend.loaded_model import LoadedModel, one_line
+from tvm_rammer.tensors import as_tensor
 
 
 def read_json(path: Path) -> tvm.IRModule:
@@ -49,6 +52,28 @@ def specialise(model: LoadedModel, shapes: Shapes, where: str) -> LoadedModel:
     bound = replace(model, module=relax.transform.BindSymbolicVars(values, "main")(model.module))
     symbol_values(relax_inputs(bound), shapes, where)  # a dimension such as n + 1 has a size now
     return bound
+
+
+def bind_constants(
+    model: LoadedModel, shapes: Shapes, constants: Constants, where: str
+) -> LoadedModel:
+    """Fix inputs of a module to values."""
+    checked_constants(constants, dict.fromkeys(model.input_names), shapes, where)
+    if not constants:
+        return model
+    dims = relax_inputs(model)
+    params = dict(zip(model.input_names, model.module["main"].params, strict=True))
+    values = {
+        name: as_constant(name, value, np.dtype(str(params[name].ty.dtype)), dims[name], where)
+        for name, value in constants.items()
+    }
+    given = {name: value.shape for name, value in values.items()}
+    model = specialise(model, given, where)
+    params = dict(zip(model.input_names, model.module["main"].params, strict=True))
+    bound = {params[name]: as_tensor(value) for name, value in values.items()}
+    module = relax.transform.BindParams("main", bound)(model.module)
+    names = tuple(name for name in model.input_names if name not in values)
+    return replace(model, module=module, input_names=names)
 
 
 def relax_inputs(model: LoadedModel) -> dict[str, Dims]:

@@ -12,6 +12,9 @@ from recurrent_models import BATCH, FEATURES, HIDDEN, STEPS, layers, model, numb
 
 import tvm_rammer
 from tvm_rammer.errors import ModelError
+from tvm_rammer.frontend.onnx.fix_inputs import fix_inputs
+from tvm_rammer.frontend.onnx.fold import fold
+from tvm_rammer.frontend.onnx.onnx_file import in_memory
 from tvm_rammer.frontend.onnx.recurrent import unroll_recurrent
 from tvm_rammer.testing.reference import assert_close
 
@@ -26,8 +29,15 @@ CLIPS = st.fixed_dictionaries({}, optional={"clip": st.sampled_from([0.1, 0.5])}
 LENGTHS = st.lists(st.integers(1, STEPS), min_size=BATCH, max_size=BATCH)
 
 
+def sized(proto: onnx.ModelProto, x: np.ndarray = X) -> onnx.ModelProto:
+    """The model as the front end has it where it unrolls: all shapes are known."""
+    fixed = fix_inputs(in_memory(proto), {"x": x.shape}, {}, "the model").proto
+    fold(fixed, "the model")
+    return fixed
+
+
 def unrolled(proto: onnx.ModelProto, x: np.ndarray = X) -> onnx.ModelProto:
-    made = unroll_recurrent(proto, {"x": x.shape}, "the model")
+    made = unroll_recurrent(sized(proto, x), "the model")
     assert not {node.op_type for node in made.graph.node} & {"LSTM", "GRU", "RNN"}
     return made
 
@@ -117,7 +127,7 @@ def test_results_that_nobody_asks_for():
 
 def test_a_model_without_such_operators_stays():
     proto = model([helper.make_node("Relu", ["x"], ["y"])], {}, (2, 2), ["y"])
-    assert unroll_recurrent(proto, {}, "the model") is proto
+    assert unroll_recurrent(proto, "the model") is proto
 
 
 def test_the_given_model_stays_as_it_is():
@@ -149,7 +159,7 @@ def test_compiled(direction):
 
 def refusal(proto: onnx.ModelProto) -> str:
     with pytest.raises(ModelError) as refused:
-        unroll_recurrent(proto, {}, "the model")
+        unroll_recurrent(proto, "the model")
     return str(refused.value)
 
 

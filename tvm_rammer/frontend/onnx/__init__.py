@@ -1,11 +1,16 @@
 """ONNX models.
 
 ===============  ==================================================================
-``import_onnx``  from a file or a message to a Relax module
+``import_onnx``  the order of the steps from a file or a message to a Relax module
 ``onnx_file``    reads files; large weights without copies
 ``protobuf``     where the parts of a message lie in a file
 ``value_types``  shapes and element types of a graph's tensors
 ``nodes``        appends operators to a graph
+``fix_inputs``   shapes of inputs, and values of those that are constants
+``fold``         computes what shapes and constants decide
+``infer``        what ONNX knows about one node
+``names``        what nodes read and write
+``describe``     what messages call nodes and types
 ``recurrent``    LSTM, GRU and RNN as operators for each step
 ===============  ==================================================================
 """

@@ -8,6 +8,7 @@ import re
 import traceback
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,13 @@ from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx as tvm_from_onnx
 
 from tvm_rammer.errors import ModelError
-from tvm_rammer.frontend.input_shapes import Dims, Shapes, static_shapes
+from tvm_rammer.frontend.input_constants import Constants
+from tvm_rammer.frontend.input_shapes import Shapes
 from tvm_rammer.frontend.loaded_model import LoadedModel, one_line
+from tvm_rammer.frontend.onnx.describe import describe
+from tvm_rammer.frontend.onnx.fix_inputs import fix_inputs, free_inputs
+from tvm_rammer.frontend.onnx.fold import fold
+from tvm_rammer.frontend.onnx.infer import static_shape
 from tvm_rammer.frontend.onnx.onnx_file import OnnxModel, read_onnx_file
 from tvm_rammer.frontend.onnx.recurrent import unroll_recurrent
 
@@ -67,26 +73,41 @@ def read_onnx(path: Path) -> OnnxModel:
     return model
 
 
-def from_onnx(model: OnnxModel, shapes: Shapes, where: str) -> LoadedModel:
-    """Import a model whose inputs have the given shapes."""
-    proto = model.proto
-    if proto.functions:
-        proto = onnx.inliner.inline_local_functions(proto)
-    graph = proto.graph
-    if not graph.output:
-        raise ModelError(f"{where}: the graph has no outputs; there is nothing to compile")
-    if foreign := [node for node in graph.node if node.domain not in _DOMAINS]:
-        raise ModelError(f"{where}: {_unsupported(foreign)}")
-    for node in graph.node:
+def from_onnx(model: OnnxModel, shapes: Shapes, constants: Constants, where: str) -> LoadedModel:
+    """Import a model whose inputs have the given shapes and values; it is changed."""
+    _refuse_empty(model.proto, where)
+    model = replace(model, proto=_inlined_functions(model.proto))
+    _refuse_foreign(model.proto, where)
+    model = fix_inputs(model, shapes, constants, where)
+    inputs = tuple(value.name for value in free_inputs(model))
+    proto = _prepared(model.proto, where)
+    sizes = {value.name: static_shape(value.type) or () for value in proto.graph.input}
+    module = _import(proto, sizes, where)
+    module = _bind_weights(module, [*sizes], model.weights)
+    return LoadedModel(module, inputs, tuple(value.name for value in proto.graph.output))
+
+
+def _prepared(proto: onnx.ModelProto, where: str) -> onnx.ModelProto:
+    """A graph whose inputs have static shapes, in operators that TVM imports as ONNX means them."""
+    fold(proto, where)
+    for node in proto.graph.node:
         _refuse_ignored(node, where)
-    known = {tensor.name for tensor in graph.initializer}
-    given = [value for value in graph.input if value.name not in known]
-    inputs = {v.name: _onnx_dims(v, where) for v in given if v.name not in model.weights}
-    static = static_shapes(inputs, shapes, where)
-    sizes = static | {name: tuple(weight.shape) for name, weight in model.weights.items()}
-    module = _import(unroll_recurrent(proto, sizes, where), sizes, where)
-    module = _bind_weights(module, [value.name for value in given], model.weights)
-    return LoadedModel(module, tuple(inputs), tuple(value.name for value in graph.output))
+    return unroll_recurrent(proto, where)
+
+
+def _inlined_functions(proto: onnx.ModelProto) -> onnx.ModelProto:
+    return onnx.inliner.inline_local_functions(proto) if proto.functions else proto
+
+
+def _refuse_empty(proto: onnx.ModelProto, where: str) -> None:
+    if not proto.graph.output:
+        raise ModelError(f"{where}: the graph has no outputs; there is nothing to compile")
+
+
+def _refuse_foreign(proto: onnx.ModelProto, where: str) -> None:
+    """Raise a ModelError for operators that would be taken for their namesakes."""
+    if foreign := [node for node in proto.graph.node if node.domain not in _DOMAINS]:
+        raise ModelError(f"{where}: {_unsupported(foreign)}")
 
 
 def _refuse_ignored(node: onnx.NodeProto, where: str) -> None:
@@ -97,7 +118,7 @@ def _refuse_ignored(node: onnx.NodeProto, where: str) -> None:
         if attribute.name in supposed and value != supposed[attribute.name]:
             shown = value.decode() if isinstance(value, bytes) else value
             raise ModelError(
-                f"{where}: {_describe(node)} has {attribute.name}={shown}, which TVM's importer "
+                f"{where}: {describe(node)} has {attribute.name}={shown}, which TVM's importer "
                 "ignores; export the model without it"
             )
 
@@ -135,31 +156,11 @@ def _import(model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]], where: s
     return module
 
 
-def _onnx_dims(value: onnx.ValueInfoProto, where: str) -> Dims:
-    kind = str(value.type.WhichOneof("value")).removesuffix("_type")
-    tensor = value.type.tensor_type
-    if kind != "tensor" or tensor.elem_type == onnx.TensorProto.STRING:
-        what = "a tensor of strings" if kind == "tensor" else f"of the type {kind}"
-        raise ModelError(f"{where}: input {value.name!r} is {what}; it must be a numeric tensor")
-    if not tensor.HasField("shape"):
-        return None
-    # Some exporters write -1 for a size that is not known.
-    return tuple(
-        dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else dim.dim_param or None
-        for dim in tensor.shape.dim
-    )
-
-
 def _unsupported(nodes: Iterable[onnx.NodeProto]) -> str:
     """Name each operator once, with its first node."""
-    first = {node.op_type: _describe(node) for node in reversed(list(nodes))}
+    first = {node.op_type: describe(node) for node in reversed(list(nodes))}
     names = ", ".join(first[operator] for operator in sorted(first))
     return f"TVM's ONNX importer does not support {names}; export the model without"
-
-
-def _describe(node: onnx.NodeProto) -> str:
-    operator = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
-    return f"{operator} (node {node.name or ', '.join(node.output)!r})"
 
 
 def _culprit(error: Exception) -> str:
@@ -169,7 +170,7 @@ def _culprit(error: Exception) -> str:
     for builder in builders.values():
         builder._end_block()  # else TVM logs "BlockBuilder destroyed with remaining blocks!"
     nodes = [f["node"] for f in frames if isinstance(f.get("node"), onnx.NodeProto)]
-    return _describe(nodes[-1]) if nodes else "the graph"
+    return describe(nodes[-1]) if nodes else "the graph"
 
 
 def _complaints(caught: Iterable[warnings.WarningMessage]) -> list[str]:

@@ -14,6 +14,7 @@ from functools import partial
 from io import BufferedReader
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -68,6 +69,45 @@ def read_onnx_file(path: Path) -> OnnxModel:
             content, parts = read(file, whole(file)), {}
         proto = onnx.load_model_from_string(content)
         return OnnxModel(proto, _take_weights(file, proto.graph, parts))
+
+
+def in_memory(proto: onnx.ModelProto) -> OnnxModel:
+    """A copy of a model in memory, as if it had been read from a file."""
+    copy, graph = onnx.ModelProto(), proto.graph
+    needed = set(_read_by_others(graph.node)) | {value.name for value in graph.output}
+    large = [
+        tensor.name not in needed
+        and tensor.data_type == onnx.TensorProto.FLOAT
+        and _LARGE <= 4 * prod(tensor.dims) == len(tensor.raw_data)
+        for tensor in graph.initializer
+    ]
+    _copy_fields(proto, copy, without="graph")
+    _copy_fields(graph, copy.graph, without="initializer")
+    weights = {}
+    inputs = {value.name: value for value in copy.graph.input}
+    for tensor, is_large in zip(graph.initializer, large, strict=True):
+        if not is_large:
+            copy.graph.initializer.append(tensor)
+            continue
+        weight = empty(tuple(tensor.dims), np.float32)
+        weight[...] = np.frombuffer(tensor.raw_data, "<f4").reshape(weight.shape)
+        weights[tensor.name] = as_tensor(weight)
+        description = helper.make_tensor_value_info(tensor.name, tensor.data_type, weight.shape)
+        (inputs.get(tensor.name) or copy.graph.input.add()).CopyFrom(description)
+    return OnnxModel(copy, weights)
+
+
+def _copy_fields(source: Any, target: Any, without: str) -> None:
+    """Copy a message but for one field, which may be too large to copy."""
+    for entry, value in source.ListFields():
+        if entry.name == without:
+            continue
+        if entry.is_repeated:
+            getattr(target, entry.name).extend(value)
+        elif entry.message_type is not None:
+            getattr(target, entry.name).CopyFrom(value)
+        else:
+            setattr(target, entry.name, value)
 
 
 def _without_large_weights(file: BufferedReader) -> tuple[bytes, dict[int, Part]]:

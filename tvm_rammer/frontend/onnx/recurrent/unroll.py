@@ -15,17 +15,13 @@ from tvm_rammer.frontend.onnx.recurrent.steps import Steps, passed_on
 from tvm_rammer.frontend.onnx.value_types import opset_version, value_types
 
 
-def unroll_recurrent(
-    model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]], where: str
-) -> onnx.ModelProto:
+def unroll_recurrent(model: onnx.ModelProto, where: str) -> onnx.ModelProto:
     """Replace LSTM, GRU and RNN, which TVM's importer does not know.
 
     Parameters
     ----------
     model : onnx.ModelProto
-        Stays as it is.
-    shapes : mapping of str to sequence of int
-        Static shapes of its inputs.
+        Stays as it is. Its inputs have static shapes.
     where : str
         The model, for messages.
 
@@ -41,7 +37,7 @@ def unroll_recurrent(
     """
     if not any(map(is_recurrent, model.graph.node)):
         return model
-    types = value_types(model, shapes)
+    types = value_types(model, {})
     unrolled = onnx.ModelProto()
     unrolled.CopyFrom(model)
     nodes = Nodes(unrolled.graph, opset_version(model), "unrolled")

@@ -1,0 +1,196 @@
+"""Computes what shapes and constants decide in a graph: shapes of shapes, branches of ``If``.
+
+ONNX's own shape inference and its reference implementation do the work, node by node in one pass;
+so every node is also checked against what ONNX allows. Nothing else is rewritten.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import ChainMap
+from collections.abc import Mapping, MutableSet, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+import onnx
+from onnx import helper, numpy_helper, shape_inference
+
+from tvm_rammer.errors import ModelError
+from tvm_rammer.frontend.loaded_model import one_line
+from tvm_rammer.frontend.onnx.describe import describe, describe_type
+from tvm_rammer.frontend.onnx.infer import (
+    LARGEST_OPERAND,
+    opsets_of,
+    result_types,
+    result_values,
+)
+from tvm_rammer.frontend.onnx.names import all_names, fresh, reads, renamed, subgraphs
+from tvm_rammer.units import listed
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """What is known where a graph's nodes are.
+
+    Attributes
+    ----------
+    types : mapping of str to onnx.TypeProto
+    values : mapping of str to onnx.TensorProto
+        Constants, except large ones.
+    opsets : mapping of str to int
+    taken : set of str
+        All names in the model.
+    where : str
+        The model, for messages.
+    """
+
+    types: ChainMap[str, onnx.TypeProto]
+    values: ChainMap[str, onnx.TensorProto]
+    opsets: Mapping[str, int]
+    taken: MutableSet[str]
+    where: str
+
+
+def fold(model: onnx.ModelProto, where: str) -> None:
+    """Replace by constants what the shapes of the inputs and the constants decide, in place.
+
+    ``If`` with a known condition gives way to its branch, in sub-graphs too. Afterwards
+    ``value_info`` says what is known about the results of all nodes.
+
+    Parameters
+    ----------
+    model : onnx.ModelProto
+        Its inputs have static shapes.
+    where : str
+        The model, for messages.
+
+    Raises
+    ------
+    ModelError
+        A node contradicts its inputs or attributes.
+    """
+    graph = model.graph
+    scope = _Scope(ChainMap(), ChainMap(), opsets_of(model), all_names(graph), where)
+    _fold_graph(graph, scope, {value.name: value.type for value in graph.input})
+
+
+def _fold_graph(
+    graph: onnx.GraphProto, outer: _Scope, inputs: Mapping[str, onnx.TypeProto]
+) -> None:
+    scope = replace(outer, types=outer.types.new_child(), values=outer.values.new_child())
+    scope.types.update(inputs)
+    for tensor in graph.initializer:
+        _note(tensor, scope)
+    declared = {value.name: value.type for value in (*graph.value_info, *graph.output)}
+    given, count = set(scope.values.maps[0]), len(graph.node)
+    waiting, kept = list(reversed(graph.node)), []
+    while waiting:
+        node = waiting.pop()
+        if (branch := _decided(node, scope)) is not None:
+            waiting.extend(reversed(_inlined(node, branch, graph, scope)))
+            continue
+        known = {name: declared[name] for name in node.output if name in declared}
+        scope.types.update(known | _types(node, scope))
+        values = result_values(node, scope.types, scope.values, scope.opsets)
+        for value in (values or {}).values():
+            _note(value, scope)
+        if values is not None:
+            continue
+        for inner in subgraphs(node):
+            _fold_graph(inner, scope, {value.name: _loose(value.type) for value in inner.input})
+        kept.append(node)
+    if len(kept) != count or given != set(scope.values.maps[0]):
+        _rewrite(graph, kept, scope, given)
+    _describe_values(graph, scope)
+
+
+def _note(tensor: onnx.TensorProto, scope: _Scope) -> None:
+    """Remember a constant."""
+    scope.types[tensor.name] = helper.make_tensor_type_proto(tensor.data_type, tuple(tensor.dims))
+    if prod(tensor.dims) <= LARGEST_OPERAND:
+        scope.values[tensor.name] = tensor
+
+
+def _types(node: onnx.NodeProto, scope: _Scope) -> dict[str, onnx.TypeProto]:
+    try:
+        return result_types(node, scope.types, scope.values, scope.opsets)
+    except shape_inference.InferenceError as error:
+        reason = re.sub(r"\[\w+\] ?", "", one_line(error))
+        inputs = listed(
+            f"{name!r} {describe_type(scope.types[name])}" for name in node.input if name
+        )
+        raise ModelError(
+            f"{scope.where}: ONNX forbids {describe(node)}: {reason}; its inputs are {inputs}; "
+            "correct the model, or the shapes that were given"
+        ) from error
+
+
+def _loose(kind: onnx.TypeProto) -> onnx.TypeProto:
+    """The type of a loop's state: its shape may change from step to step."""
+    tensor = kind.tensor_type
+    if kind.WhichOneof("value") != "tensor_type" or not tensor.shape.dim:
+        return kind
+    return helper.make_tensor_type_proto(tensor.elem_type, None)
+
+
+def _decided(node: onnx.NodeProto, scope: _Scope) -> onnx.GraphProto | None:
+    """The branch that an ``If`` takes, if that is known."""
+    if node.op_type != "If" or node.domain not in ("", "ai.onnx"):
+        return None
+    condition = scope.values.get(node.input[0])
+    if condition is None:
+        return None
+    wanted = "then_branch" if numpy_helper.to_array(condition).all() else "else_branch"
+    return next(each.g for each in node.attribute if each.name == wanted)
+
+
+def _inlined(
+    node: onnx.NodeProto, branch: onnx.GraphProto, graph: onnx.GraphProto, scope: _Scope
+) -> list[onnx.NodeProto]:
+    """The nodes of a branch under names of the graph around it; its constants are moved there."""
+    computed = {name for each in branch.node for name in each.output if name}
+    names: dict[str, str] = {}
+    passed: list[onnx.NodeProto] = []
+    for inner, outer in zip(branch.output, node.output, strict=True):
+        if inner.name in computed and inner.name not in names and outer:
+            names[inner.name] = outer
+        elif outer:
+            passed.append(helper.make_node("Identity", [inner.name], [outer]))
+    for name in (*computed, *(tensor.name for tensor in branch.initializer)):
+        if name not in names:
+            names[name] = fresh(name, scope.taken)
+    for tensor in branch.initializer:
+        tensor.name = names[tensor.name]
+        graph.initializer.append(tensor)
+        _note(graph.initializer[-1], scope)
+    return [renamed(each, names) for each in (*branch.node, *passed)]
+
+
+def _rewrite(
+    graph: onnx.GraphProto, nodes: Sequence[onnx.NodeProto], scope: _Scope, given: set[str]
+) -> None:
+    """Leave the nodes that the outputs need, and make initialisers of new constants."""
+    needed = {value.name for value in graph.output}
+    live = []
+    for node in reversed(nodes):
+        if needed.intersection(node.output):
+            needed.update(reads(node))
+            live.append(node)
+    del graph.node[:]
+    graph.node.extend(reversed(live))
+    known = {tensor.name for tensor in graph.initializer}
+    own = scope.values.maps[0]
+    graph.initializer.extend(own[name] for name in sorted(needed & own.keys() - known))
+
+
+def _describe_values(graph: onnx.GraphProto, scope: _Scope) -> None:
+    """Write down the types of all results."""
+    for value in graph.output:
+        if value.name in scope.types:
+            value.type.CopyFrom(scope.types[value.name])
+    said = {value.name for value in graph.output}
+    results = (name for node in graph.node for name in node.output if name not in said)
+    del graph.value_info[:]
+    for name in results:
+        if name in scope.types:
+            graph.value_info.add(name=name, type=scope.types[name])

@@ -1,0 +1,180 @@
+"""What ONNX itself can tell about one node: the types of its results, and results of constants."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from math import prod
+
+import numpy as np
+import onnx
+from onnx import defs, numpy_helper, shape_inference
+from onnx.reference import ReferenceEvaluator
+
+from tvm_rammer.frontend.onnx.names import reads
+
+#: Bytes of the largest result that is computed here. What shapes are made of is far smaller; larger
+#: constants are for TVM to fold.
+_LARGEST_RESULT = 1 << 16
+#: Elements of the largest constant that something is computed from here.
+LARGEST_OPERAND = 1 << 20
+#: Elements of the largest constant whose value can decide a shape.
+_LARGEST_SHAPE = 1 << 10
+
+#: Operators whose results differ from run to run.
+_RANDOM = {
+    "Bernoulli",
+    "Dropout",
+    "Multinomial",
+    "RandomNormal",
+    "RandomNormalLike",
+    "RandomUniform",
+    "RandomUniformLike",
+}
+#: Operators whose results have a size that is known only afterwards, but never more elements than
+#: their operands, for each dimension of these.
+_BOUNDED = {"NonZero", "Unique", "Compress"}
+
+Types = Mapping[str, onnx.TypeProto]
+Values = Mapping[str, onnx.TensorProto]
+
+
+def opsets_of(model: onnx.ModelProto) -> dict[str, int]:
+    """The version of each domain's operators; ONNX's own domain is ``""``."""
+    return {_domain(each.domain): each.version for each in model.opset_import}
+
+
+def result_types(
+    node: onnx.NodeProto, types: Types, values: Values, opsets: Mapping[str, int]
+) -> dict[str, onnx.TypeProto]:
+    """Types of a node's results, as far as they are known.
+
+    Parameters
+    ----------
+    node : onnx.NodeProto
+    types : mapping of str to onnx.TypeProto
+        Of what the node and its sub-graphs read.
+    values : mapping of str to onnx.TensorProto
+        Constants.
+    opsets : mapping of str to int
+        See :func:`opsets_of`.
+
+    Raises
+    ------
+    onnx.shape_inference.InferenceError
+        ONNX does not allow such inputs or attributes.
+    """
+    schema = _schema(node, opsets)
+    if schema is None or any(name and name not in types for name in node.input):
+        return {}
+    deciding = {
+        name: values[name]
+        for name in node.input
+        if name in values and prod(values[name].dims) <= _LARGEST_SHAPE
+    }
+    imports = [onnx.helper.make_opsetid(*each) for each in opsets.items()]
+    read = {name: types[name] for name in reads(node) if name in types}
+    try:
+        found = shape_inference.infer_node_outputs(
+            schema, node, read, deciding, opset_imports=imports
+        )
+    except onnx.checker.ValidationError:
+        # The importer has the whole model checked, and passes such complaints on.
+        return {}
+    return {name: kind for name, kind in found.items() if name and kind.WhichOneof("value")}
+
+
+def result_values(
+    node: onnx.NodeProto, types: Types, values: Values, opsets: Mapping[str, int]
+) -> dict[str, onnx.TensorProto] | None:
+    """The results of a node that are constants, or None.
+
+    ``types`` are those of its operands and results, ``values`` those that are known.
+    """
+    if _domain(node.domain):
+        return None
+    if node.op_type in ("Shape", "Size"):
+        return _of_shape(node, types)
+    operands = {name: values.get(name) for name in node.input if name}
+    constant = bool(operands) or node.op_type == "Constant"
+    if not constant or node.op_type in _RANDOM or not _small(node, types):
+        return None
+    known = {name: value for name, value in operands.items() if value is not None}
+    if len(known) < len(operands):
+        return None
+    return _evaluated(node, known, opsets)
+
+
+def _domain(name: str) -> str:
+    return "" if name == "ai.onnx" else name
+
+
+def _schema(node: onnx.NodeProto, opsets: Mapping[str, int]) -> defs.OpSchema | None:
+    domain = _domain(node.domain)
+    version = opsets.get(domain)
+    if version is None or not defs.has(node.op_type, version, domain):
+        return None
+    return defs.get_schema(node.op_type, version, domain)
+
+
+def _of_shape(node: onnx.NodeProto, types: Types) -> dict[str, onnx.TensorProto] | None:
+    sizes = static_shape(types.get(node.input[0]))
+    if sizes is None:
+        return None
+    if node.op_type == "Size":
+        value = np.array(prod(sizes), np.int64)
+    else:
+        ends = {each.name: each.i for each in node.attribute}
+        value = np.array(sizes[ends.get("start", 0) : ends.get("end")], np.int64)
+    return {node.output[0]: numpy_helper.from_array(value, node.output[0])}
+
+
+def static_shape(kind: onnx.TypeProto | None) -> tuple[int, ...] | None:
+    """The shape of a tensor if it is known as a whole."""
+    if kind is None or not kind.tensor_type.HasField("shape"):
+        return None
+    dims = kind.tensor_type.shape.dim
+    if not all(dim.HasField("dim_value") for dim in dims):
+        return None
+    return tuple(dim.dim_value for dim in dims)
+
+
+def _small(node: onnx.NodeProto, types: Types) -> bool:
+    """Whether the results are small tensors of numbers."""
+    for name in filter(None, node.output):
+        if name not in types:
+            return False
+        dtype = _dtype(types[name].tensor_type.elem_type)
+        if dtype is None:
+            return False
+        shape = static_shape(types[name])
+        if shape is None and node.op_type not in _BOUNDED:
+            return False
+        if shape is not None and prod(shape) * dtype.itemsize > _LARGEST_RESULT:
+            return False
+    return True
+
+
+def _dtype(kind: int) -> np.dtype | None:
+    """A dtype that numpy itself computes with, else None."""
+    if kind in (onnx.TensorProto.UNDEFINED, onnx.TensorProto.STRING):
+        return None
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(kind)
+    return dtype if dtype.kind in "biuf" and dtype.isbuiltin == 1 else None
+
+
+def _evaluated(
+    node: onnx.NodeProto, operands: Values, opsets: Mapping[str, int]
+) -> dict[str, onnx.TensorProto] | None:
+    if any(_dtype(value.data_type) is None for value in operands.values()):
+        return None
+    arrays = {name: numpy_helper.to_array(value) for name, value in operands.items()}
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            results = ReferenceEvaluator(node, opsets=dict(opsets)).run(None, arrays)
+    except Exception:
+        # What the reference cannot compute is left to run time.
+        return None
+    pairs = zip(node.output, results, strict=False)
+    return {name: numpy_helper.from_array(np.asarray(value), name) for name, value in pairs if name}
