@@ -5,7 +5,7 @@
 - ``reference``, ``numpy_operators``: right answers; ``mutants``: wrong plans; ``optimal``: the best
 - ``soak``: plans run for long, under load
 - ``fair_timing`` of ``contenders`` (``timing_process``, ``timing_worker``, ``timing_results``),
-  those of others in ``outside``; ``kernel_bench`` of ``kernel_cases``
+  those of others in ``outside``, on ``operator_models``; ``kernel_bench`` of ``kernel_cases``
 - ``own_cores``, ``machine_state``, ``other_load``: whether the machine can be trusted
 - ``bench``: what was measured, as data, tables and pages
 """

@@ -1,0 +1,56 @@
+"""The table of single operators: every row is a model, and its times are made by one command."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+from click.testing import CliRunner
+
+from tvm_rammer.testing.operator_models import operator_models
+
+SCRIPT = Path(__file__).parents[2] / "python" / "bench_operators.py"
+
+
+@pytest.fixture(scope="module")
+def bench():
+    spec = importlib.util.spec_from_file_location("bench_operators", SCRIPT)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["bench_operators"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_row_is_a_model_of_its_own():
+    models = list(operator_models())
+    assert len({(model.table, model.name) for model in models}) == len(models)
+    for model in models:
+        onnx.checker.check_model(model.make(), full_check=True)
+
+
+def test_ratios_are_to_the_first_contender(bench):
+    pytest.importorskip("onnxruntime")
+    options = ["--filter", "5 queries of 32", "--seconds", "0.1"]
+    options += ["--contenders", "onnxruntime,onnxruntime-1"]
+    result = CliRunner().invoke(bench.main, options)
+    assert result.exit_code == 0, result.output
+    assert "onnxruntime-1 ratio" in result.output
+    (row,) = [line for line in result.output.splitlines() if "5 queries of 32" in line]
+    assert row.count("x ") == 2  # 32 x 100, and one ratio
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--filter", "nothing such"], "no table or row has 'nothing such' in it"),
+        (["--contenders", "onnxrun"], "there is no contender 'onnxrun'; did you mean"),
+    ],
+)
+def test_what_is_not_there(bench, options, message):
+    result = CliRunner().invoke(bench.main, options)
+    assert result.exit_code == 2
+    assert message in result.output
