@@ -112,7 +112,13 @@ def run_relax(
 
     Returns the results and which rule made the kernel of each PrimFunc.
     """
-    mod = legalize(build, *inputs)
+    return run_module(legalize(build, *inputs), *inputs, vdevice=vdevice, seed=seed)
+
+
+def run_module(
+    mod: tvm.IRModule, *inputs: np.ndarray, vdevice: Any = HOST, seed: int = 0
+) -> tuple[list[np.ndarray], list[str]]:
+    """Run the PrimFuncs that ``main`` calls; what it returns is as for :func:`run_relax`."""
     values: dict[Any, Any] = dict(zip(mod["main"].params, inputs, strict=True))
     origins: list[str] = []
 
@@ -142,6 +148,19 @@ def run_relax(
 
 def legalize(build: Callable[..., Any], *inputs: np.ndarray) -> tvm.IRModule:
     """A Relax function of one or several results as call_tirs of fused PrimFuncs."""
+    passes = [
+        relax.backend.DispatchSortScan(),
+        relax.transform.LegalizeOps(),
+        relax.transform.AnnotateTIROpPattern(),
+        relax.transform.FuseOps(),
+        relax.transform.FuseTIR(),
+    ]
+    with TARGET:
+        return tvm.transform.Sequential(passes)(relax_module(build, *inputs))
+
+
+def relax_module(build: Callable[..., Any], *inputs: np.ndarray) -> tvm.IRModule:
+    """A Relax function of one or several results."""
     params = [
         relax.Var(f"x{k}", relax.TensorType(array.shape, str(array.dtype)))
         for k, array in enumerate(inputs)
@@ -153,15 +172,7 @@ def legalize(build: Callable[..., Any], *inputs: np.ndarray) -> tvm.IRModule:
             several = isinstance(results, list)
             outputs = [builder.emit_output(r) for r in (results if several else [results])]
         builder.emit_func_output(outputs if several else outputs[0])
-    passes = [
-        relax.backend.DispatchSortScan(),
-        relax.transform.LegalizeOps(),
-        relax.transform.AnnotateTIROpPattern(),
-        relax.transform.FuseOps(),
-        relax.transform.FuseTIR(),
-    ]
-    with TARGET:
-        return tvm.transform.Sequential(passes)(builder.get())
+    return builder.get()
 
 
 def legalized_func(build: Callable[..., Any], *inputs: np.ndarray) -> tirx.PrimFunc:

@@ -86,7 +86,6 @@ GO_BACK = {
     "reshape": lambda x: OP.reshape(OP.reshape(x, (-1,)), static_shape(x)),
     "matmul": lambda x: OP.matmul(x, constant(static_shape(x)[3], 5)),
     "vector": lambda x: OP.where(OP.greater(x, OP.exp(x)), x, constant(static_shape(x)[3])),
-    "conv2d_transpose": lambda x: OP.nn.conv2d_transpose(x, constant(channels(x), 4, 2, 2)),
     "stack": lambda x: OP.max(OP.stack([x, OP.negative(x)]), axis=[0]),
 }
 
@@ -150,6 +149,54 @@ def test_an_operator_follows_the_convolution_before_it(name):
     step = (FOLLOW | FOLLOW_BY_OUR_RULES)[name]
     found = operators(converted(module(convolution, step)))
     assert [name == "permute_dims" for name in found] == [True, *[False] * (len(found) - 2), True]
+
+
+def test_transposed_convolutions_and_those_of_signals_follow_too():
+    """TVM legalizes the first in no other layout: SplitTransposedConvolutions does."""
+
+    def upsample(x):
+        return OP.nn.conv2d_transpose(x, constant(channels(x), 4, 2, 2))
+
+    assert operators(converted(module(convolution, upsample))) == [
+        "permute_dims",
+        "nn.conv2d",
+        "nn.conv2d_transpose",
+        "permute_dims",
+    ]
+
+    def signal(x):
+        return OP.nn.conv1d(x, constant(5, channels(x), 3), padding=1)
+
+    def longer(x):
+        return OP.nn.conv1d_transpose(x, constant(channels(x), 4, 2), strides=2)
+
+    mod = converted(module(signal, OP.nn.relu, longer, shape=(1, 4, 9)))
+    assert operators(mod) == [
+        "permute_dims",
+        "nn.conv1d",
+        "nn.relu",
+        "nn.conv1d_transpose",
+        "permute_dims",
+    ]
+    _, convolves, _, transposed, _ = calls(mod["main"])
+    assert (convolves.attrs.data_layout, convolves.attrs.kernel_layout) == ("NWC", "OWI")
+    assert (transposed.attrs.data_layout, transposed.attrs.kernel_layout) == ("NWC", "IOW")
+
+
+def test_a_transposed_convolution_of_unknown_shape_keeps_its_layout():
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(
+            x: R.Tensor(("n", 3, 5, 6), "float32"),
+            weight: R.Tensor((3, 2, 3, 3), "float32"),
+        ):
+            with R.dataflow():
+                a = R.nn.conv2d_transpose(x, weight)
+                R.output(a)
+            return a
+
+    assert operators(ChannelsLast()(Module)) == ["nn.conv2d_transpose"]
 
 
 @pytest.mark.parametrize("step", GO_BACK.values(), ids=GO_BACK)

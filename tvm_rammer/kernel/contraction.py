@@ -54,6 +54,8 @@ class Contraction:
         The buffer of the sums.
     repeated : tuple of Axis
         Axes of the result along which the sum does not vary.
+    inside : tuple of PrimExpr
+        The conditions on the spatial axes under which a sum has a place in the result.
     """
 
     func: tirx.PrimFunc
@@ -64,6 +66,7 @@ class Contraction:
     store: Any
     product: Any
     repeated: tuple[Axis, ...]
+    inside: tuple[Any, ...] = ()
 
     @property
     def dtype(self) -> str:
@@ -94,7 +97,10 @@ class Contraction:
 
         value = tvm_ffi.structural_map(self.store.value, (TensorLoad, replace))
         indices = [substitute(index, values) for index in self.store.indices]
-        return tirx.BufferStore(self.store.buffer, substitute(value, values), indices)
+        store = tirx.BufferStore(self.store.buffer, substitute(value, values), indices)
+        if not self.inside:
+            return store
+        return tirx.IfThenElse(substitute(tirx.all(*self.inside), values), store, None)
 
 
 def find_contraction(func: tirx.PrimFunc) -> Contraction | None:
@@ -122,7 +128,7 @@ def find_contraction(func: tirx.PrimFunc) -> Contraction | None:
     epilogue = _epilogue(sch, blocks[-1], sums, spatial) if number + 1 < len(blocks) else None
     if number + 1 < len(blocks) and epilogue is None:
         return None
-    store, repeated = epilogue or (_own_store(sums), ())
+    store, repeated, inside = epilogue or (_own_store(sums), (), ())
     return Contraction(
         sch.mod["main"],
         spatial,
@@ -132,6 +138,7 @@ def find_contraction(func: tirx.PrimFunc) -> Contraction | None:
         store,
         sums.buffer,
         repeated,
+        inside,
     )
 
 
@@ -194,31 +201,70 @@ def _own_store(sums: Any) -> Any:
 
 def _epilogue(
     sch: s_tir.Schedule, last: Any, sums: Any, spatial: tuple[Axis, ...]
-) -> tuple[Any, tuple[Axis, ...]] | None:
-    """The last block in terms of the sum's axes, and its axes along which the sum is repeated."""
+) -> tuple[Any, tuple[Axis, ...], tuple[Any, ...]] | None:
+    """The last block in terms of the sum's axes, its axes along which the sum is repeated, and
+    where it has a place for a sum."""
     block = sch.get(last)
     store = block.body
     if not isinstance(store, tirx.BufferStore):
         return None
     reads = [load for load in loads(store.value) if load.source.same_as(sums.buffer)]
-    own, _ = _axes(block)
-    extents = {axis.var: axis.extent for axis in own}
     if not reads:
         return None
-    # An axis of one element may be read at a constant place.
-    pairs = list(zip(reads[0].indices, spatial, strict=True))
-    values = {index: axis.var for index, axis in pairs if isinstance(index, tirx.Var)}
-    same = all(tvm_ffi.structural_equal(read.indices, reads[0].indices) for read in reads)
-    covered = all(
-        extents.get(index) == axis.extent if isinstance(index, tirx.Var) else axis.extent == 1
-        for index, axis in pairs
-    )
-    if not same or not covered or len(values) != sum(isinstance(i, tirx.Var) for i, _ in pairs):
+    if not all(tvm_ffi.structural_equal(read.indices, reads[0].indices) for read in reads):
         return None
-    repeated = tuple(axis for axis in own if axis.var not in values)
+    own, _ = _axes(block)
+    found = _places(own, list(zip(reads[0].indices, spatial, strict=True)))
+    if found is None:
+        return None
+    values, inside = found
     changed = tirx.BufferStore(
         store.buffer,
         substitute(store.value, values),
         [substitute(index, values) for index in store.indices],
     )
-    return changed, repeated
+    return changed, tuple(axis for axis in own if axis.var not in values), inside
+
+
+def _places(
+    own: tuple[Axis, ...], pairs: list[tuple[Any, Axis]]
+) -> tuple[dict[Any, Any], tuple[Any, ...]] | None:
+    """Where a result is, by the axes of the sum that it reads at some indices.
+
+    An index is an axis of the result or, where neighbours of the result are different axes of the
+    sum, as the phases of a transposed convolution are, its quotient or its remainder. ``None`` for
+    any other index, and for one that leaves out sums or meets some twice.
+    """
+    extents = {axis.var: axis.extent for axis in own}
+    values: dict[Any, Any] = {}
+    inside: list[Any] = []
+    remainders = {index.a: pair for pair in pairs if isinstance(index := pair[0], tirx.FloorMod)}
+    for index, axis in pairs:
+        if isinstance(index, tirx.FloorMod):
+            continue
+        if not isinstance(index, tirx.Var | tirx.FloorDiv):
+            # An axis of one element may be read at a constant place.
+            if axis.extent != 1:
+                return None
+            continue
+        place, step = index, 1
+        value: Any = axis.var
+        if isinstance(index, tirx.FloorDiv):
+            place = index.a
+            remainder, inner = remainders.pop(place, (None, axis))
+            step = inner.extent
+            numbers = [index.b, *([remainder.b] if remainder is not None else [])]
+            if len(numbers) < 2 or not all(_is_number(number, step) for number in numbers):
+                return None
+            value = axis.var * tirx.const(step, str(axis.var.ty)) + inner.var
+        extent = extents.get(place)
+        if extent is None or place in values or axis.extent != -(-extent // step):
+            return None
+        values[place] = value
+        if extent < axis.extent * step:
+            inside.append(value < tirx.const(extent, str(axis.var.ty)))
+    return None if remainders else (values, tuple(inside))
+
+
+def _is_number(expression: Any, number: int) -> bool:
+    return isinstance(expression, tirx.IntImm) and int(expression) == number

@@ -30,15 +30,19 @@ from tvm_rammer.transform.layouts import (
     transposed,
     transposed_type,
 )
-from tvm_rammer.transform.relax_util import calls_any, operator_name, rewrite
+from tvm_rammer.transform.relax_util import calls_any, operator_name, rewrite, static_shape
+from tvm_rammer.transform.split_transposed_convolutions import TRANSPOSED
 
 #: Layouts in which neighbouring channels are neighbours in memory, so that they fill vectors.
-_LAYOUTS = {"relax.nn.conv2d": ["NHWC", "OHWI"]}
+_LAYOUTS = {
+    "relax.nn.conv1d": ["NWC", "OWI"],
+    "relax.nn.conv2d": ["NHWC", "OHWI"],
+    "relax.nn.conv1d_transpose": ["NWC", "IOW"],
+    "relax.nn.conv2d_transpose": ["NHWC", "IOHW"],
+}
 #: Operators that work in any layout, though TVM has no rule that says so; padding has attributes.
 _ANY_LAYOUT = frozenset({"relax.clip", "relax.nn.leakyrelu", "relax.nn.softplus", "relax.where"})
 _PAD = "relax.nn.pad"
-#: What TVM has a rule for, but no legalization in the layout that the rule names.
-_NO_OTHER_LAYOUT = frozenset({"relax.nn.conv2d_transpose"})
 
 
 @tvm.transform.module_pass(opt_level=0, name="ChannelsLast")
@@ -131,7 +135,8 @@ class _Converter(relax.PyExprMutator):
         if not convolves and layouts == given:
             return None
         rule = call.op.get_attr("FRelaxInferLayout") if isinstance(call.op, Op) else None
-        if operator_name(call) in _NO_OTHER_LAYOUT:
+        if operator_name(call) in TRANSPOSED and not _has_static_shapes(call):
+            # TVM has no legalization in the layout that the rule names.
             return None
         if rule is None or any(_has_unknown_rank(argument.ty) for argument in call.args):
             return None
@@ -170,6 +175,10 @@ def _padded(data: Any, attrs: Any, layout: str) -> Any:
     places = [2 * ascii_uppercase.index(axis) for axis in layout]
     widths = [int(width) for place in places for width in attrs.pad_width[place : place + 2]]
     return relax.op.nn.pad(data, widths, str(attrs.pad_mode), float(attrs.pad_value))
+
+
+def _has_static_shapes(call: Any) -> bool:
+    return all(static_shape(value) is not None for value in (*call.args, call))
 
 
 def _has_unknown_rank(ty: Any) -> bool:
