@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 
+import onnx
 import pytest
 from conftest import write_model
+from onnx import TensorProto, helper
 
 import tvm_rammer
 
@@ -40,6 +42,21 @@ def test_shapes_for_symbolic_dimensions(call, tmp_path):
     model = write_model(tmp_path / "symbolic.onnx", batch="n")
     assert call("compile", model, "-o", "s.so", "--shape", "x=2,8").exit_code == 0
     assert tvm_rammer.load("s.so").description.inputs[0].shape == (2, 8)
+
+
+def test_constants_are_no_inputs(call, tmp_path):
+    def value(name: str, *shape: int) -> onnx.ValueInfoProto:
+        return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+
+    node = helper.make_node("Mul", ["x", "k"], ["y"])
+    graph = helper.make_graph(
+        [node], "scale", [value("x", 3, 2), value("k", 2)], [value("y", 3, 2)]
+    )
+    opset = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=8), "scale.onnx")
+    assert call("compile", "scale.onnx", "-o", "s.so", "--constant", "k=2,0.5").exit_code == 0
+    description = tvm_rammer.load("s.so").description
+    assert [info.name for info in description.inputs] == ["x"]
 
 
 def test_the_tolerance_is_written_down(call, model):
@@ -106,6 +123,19 @@ def test_a_shape_for_an_unknown_input(refused, model):
 def test_a_shape_given_twice(refused, model):
     line = refused("compile", model, "-o", "a.so", "--shape", "x=4,8", "--shape", "x=4,8")
     assert line == "error: --shape gives input 'x' twice; give each input once"
+
+
+def test_a_constant_given_twice(refused, model):
+    line = refused("compile", model, "-o", "a.so", "--constant", "x=4", "--constant", "x=8")
+    assert line == "error: --constant gives input 'x' twice; give each input once"
+
+
+@pytest.mark.parametrize("text", ["x", "=1", "x=", "x=1,", "x=many"])
+def test_a_constant_that_is_none(call, model, text):
+    result = call("compile", model, "-o", "a.so", "--constant", text)
+    assert result.exit_code == 2
+    line = result.stderr
+    assert f"'{text}' is not of the form sr=16000 or size=480,640" in line
 
 
 def test_no_veu(refused, model):

@@ -79,9 +79,10 @@ def _measured(model: Path, options: dict[str, Any]) -> KernelReport:
     with progress(bar=True) as display:
         task = display.add_task(f"reading {model.name}", total=None)
         target = resolve_target(given.pop("target", None))
-        shapes = given.pop("shapes", None)
+        shapes, constants = given.pop("shapes", None), given.pop("constants", None)
         chosen = Options(**given)
-        partitioned = partition_module(load_model(model, shapes).module, target, chosen)
+        loaded = load_model(model, shapes, constants)
+        partitioned = partition_module(loaded.module, target, chosen)
 
         def advance(done: int, total: int) -> None:
             display.update(task, description="measuring kernels", completed=done, total=total)

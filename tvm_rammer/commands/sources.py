@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 Shape = tuple[str, tuple[int, ...]]
+Number = bool | int | float
+Constant = tuple[str, Number | list[Number]]
 
 
 class _ShapeType(click.ParamType):
@@ -34,6 +36,36 @@ class _ShapeType(click.ParamType):
             self.fail(f"{value!r} is not of the form name=1,3,224,224", param, ctx)
         return name, tuple(map(int, numbers))
 
+
+class _ConstantType(click.ParamType):
+    name = "NAME=VALUE"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Constant:
+        if isinstance(value, tuple):
+            return value
+        name, _, text = value.rpartition("=")
+        numbers = [_number(part.strip()) for part in text.split(",")]
+        known = [number for number in numbers if number is not None]
+        if not name or len(known) < len(numbers):
+            self.fail(f"{value!r} is not of the form sr=16000 or size=480,640", param, ctx)
+        return name, known if "," in text else known[0]
+
+
+def _number(text: str) -> Number | None:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return None
+
+
+#: Options that are given once for each input, by the parameters that they arrive as.
+_REPEATED = {"shapes": "shape", "constants": "constant"}
 
 _OPTIONS = (
     click.option(
@@ -59,6 +91,14 @@ _OPTIONS = (
         type=_ShapeType(),
         multiple=True,
         help="Shape of an input with symbolic dimensions (repeatable).",
+    ),
+    click.option(
+        "--constant",
+        "constants",
+        type=_ConstantType(),
+        multiple=True,
+        help="Value of an input, a number or numbers with commas between, that is fixed when "
+        "compiling (repeatable).",
     ),
     click.option(
         "--oversubscribe",
@@ -157,24 +197,26 @@ def open_described(
 def _refuse_options(source: Path, options: dict[str, Any]) -> None:
     """Raise an InputError if options are given for what is compiled already."""
     if given := given_options(options):
-        option = next(iter(given)).replace("_", "-").replace("shapes", "shape")
+        name = next(iter(given))
+        option = _REPEATED.get(name, name).replace("_", "-")
         raise InputError(
             f"{source}: is compiled already, --{option} cannot change it; give the model instead"
         )
 
 
 def given_options(options: dict[str, Any]) -> dict[str, Any]:
-    """The options that were given, the shapes by the names of their inputs."""
+    """The options that were given, shapes and constants by the names of their inputs."""
     given = {name: value for name, value in options.items() if value is not None and value != ()}
-    if "shapes" in given:
-        given["shapes"] = _distinct(given["shapes"])
+    for name, option in _REPEATED.items():
+        if name in given:
+            given[name] = _distinct(option, given[name])
     return given
 
 
-def _distinct(shapes: tuple[Shape, ...]) -> dict[str, tuple[int, ...]]:
-    named = dict(shapes)
-    if len(named) < len(shapes):
-        names = [name for name, _ in shapes]
+def _distinct(option: str, pairs: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+    named = dict(pairs)
+    if len(named) < len(pairs):
+        names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise InputError(f"--shape gives input {twice!r} twice; give each input once")
+        raise InputError(f"--{option} gives input {twice!r} twice; give each input once")
     return named

@@ -10,6 +10,7 @@ from tvm import relax
 from tvm_rammer.codegen.table import WAIT_LIMIT
 from tvm_rammer.errors import InputError, ModelError, RammerError
 from tvm_rammer.frontend import LoadedModel, load_model
+from tvm_rammer.frontend.input_constants import Constants
 from tvm_rammer.frontend.input_shapes import Shapes
 from tvm_rammer.kernel.winograd.accuracy import DEFAULT_TOLERANCE
 from tvm_rammer.progress import tell
@@ -30,6 +31,7 @@ def build(
     *,
     form: Form = "program",
     shapes: Shapes | None = None,
+    constants: Constants | None = None,
     oversubscribe: bool = False,
     winograd_tolerance: float = DEFAULT_TOLERANCE,
     wait_limit: float = WAIT_LIMIT,
@@ -57,6 +59,8 @@ def build(
         See :class:`~tvm_rammer.transform.options.Options`.
     shapes : mapping of str to sequence of int, optional
         Shapes of inputs with symbolic dimensions.
+    constants : mapping of str to array_like, optional
+        Values of inputs, which are none any more; what they decide is computed when compiling.
     oversubscribe : bool
         Allow more vEUs than hardware threads: correct, but slow.
     winograd_tolerance : float
@@ -88,7 +92,7 @@ def build(
     # Whether there is such a device is known before the model is.
     options.vdevice(resolved)
     tell("reading the model")
-    loaded = load_model(model, shapes)
+    loaded = load_model(model, shapes, constants)
     names = ModelNames(loaded.input_names, loaded.output_names)
     if params:
         loaded, names = _bind(loaded, params)
