@@ -14,11 +14,9 @@ kernels are kept for other programs.
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from math import ceil, inf
@@ -42,6 +40,7 @@ from rich.table import Table
 from tvm_rammer.errors import InputError, RammerError
 from tvm_rammer.kernel.costs import adopt_costs
 from tvm_rammer.testing.bench import machine, markdown, peers
+from tvm_rammer.testing.bench.fresh_cache import fresh_cache
 from tvm_rammer.testing.bench.records import Record, ResultFile, Setting, resume
 from tvm_rammer.testing.contenders import (
     CANDIDATES,
@@ -54,7 +53,6 @@ from tvm_rammer.testing.fair_timing import FEWEST_BLOCKS, Settings, time_contend
 from tvm_rammer.testing.models import MODELS, before_softmax, get_model
 from tvm_rammer.testing.reference import random_inputs
 from tvm_rammer.units import counted
-from tvm_rammer.vdevice.cache import cache_directory
 
 SCRIPT = "python/bench_peers.py"
 #: Seconds for a model, set-up included.
@@ -64,8 +62,6 @@ WARM_UP, QUICK_WARM_UP = 0.5, 0.1
 BLOCKS, QUICK_BLOCKS = 10, 5
 #: How long rounds wait for cores of their own, as a part of the seconds for a model.
 PATIENCE = 0.5
-#: What a build measures of a model's kernels and plans, not of the machine.
-MODEL_CACHES = ("kernel_costs.json", "decisions.json", "model_statistics.json")
 
 
 @dataclass(frozen=True)
@@ -208,7 +204,7 @@ def measure(
     wanted = open_contenders(session, results, model)
     names = list(dict.fromkeys([session.baseline, *wanted]))
     begin = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    with tempfile.TemporaryDirectory() as folder, _fresh_cache() as cache:
+    with tempfile.TemporaryDirectory() as folder, fresh_cache() as cache:
         model_file, inputs_file = Path(folder) / "model.onnx", Path(folder) / "inputs.npz"
         write_model(model, session.setting.quick, model_file, inputs_file)
         outcomes = time_contenders(
@@ -246,16 +242,6 @@ def write_model(model: str, quick: bool, model_file: Path, inputs_file: Path) ->
     onnx.save(proto, str(model_file))
     inputs: dict[str, Any] = dict(random_inputs(proto))
     np.savez(inputs_file, **inputs)
-
-
-@contextmanager
-def _fresh_cache() -> Iterator[Path]:
-    """A folder with what is known of this machine, and nothing of models."""
-    with tempfile.TemporaryDirectory() as folder:
-        for file in cache_directory().glob("*.json"):
-            if file.name not in MODEL_CACHES:
-                shutil.copy(file, folder)
-        yield Path(folder)
 
 
 def _names(text: str, known: Iterable[str]) -> list[str]:

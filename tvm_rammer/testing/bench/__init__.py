@@ -1,10 +1,10 @@
 """Benchmarks as data: what was measured, where, tables, plots and goals.
 
-- ``machine``, ``result_file``, ``findings``, ``records``: where and how something was measured, and
-  the files that hold it
+- ``machine``, ``result_file``, ``findings``, ``records``, ``corpus_records``: where and how
+  something was measured, and the files that hold it; ``fresh_cache``: no model is known in it
 - ``race``, ``study``, ``plan_roofline``, ``slow_operators``, ``side_by_side``: ablations
 - ``scaling`` with ``graphs``: simulated makespans; ``proofs``: long checks
 - ``goals``, ``verdicts``, ``class_gains``: what was wanted, and what came out
-- ``peers``, ``ablation_tables``, ``scaling_tables``, ``kernel_page``, ``overview``, ``pages``,
-  ``plots``, ``markdown``, ``console_table``: how it is shown
+- ``peers``, ``ablation_tables``, ``scaling_tables``, ``kernel_page``, ``corpus_page``,
+  ``overview``, ``pages``, ``plots``, ``markdown``, ``console_table``: how it is shown
 """

@@ -20,10 +20,10 @@ R = TypeVar("R", bound=Results)
 T = TypeVar("T")
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, content: str | bytes) -> None:
     """Write a file in one step: an interrupt leaves the old one whole."""
     partial = path.with_name(f"{path.name}.partial")
-    partial.write_text(text)
+    partial.write_bytes(content if isinstance(content, bytes) else content.encode())
     partial.replace(path)
 
 
