@@ -35,6 +35,8 @@ _FUNCTIONS: dict[str, Callable[..., Value]] = {
     "erf": vector_math.erf,
     "rsqrt": vector_math.rsqrt,
     "pow": vector_math.power,
+    "sin": vector_math.sin,
+    "cos": vector_math.cos,
 }
 #: What TVM 0.27 cannot generate code for, and what libm calls it, by type.
 _OF_LIBM = {
@@ -86,7 +88,7 @@ class LinkElementaryFunctions:
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Rewrite every PrimFunc of a module."""
         texts: dict[str, str] = {}
-        declarations: set[str] = set()
+        called: set[str] = set()
 
         def link(call: Any) -> Any:
             name, lanes = getattr(call.op, "name", ""), _lanes(call)
@@ -96,11 +98,11 @@ class LinkElementaryFunctions:
             symbol = f"rammer_{short}_f32x{lanes}"
             if symbol not in texts:
                 texts[symbol], used = function_text(symbol, function, len(arguments), lanes)
-                declarations.update(used)
+                called.update(used)
             return tirx.call_pure_extern(call.ty, symbol, *arguments)
 
         linked = _with_calls(mod, link)
-        return with_text(linked, "\n".join([*sorted(declarations), *texts.values()]))
+        return with_text(linked, "\n".join([*sorted(called), *texts.values()]))
 
 
 def _lanes(call: Any) -> int | None:

@@ -16,6 +16,24 @@ import numpy as np
 _FLOATS = ("float", "double")
 #: The integer type with the bits of a floating-point type.
 _BITS = {"float": "i32", "double": "i64"}
+#: A loop over lanes in memory, which nothing unrolls for what must not be duplicated in it.
+_APART = """\
+  %lanes = alloca {vector}
+  br i1 {some}, label %apart, label %done
+apart:
+  store {vector} {x}, ptr %lanes
+  br label %lane
+lane:
+  %k = phi i32 [ 0, %apart ], [ %next, %lane ]
+  call void asm sideeffect "", ""() noduplicate nounwind
+  %place = getelementptr float, ptr %lanes, i32 %k
+  %before = load float, ptr %place
+  %after = call float @llvm.{f}.f32(float %before)
+  store float %after, ptr %place
+  %next = add i32 %k, 1
+  %more = icmp ult i32 %next, {count}
+  br i1 %more, label %lane, label %mix
+mix:"""
 
 
 @dataclass
@@ -24,7 +42,8 @@ class _Lines:
 
     lanes: int
     lines: list[str]
-    intrinsics: set[str]
+    #: The texts of what it calls.
+    called: set[str]
 
     def type(self, element: str) -> str:
         return element if self.lanes == 1 else f"<{self.lanes} x {element}>"
@@ -132,6 +151,25 @@ class Value:
         below = (self < high).where(self, high)
         return (below > low).where(below, low)
 
+    def unless(self, apart: Value, function: str, x: Value) -> Value:
+        """This, but libm's ``function(x)`` in the lanes where ``apart`` holds; once a function.
+
+        Only where there is such a lane it is called, for one lane after the other.
+        """
+        lines = self._lines
+        some = apart.name
+        if lines.lanes > 1:
+            reduce = f"@llvm.vector.reduce.or.v{lines.lanes}i1"
+            lines.called.add(f"declare i1 {reduce}({lines.type('i1')})")
+            some = lines.emit(f"call i1 {reduce}({apart._typed()})", "i1").name
+        lines.called.add(f"declare float @llvm.{function}.f32(float)")
+        vector, count = lines.type("float"), lines.lanes
+        lines.lines += [_APART.format(some=some, vector=vector, x=x.name, f=function, count=count)]
+        other = lines.emit(f"load {vector}, ptr %lanes", "float")
+        mixed = apart.where(other, self)
+        lines.lines += ["  br label %done", "done:"]
+        return lines.emit(f"phi {vector} [ {self.name}, %entry ], [ {mixed.name}, %mix ]", "float")
+
     def absolute(self) -> Value:
         return self._intrinsic("fabs")
 
@@ -204,14 +242,14 @@ class Value:
         short = {"float": "f32", "double": "f64"}[self.element]
         suffix = short if self._lines.lanes == 1 else f"v{self._lines.lanes}{short}"
         type_, symbol = self._lines.type(self.element), f"@llvm.{name}.{suffix}"
-        self._lines.intrinsics.add(f"declare {type_} {symbol}({type_})")
+        self._lines.called.add(f"declare {type_} {symbol}({type_})")
         return self._lines.emit(f"call {type_} {symbol}({self._typed()})", self.element)
 
 
 def function_text(
     symbol: str, describe: Callable[..., Value], arguments: int, lanes: int
 ) -> tuple[str, set[str]]:
-    """A function of float32 vectors, and the declarations of the intrinsics that it calls.
+    """A function of float32 vectors, and the texts of what it calls.
 
     Parameters
     ----------
@@ -227,5 +265,5 @@ def function_text(
     result = describe(*(Value(lines, f"%x{k}", "float") for k in range(arguments)))
     vector = lines.type("float")
     head = ", ".join(f"{vector} %x{k}" for k in range(arguments))
-    body = "\n".join([*lines.lines, f"  ret {vector} {result.name}"])
-    return f"define {vector} @{symbol}({head}) alwaysinline {{\n{body}\n}}\n", lines.intrinsics
+    body = "\n".join(["entry:", *lines.lines, f"  ret {vector} {result.name}"])
+    return f"define {vector} @{symbol}({head}) alwaysinline {{\n{body}\n}}\n", lines.called
