@@ -1,14 +1,21 @@
-"""Operators are fused as TVM's FuseOps fuses them, whatever the graph."""
+"""Operators are fused as TVM's FuseOps fuses them, whatever the graph, until it is too much."""
 
 from __future__ import annotations
 
+from unittest import mock
+
+import numpy as np
 import pytest
 import tvm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tvm import relax
 
+import tvm_rammer
+from tvm_rammer.kernel.inlined_size import inlined_sizes
 from tvm_rammer.testing.compiled_regions import tiny_model
+from tvm_rammer.testing.reference import assert_close
+from tvm_rammer.transform import fusion_ends
 from tvm_rammer.transform.fuse_operators import FuseOperators
 from tvm_rammer.transform.legalize_operators import LegalizeOperators
 
@@ -75,7 +82,10 @@ def assert_fused_as_by_tvm(mod):
 @settings(max_examples=100)
 @given(graphs())
 def test_any_graph(mod):
-    assert_fused_as_by_tvm(legalized(mod))
+    """With a sum of two results a link, a few links are as large as an expression may be."""
+    limits = {"_MOST_NODES": 10**9, "_MOST_NODES_OF_A_TILE": 10**9}
+    with mock.patch.multiple(fusion_ends, **limits):
+        assert_fused_as_by_tvm(legalized(mod))
 
 
 @pytest.mark.parametrize("name", ["lstm_8x8x256", "nasnet_cifar", "transformer_decoder"])
@@ -97,3 +107,53 @@ def test_variables_that_others_read_stay_results():
             last = builder.emit_output(OP.nn.relu(OP.matmul(between, first)))
         builder.emit_func_output(last)
     assert_fused_as_by_tvm(legalized(builder.get()))
+
+
+def chain(links, weight=None):
+    """``x * x / 2 + x`` again and again, perhaps behind a product: ``x`` is read three times."""
+    x = relax.Var("x", relax.TensorType((3, 8), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            y = x if weight is None else builder.emit(OP.matmul(x, relax.const(weight)))
+            for _ in range(links):
+                square = builder.emit(OP.multiply(y, y))
+                half = builder.emit(OP.multiply(square, relax.const(0.5, "float32")))
+                y = builder.emit(OP.add(half, y))
+            result = builder.emit_output(y)
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+@pytest.mark.parametrize("weight", [None, np.eye(8, dtype="float32")], ids=["alone", "behind"])
+def test_a_chain_that_reads_each_link_more_than_once(weight):
+    """Fused whole it would have 3 ** 16 loads; cut up, each function is of bounded size."""
+    fused = relax.transform.FuseTIR()(FuseOperators()(legalized(chain(16, weight))))
+    funcs = [func for _, func in fused.functions_items() if isinstance(func, tvm.tirx.PrimFunc)]
+    calls = [b for block in fused["main"].body.blocks for b in block.bindings]
+    nodes = [size.nodes for func in funcs for size in inlined_sizes(func).values()]
+    assert max(nodes) <= 2000
+    assert 2 <= len(calls) <= 8
+    x = np.random.default_rng(0).uniform(-1, 0, (3, 8)).astype("float32")
+    want = x.astype("float64")
+    for _ in range(16):
+        want = want * want / 2 + want
+    (got,) = tvm_rammer.build(chain(16, weight), policy="sequential").create()(x)
+    assert_close(got.numpy(), want)
+
+
+def test_a_larger_result_that_repeats_a_product_is_an_operator_of_its_own():
+    """The bias is of the product's shape and fused with it; the gate multiplies a whole image."""
+    x = relax.Var("x", relax.TensorType((1, 8), "float32"))
+    image = relax.Var("image", relax.TensorType((5, 8), "float32"))
+    weight, bias = (relax.const(np.ones(shape, "float32")) for shape in ((8, 8), (8,)))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x, image]):
+        with builder.dataflow():
+            gate = builder.emit(OP.add(builder.emit(OP.matmul(x, weight)), bias))
+            gate = builder.emit(OP.sigmoid(gate))
+            result = builder.emit_output(OP.nn.relu(builder.emit(OP.multiply(gate, image))))
+        builder.emit_func_output(result)
+    fused = FuseOperators()(legalized(builder.get()))
+    symbols = [b.value.op.name_hint for block in fused["main"].body.blocks for b in block.bindings]
+    assert symbols == ["fused_matmul_add_tir_sigmoid", "fused_multiply_relu"]

@@ -5,7 +5,7 @@
   ``merge_equal_operators``, ``fold_affine``, ``channels_last`` with ``layouts``,
   ``fuse_channel_windows``, ``split_transposed_convolutions``, ``fuse_normalizations`` with
   ``normalization_chains`` and ``normalize``, ``fold_transposes``, ``legalize_operators``,
-  ``fuse_operators``; ``remove_dead_code`` after many of them
+  ``fuse_operators`` up to ``fusion_ends``; ``remove_dead_code`` after many of them
 - ``partition_regions`` with ``eligibility``: what can be planned together
 - ``co_schedule`` with ``operator_graph``, ``region_calls``, ``concatenations``, ``decide_plan``
   and ``forget_constants``: regions become kernels

@@ -4,7 +4,7 @@ For every operator FuseOps walks through all that depends on it, up to where eve
 together again. In a recurrent network that is the end: half a minute for an LSTM of 22,000
 operators. A result that a product or an opaque operator reads is not fused with what comes after
 it, though, and FuseOps does not look beyond the results of a dataflow block. For as long as it
-runs, this pass makes those variables results.
+runs, this pass makes those variables results, and those where fusion had better end.
 """
 
 from __future__ import annotations
@@ -15,13 +15,9 @@ from typing import Any
 
 import tvm
 from tvm import relax
-from tvm.ir import Call
 from tvm_ffi import structural_map, structural_walk
 
-from tvm_rammer.transform.relax_util import OPAQUE, operator_name
-
-#: TVM's number for operators that take elementwise ones behind them (kOutEWiseFusable).
-_ANCHOR = 4
+from tvm_rammer.transform.fusion_ends import fusion_ends
 
 
 @tvm.transform.module_pass(opt_level=0, name="FuseOperators")
@@ -39,16 +35,7 @@ class FuseOperators:
 def _ends(mod: tvm.IRModule) -> Iterator[Any]:
     """The variables of dataflow blocks behind which nothing is fused."""
     blocks = [block for func in _functions(mod) for block in func.body.blocks]
-    for binding in (b for block in blocks for b in block.bindings):
-        call = binding.value
-        if not isinstance(call, Call):
-            continue
-        operands = call.args
-        if operator_name(call) == "relax.call_tir":
-            func = mod[call.args[0]]
-            pattern = func.attrs.get("op_pattern", OPAQUE) if func.attrs else OPAQUE
-            operands = call.args[1].fields if int(pattern) >= _ANCHOR else ()
-        yield from filter(_is_inner, operands)
+    return filter(_is_inner, fusion_ends(mod, [b for block in blocks for b in block.bindings]))
 
 
 def _inner_results(mod: tvm.IRModule) -> Iterator[Any]:

@@ -1,0 +1,81 @@
+"""How large expressions become when element-wise blocks are inlined, told without inlining them.
+
+What is read twice is inlined twice, and expressions are trees: along a chain of such blocks sizes
+multiply, and sixteen links of ``x * x + x`` are more nodes than any memory holds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import tvm_ffi
+from tvm import s_tir, tirx
+
+from tvm_rammer.kernel.blocks import loads
+from tvm_rammer.kernel.code_size import nodes_of
+
+_REDUCE = 2
+
+
+@dataclass(frozen=True)
+class InlinedSize:
+    """The size of an expression.
+
+    Attributes
+    ----------
+    nodes : int
+        Of the expression itself.
+    reads : mapping of Var to int
+        How many of its nodes are loads of each buffer that is not inlined.
+    """
+
+    nodes: int
+    reads: Mapping[Any, int]
+
+    def with_operands(self, nodes: Mapping[Any, int]) -> int:
+        """The nodes when loads of these buffers become expressions of so many nodes each."""
+        return self.nodes + sum(
+            count * nodes.get(buffer, 0) for buffer, count in self.reads.items()
+        )
+
+
+def inlined_sizes(func: tirx.PrimFunc) -> dict[Any, InlinedSize]:
+    """What every block of a PrimFunc stores, all element-wise blocks before it inlined.
+
+    By the buffer that a block writes, in program order. Reductions, and blocks of more than one
+    statement, are computed once and loaded from then on.
+    """
+    blocks: list[Any] = []
+    tvm_ffi.structural_walk(func.body, (s_tir.SBlock, blocks.append))
+    return sizes_of(block for block in blocks if not isinstance(block.body, tirx.SeqStmt))
+
+
+def sizes_of(blocks: Iterable[s_tir.SBlock]) -> dict[Any, InlinedSize]:
+    """The same for some blocks in program order."""
+    found: dict[Any, InlinedSize] = {}
+    inlined: dict[Any, InlinedSize] = {}
+    for block in blocks:
+        store = block.body
+        if not isinstance(store, tirx.BufferStore):
+            continue
+        size = _size(store, inlined)
+        found[store.buffer] = size
+        if not any(int(axis.iter_type) == _REDUCE for axis in block.iter_vars):
+            inlined[store.buffer] = size
+    return found
+
+
+def _size(store: Any, inlined: Mapping[Any, InlinedSize]) -> InlinedSize:
+    nodes = nodes_of(store.value)
+    reads: Counter[Any] = Counter()
+    for load in loads(store.value):
+        size = inlined.get(load.source)
+        if size is None:
+            reads[load.source] += 1
+        else:
+            nodes += size.nodes
+            reads.update(size.reads)
+    return InlinedSize(nodes, reads)
