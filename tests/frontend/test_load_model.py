@@ -332,27 +332,6 @@ def test_an_unknown_rank():
     assert load_model(relu(None), {"x": (4,)}).module["main"].ret_ty.ndim == 1
 
 
-@pytest.mark.parametrize(
-    ("attribute", "shown"),
-    [({"antialias": 1}, "antialias=1"), ({"keep_aspect_ratio_policy": "not_larger"}, None)],
-)
-def test_what_the_importer_would_ignore_is_refused(attribute, shown):
-    """The result would be another one, without a word."""
-
-    def resize(**attributes):
-        node = helper.make_node("Resize", ["x", "", "", "s"], ["y"], mode="linear", **attributes)
-        sizes = numpy_helper.from_array(np.array([1, 1, 4, 4]), "s")
-        x, y = tensor("x", (1, 1, 8, 8)), tensor("y", None)
-        return model_of(node, inputs=[x], outputs=[y], weights=[sizes])
-
-    shown = shown or "keep_aspect_ratio_policy=not_larger"
-    assert message(ModelError, resize(**attribute)) == (
-        f"the model: Resize (node 'y') has {shown}, which TVM's importer ignores; export the "
-        "model without it"
-    )
-    load_model(resize(antialias=0))
-
-
 def test_a_negative_size_is_not_known():
     """Some exporters write -1; numpy's integers are sizes, too."""
     model = relu((1, 3))

@@ -11,6 +11,7 @@
 ``infer``        what ONNX knows about one node
 ``names``        what nodes read and write
 ``describe``     what messages call nodes and types
+``operators``    operators that TVM's importer lacks, as operators it knows
 ``recurrent``    LSTM, GRU and RNN as operators for each step
 ===============  ==================================================================
 """

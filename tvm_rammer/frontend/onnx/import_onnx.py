@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import onnx
 import onnx.inliner
@@ -27,6 +26,7 @@ from tvm_rammer.frontend.onnx.fix_inputs import fix_inputs, free_inputs
 from tvm_rammer.frontend.onnx.fold import fold
 from tvm_rammer.frontend.onnx.infer import static_shape
 from tvm_rammer.frontend.onnx.onnx_file import OnnxModel, read_onnx_file
+from tvm_rammer.frontend.onnx.operators import rewrite_operators
 from tvm_rammer.frontend.onnx.recurrent import unroll_recurrent
 
 #: What protobuf can hold in one message.
@@ -34,11 +34,6 @@ _PROTOBUF_LIMIT = 2**31
 
 #: TVM's importer does not look at domains; another domain's Relu would silently become ONNX's.
 _DOMAINS = ("", "ai.onnx", "com.microsoft")
-
-#: Attributes that TVM's importer does not look at, and what it takes them for.
-_IGNORED: dict[str, dict[str, Any]] = {
-    "Resize": {"antialias": 0, "keep_aspect_ratio_policy": b"stretch"}
-}
 
 #: Warnings of the importer that tell a user nothing: the original names are kept, shapes missing in
 #: the model were given, and onnx.checker cannot look at models above protobuf's limit.
@@ -90,8 +85,7 @@ def from_onnx(model: OnnxModel, shapes: Shapes, constants: Constants, where: str
 def _prepared(proto: onnx.ModelProto, where: str) -> onnx.ModelProto:
     """A graph whose inputs have static shapes, in operators that TVM imports as ONNX means them."""
     fold(proto, where)
-    for node in proto.graph.node:
-        _refuse_ignored(node, where)
+    rewrite_operators(proto, where)
     return unroll_recurrent(proto, where)
 
 
@@ -108,19 +102,6 @@ def _refuse_foreign(proto: onnx.ModelProto, where: str) -> None:
     """Raise a ModelError for operators that would be taken for their namesakes."""
     if foreign := [node for node in proto.graph.node if node.domain not in _DOMAINS]:
         raise ModelError(f"{where}: {_unsupported(foreign)}")
-
-
-def _refuse_ignored(node: onnx.NodeProto, where: str) -> None:
-    """Raise a ModelError for an attribute that would silently be taken for another."""
-    supposed = _IGNORED.get(node.op_type, {})
-    for attribute in node.attribute:
-        value = onnx.helper.get_attribute_value(attribute)
-        if attribute.name in supposed and value != supposed[attribute.name]:
-            shown = value.decode() if isinstance(value, bytes) else value
-            raise ModelError(
-                f"{where}: {describe(node)} has {attribute.name}={shown}, which TVM's importer "
-                "ignores; export the model without it"
-            )
 
 
 def _bind_weights(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,19 @@ class Nodes:
         self._version = version
         self._prefix = prefix
         self._taken = set(_names(graph))
+
+    @contextmanager
+    def into(self, graph: onnx.GraphProto) -> Iterator[None]:
+        """Append to another graph, inside this one, for a while."""
+        outer, self._graph = self._graph, graph
+        try:
+            yield
+        finally:
+            self._graph = outer
+
+    def append(self, node: onnx.NodeProto) -> None:
+        """Append a node whose names are known to be new."""
+        self._graph.node.append(node)
 
     def constant(self, value: Any, dtype: Any) -> str:
         """A constant with the given value."""

@@ -1,0 +1,22 @@
+"""ONNX operators that TVM's importer lacks or takes for something else, as operators it knows.
+
+=====================  ===============================================================
+``operator_node``      what a node says
+``functions``          inlines operators that ONNX defines by others
+``integers``           products and convolutions of integers
+``quantized``          other operators on quantised tensors
+``fused``              operators of com.microsoft that are some of ONNX's in one
+``norms``              normalizations
+``reductions``         reductions of nothing, and of truth values
+``resizing``           Resize and Upsample
+``selections``         operators that choose or reorder elements
+``windows``            convolutions and pools
+``elementwise_forms``  elementwise operators with attributes that would be ignored
+``table``              which operator has which rules
+``rewrite``            the walk over a model
+=====================  ===============================================================
+"""
+
+from tvm_rammer.frontend.onnx.operators.rewrite import rewrite_operators
+
+__all__ = ["rewrite_operators"]

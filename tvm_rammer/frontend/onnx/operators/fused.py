@@ -1,0 +1,120 @@
+"""Operators of com.microsoft that are several of ONNX's in one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tvm_rammer.frontend.onnx.nodes import Nodes
+from tvm_rammer.frontend.onnx.operators.operator_node import OperatorNode
+
+#: The parameters of an activation, in the order in which ``activation_params`` has them.
+_PARAMETERS = {
+    "Relu": (),
+    "Tanh": (),
+    "Sigmoid": (),
+    "HardSwish": (),
+    "LeakyRelu": ("alpha",),
+    "HardSigmoid": ("alpha", "beta"),
+    "ThresholdedRelu": ("alpha",),
+    "Elu": ("alpha",),
+}
+_OWN = ("activation", "activation_params", "activation_alpha", "activation_beta")
+
+
+def fused_conv(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
+    """FusedConv: Conv, the sum with another tensor, an activation."""
+    attributes = {key: value for key, value in node.attributes.items() if key not in _OWN}
+    result = nodes.op("Conv", *filter(None, node.inputs[:3]), **attributes)
+    if node.input(3):
+        result = nodes.op("Add", result, node.input(3))
+    params = list(node.attributes.get("activation_params", ()))
+    return (_activated(node, nodes, result, params),)
+
+
+def nhwc_conv(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
+    """NhwcFusedConv: FusedConv of tensors with their channels last."""
+    x, w, *rest = node.inputs
+    rank = len(node.shape(x))
+    first, last = (0, rank - 1, *range(1, rank - 1)), (0, *range(2, rank), 1)
+    data = nodes.op("Transpose", x, perm=first)
+    bias = rest[0] if rest else ""
+    attributes = {key: value for key, value in node.attributes.items() if key not in _OWN}
+    result = nodes.op("Conv", *filter(None, (data, w, bias)), **attributes)
+    if node.input(3):
+        result = nodes.op("Add", result, nodes.op("Transpose", node.input(3), perm=first))
+    params = list(node.attributes.get("activation_params", ()))
+    return (nodes.op("Transpose", _activated(node, nodes, result, params), perm=last),)
+
+
+def fused_gemm(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
+    """FusedGemm: Gemm and an activation."""
+    attributes = {key: value for key, value in node.attributes.items() if key not in _OWN}
+    result = nodes.op("Gemm", *filter(None, node.inputs[:3]), **attributes)
+    keys = ("activation_alpha", "activation_beta")
+    params = [node.attributes[key] for key in keys if key in node.attributes]
+    return (_activated(node, nodes, result, params),)
+
+
+def fused_matmul(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
+    """FusedMatMul, TransposeMatMul: alpha * A * B, their last axes or their batch transposed."""
+    a, b = node.inputs[:2]
+    left = _transposed(node, nodes, a, "A")
+    right = _transposed(node, nodes, b, "B")
+    result = nodes.op("MatMul", left, right)
+    alpha = node.attributes.get("alpha", 1.0)
+    if alpha != 1:
+        result = nodes.op("Mul", result, nodes.constant(alpha, node.dtype(a)))
+    return (result,)
+
+
+def quick_gelu(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
+    """QuickGelu: x * sigmoid(alpha * x)."""
+    (x,) = node.inputs
+    alpha = nodes.constant(node.attributes.get("alpha", 1.702), node.dtype(x))
+    return (nodes.op("Mul", x, nodes.op("Sigmoid", nodes.op("Mul", x, alpha))),)
+
+
+def swish(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
+    """Swish: x * sigmoid(alpha * x)."""
+    (x,) = node.inputs
+    alpha = node.attributes.get("alpha", 1.0)
+    inner = x if alpha == 1 else nodes.op("Mul", x, nodes.constant(alpha, node.dtype(x)))
+    return (nodes.op("Mul", x, nodes.op("Sigmoid", inner)),)
+
+
+def bias_split_gelu(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
+    """BiasSplitGelu: the first half times the Gelu of the second, behind a sum."""
+    x, bias = node.inputs
+    left, right = nodes.split(nodes.op("Add", x, bias), -1, 2)
+    return (nodes.op("Mul", left, nodes.op("Gelu", right, domain="com.microsoft")),)
+
+
+def bias_add(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
+    """BiasAdd: x + bias + skip."""
+    x, bias, skip = node.inputs
+    return (nodes.op("Add", nodes.op("Add", x, bias), skip),)
+
+
+def _activated(node: OperatorNode, nodes: Nodes, value: str, params: list[float]) -> str:
+    kind = node.text("activation", "")
+    if not kind:
+        return value
+    if kind == "Clip" and len(params) == 2:
+        low, high = (nodes.constant(number, np.float32) for number in params)
+        return nodes.op("Min", nodes.op("Max", value, low), high)
+    if kind not in _PARAMETERS:
+        raise node.refusal(f"its activation {kind!r} is not known")
+    attributes: dict[str, Any] = dict(zip(_PARAMETERS[kind], params, strict=False))
+    return nodes.op(kind, value, **attributes)
+
+
+def _transposed(node: OperatorNode, nodes: Nodes, value: str, operand: str) -> str:
+    axes = list(range(len(node.shape(value))))
+    if node.attributes.get(f"transBatch{operand}", 0):
+        # The first axis goes behind the other axes of the batch.
+        axes = [*axes[1:-1], axes[0], axes[-1]]
+    if node.attributes.get(f"trans{operand}", 0) and len(axes) > 1:
+        axes[-2:] = axes[:-3:-1]
+    return value if axes == sorted(axes) else nodes.op("Transpose", value, perm=axes)

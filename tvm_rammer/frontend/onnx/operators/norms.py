@@ -1,0 +1,190 @@
+"""Normalizations: those of com.microsoft, and the results of ONNX's that TVM's importer drops."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tvm_rammer.frontend.onnx.nodes import Nodes
+from tvm_rammer.frontend.onnx.operators.operator_node import OperatorNode
+
+
+def layer_normalization(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
+    """LayerNormalization; its mean and inverse deviation where they are read.
+
+    Statistics of 16-bit floats are computed in 32 bits, as ``stash_type`` says.
+    """
+    x, scale = node.inputs[:2]
+    half = node.dtype(x).itemsize == 2 and node.attributes.get("stash_type", 1) == 1
+    if not node.wants(1) and not node.wants(2) and not half:
+        return None
+    rank = len(node.shape(x))
+    axes = tuple(range(node.attributes.get("axis", -1) % rank, rank))
+    real = nodes.cast(x, np.float32) if half else x
+    dtype = np.dtype(np.float32) if half else node.dtype(x)
+    mean = nodes.reduce("ReduceMean", real, axes)
+    centred = nodes.op("Sub", real, mean)
+    variance = nodes.reduce("ReduceMean", nodes.op("Mul", centred, centred), axes)
+    epsilon = nodes.constant(node.attributes.get("epsilon", 1e-5), dtype)
+    deviation = nodes.op("Sqrt", nodes.op("Add", variance, epsilon))
+    inverse = nodes.op("Div", nodes.constant(1, dtype), deviation)
+    result = nodes.op("Mul", centred, inverse)
+    result = nodes.op("Mul", nodes.cast(result, node.dtype(x)) if half else result, scale)
+    if node.input(2):
+        result = nodes.op("Add", result, node.input(2))
+    return result, mean, inverse
+
+
+def simplified(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
+    """SimplifiedLayerNormalization: x over its root mean square; and the inverse of that."""
+    x, scale = node.inputs[:2]
+    rank = len(node.shape(x))
+    first = node.attributes.get("axis", -1) % rank
+    return _root_mean_square(node, nodes, x, scale, tuple(range(first, rank)), 1e-5)
+
+
+def rms_normalization(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
+    """RMSNormalization over all axes, which TVM cannot compile."""
+    rank = len(node.shape(node.inputs[0]))
+    if node.attributes.get("axis", -1) % rank:
+        return None
+    return simplified(node, nodes)[:1]
+
+
+def skip_layer_normalization(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
+    """SkipLayerNormalization of x + skip + bias; the sum is the fourth result."""
+    x, skip, gamma = node.inputs[:3]
+    total = _total(nodes, x, skip, node.input(4))
+    outputs = 3 if node.wants(1) or node.wants(2) else 1
+    results = nodes.ops(
+        "LayerNormalization",
+        *filter(None, (total, gamma, node.input(3))),
+        count=outputs,
+        axis=-1,
+        epsilon=node.attributes.get("epsilon", 1e-12),
+    )
+    return (*results, *[""] * (3 - outputs), total)
+
+
+def skip_simplified(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
+    """SkipSimplifiedLayerNormalization of x + skip + bias; the sum is the fourth result."""
+    x, skip, gamma = node.inputs[:3]
+    total = _total(nodes, x, skip, node.input(3))
+    last = (len(node.shape(x)) - 1,)
+    result, inverse = _root_mean_square(node, nodes, total, gamma, last, 1e-12)
+    return result, "", inverse, total
+
+
+def embed_layer_normalization(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
+    """EmbedLayerNormalization: three embeddings, their sum normalised; how many words are read."""
+    ids, segments, words, positions, segment_table, gamma, beta = node.inputs[:7]
+    batch, length = node.shape(ids)
+    where = node.input(8)
+    if not where:
+        where = nodes.constant(np.arange(length)[None], np.int64)
+    total = nodes.op("Add", nodes.op("Gather", words, ids), nodes.op("Gather", positions, where))
+    if segments:
+        total = nodes.op("Add", total, nodes.op("Gather", segment_table, segments))
+    epsilon = node.attributes.get("epsilon", 1e-12)
+    result = nodes.op("LayerNormalization", total, gamma, beta, axis=-1, epsilon=epsilon)
+    if node.input(7):
+        mask = nodes.cast(node.input(7), np.int32)
+        count = nodes.reduce("ReduceSum", mask, (1,), keepdims=False)
+    else:
+        count = nodes.constant(np.zeros(batch), np.int32)
+    return result, count, total
+
+
+def group_norm(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
+    """GroupNorm and SkipGroupNorm, with the channels at either end, and SiLU behind."""
+    x, gamma, beta = node.inputs[:3]
+    total = x
+    if node.kind == "SkipGroupNorm":
+        skip = node.input(3)
+        if len(node.shape(skip)) == 2:
+            places = (1, 1, -1) if node.attributes.get("channels_last", 1) else (-1, 1, 1)
+            skip = nodes.reshape(skip, node.shape(skip)[0], *places)
+        total = _total(nodes, x, skip, node.input(4))
+    shape = node.shape(x)
+    last = node.attributes.get("channels_last", 1)
+    value = nodes.op("Transpose", total, perm=(0, 3, 1, 2)) if last else total
+    channels = shape[-1] if last else shape[1]
+    groups = node.attributes["groups"]
+    value = _in_groups(node, nodes, value, shape[0], groups)
+    sizes = [shape[0], channels, *(shape[1:3] if last else shape[2:])]
+    value = nodes.reshape(value, *sizes)
+    value = nodes.op("Mul", value, nodes.reshape(gamma, channels, 1, 1))
+    value = nodes.op("Add", value, nodes.reshape(beta, channels, 1, 1))
+    if node.attributes.get("activation", 0):
+        value = nodes.op("Mul", value, nodes.op("Sigmoid", value))
+    return (nodes.op("Transpose", value, perm=(0, 2, 3, 1)) if last else value), total
+
+
+def lp_normalization(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
+    """LpNormalization: x over its norm along an axis; a norm of 0 leaves 0."""
+    (x,) = node.inputs
+    axis = node.attributes.get("axis", -1)
+    kind = {1: "ReduceL1", 2: "ReduceL2"}[node.attributes.get("p", 2)]
+    norm = nodes.reduce(kind, x, (axis,))
+    dtype = node.dtype(x)
+    empty = nodes.op("Equal", norm, nodes.constant(0, dtype))
+    return (nodes.op("Div", x, nodes.op("Where", empty, nodes.constant(1, dtype), norm)),)
+
+
+def batch_normalization(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
+    """BatchNormalization that computes its statistics (``training_mode``)."""
+    if node.attributes.get("spatial", 1) != 1:
+        raise node.refusal("it has spatial=0; export the model for version 9 of ONNX or later")
+    if not node.attributes.get("training_mode", 0):
+        if any(node.wants(number) for number in (1, 2, 3, 4)):
+            raise node.refusal("it was exported for training; export the model for inference")
+        return None
+    x, scale, bias, old_mean, old_variance = node.inputs
+    rank = len(node.shape(x))
+    axes = (0, *range(2, rank))
+    channels = [1, -1, *[1] * (rank - 2)]
+    dtype = node.dtype(x)
+    mean = nodes.reduce("ReduceMean", x, axes)
+    centred = nodes.op("Sub", x, mean)
+    variance = nodes.reduce("ReduceMean", nodes.op("Mul", centred, centred), axes)
+    epsilon = nodes.constant(node.attributes.get("epsilon", 1e-5), dtype)
+    deviation = nodes.op("Sqrt", nodes.op("Add", variance, epsilon))
+    value = nodes.op("Div", centred, deviation)
+    value = nodes.op("Mul", value, nodes.reshape(scale, *channels))
+    value = nodes.op("Add", value, nodes.reshape(bias, *channels))
+    momentum = node.attributes.get("momentum", 0.9)
+    keep, learn = (nodes.constant(part, dtype) for part in (momentum, 1 - momentum))
+
+    def running(old: str, new: str) -> str:
+        return nodes.op("Add", nodes.op("Mul", old, keep), nodes.op("Mul", new, learn))
+
+    return (
+        value,
+        running(old_mean, nodes.reshape(mean, -1)),
+        running(old_variance, nodes.reshape(variance, -1)),
+    )
+
+
+def _total(nodes: Nodes, x: str, skip: str, bias: str) -> str:
+    total = nodes.op("Add", x, skip)
+    return nodes.op("Add", total, bias) if bias else total
+
+
+def _root_mean_square(
+    node: OperatorNode, nodes: Nodes, x: str, scale: str, axes: tuple[int, ...], epsilon: float
+) -> tuple[str, str]:
+    dtype = node.dtype(node.inputs[0])
+    square = nodes.reduce("ReduceMean", nodes.op("Mul", x, x), axes)
+    epsilon = node.attributes.get("epsilon", epsilon)
+    root = nodes.op("Sqrt", nodes.op("Add", square, nodes.constant(epsilon, dtype)))
+    inverse = nodes.op("Div", nodes.constant(1, dtype), root)
+    return nodes.op("Mul", nodes.op("Mul", x, inverse), scale), inverse
+
+
+def _in_groups(node: OperatorNode, nodes: Nodes, value: str, batch: int, groups: int) -> str:
+    """Groups of channels, each with mean 0 and variance 1, [batch, groups, rest]."""
+    dtype = node.dtype(node.inputs[0])
+    rows = nodes.reshape(value, batch, groups, -1)
+    centred = nodes.op("Sub", rows, nodes.reduce("ReduceMean", rows, (2,)))
+    variance = nodes.reduce("ReduceMean", nodes.op("Mul", centred, centred), (2,))
+    epsilon = nodes.constant(node.attributes.get("epsilon", 1e-5), dtype)
+    return nodes.op("Div", centred, nodes.op("Sqrt", nodes.op("Add", variance, epsilon)))

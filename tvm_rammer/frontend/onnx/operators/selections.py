@@ -1,0 +1,91 @@
+"""Operators that choose or reorder elements, and products of ever more of them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tvm_rammer.frontend.onnx.nodes import Nodes
+from tvm_rammer.frontend.onnx.operators.operator_node import OperatorNode
+
+
+def one_hot(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
+    """OneHot: a new axis of the given depth; an index outside of it is nowhere."""
+    indices, _, values = node.inputs
+    depth = int(node.needed_constant(1, "depth").reshape(()))
+    rank = len(node.shape(indices)) + 1
+    axis = node.attributes.get("axis", -1) % rank
+    dtype = node.dtype(indices)
+    shape = list(node.shape(indices))
+    shape.insert(axis, 1)
+    if np.issubdtype(dtype, np.floating):
+        indices, dtype = nodes.cast(indices, np.int64), np.dtype(np.int64)
+    where = nodes.reshape(indices, *shape)
+    if np.issubdtype(dtype, np.signedinteger):
+        # A negative index counts from the end.
+        zero, size = (nodes.constant(number, dtype) for number in (0, depth))
+        from_end = nodes.op("Add", where, size)
+        where = nodes.op("Where", nodes.op("Less", where, zero), from_end, where)
+    column = [1] * rank
+    column[axis] = depth
+    steps = nodes.constant(np.arange(depth).reshape(column), dtype)
+    off, on = nodes.split(values, 0, 2)
+    return (nodes.op("Where", nodes.op("Equal", where, steps), on, off),)
+
+
+def reverse_sequence(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
+    """ReverseSequence: of each sequence the first so many steps, backwards."""
+    x, lengths = node.inputs
+    shape = node.shape(x)
+    batch_axis = node.attributes.get("batch_axis", 1)
+    time_axis = node.attributes.get("time_axis", 0)
+    steps, batch = shape[time_axis], shape[batch_axis]
+    grid = (steps, 1) if time_axis == 0 else (1, steps)
+    time = nodes.constant(np.arange(steps).reshape(grid), np.int64)
+    count = nodes.reshape(
+        nodes.cast(lengths, np.int64), *((1, batch) if time_axis == 0 else (batch, 1))
+    )
+    mirrored = nodes.op("Sub", nodes.op("Sub", count, nodes.constant(1, np.int64)), time)
+    where = nodes.op("Where", nodes.op("Less", time, count), mirrored, time)
+    wide = nodes.reshape(where, *(shape[:2]), *[1] * (len(shape) - 2))
+    wide = nodes.op("Expand", wide, nodes.constant(shape, np.int64))
+    return (nodes.op("GatherElements", x, wide, axis=time_axis),)
+
+
+def old_slice(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
+    """Slice of version 1, whose bounds are attributes."""
+    if "starts" not in node.attributes:
+        return None
+    starts, ends = node.attributes["starts"], node.attributes["ends"]
+    axes = node.attributes.get("axes", range(len(starts)))
+    bounds = (nodes.constant(list(numbers), np.int64) for numbers in (starts, ends, axes))
+    return (nodes.op("Slice", node.inputs[0], *bounds),)
+
+
+def cumulative_product(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
+    """CumProd: products of ever more elements along an axis, doubling what is covered."""
+    x = node.inputs[0]
+    shape = node.shape(x)
+    axis = int(node.needed_constant(1, "axis").reshape(())) % len(shape)
+    size = shape[axis]
+    forward = not node.attributes.get("reverse", 0)
+    value = x
+    if node.attributes.get("exclusive", 0):
+        value = _shifted(node, nodes, value, axis, 1, forward=forward)
+    reach = 1
+    while reach < size:
+        value = nodes.op("Mul", value, _shifted(node, nodes, value, axis, reach, forward=forward))
+        reach *= 2
+    return (value,)
+
+
+def _shifted(
+    node: OperatorNode, nodes: Nodes, value: str, axis: int, count: int, *, forward: bool
+) -> str:
+    """A tensor moved along an axis; what comes in are ones."""
+    shape = list(node.shape(node.inputs[0]))
+    size = shape[axis]
+    shape[axis] = count
+    ones = nodes.constant(np.ones(shape), node.dtype(node.inputs[0]))
+    if forward:
+        return nodes.op("Concat", ones, nodes.slice(value, axis, 0, size - count), axis=axis)
+    return nodes.op("Concat", nodes.slice(value, axis, count, size), ones, axis=axis)

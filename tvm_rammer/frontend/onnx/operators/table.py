@@ -1,0 +1,131 @@
+"""Which operators are rewritten, by which rules; and which are inlined from ONNX's definitions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tvm_rammer.frontend.onnx.operators import (
+    elementwise_forms,
+    fused,
+    integers,
+    norms,
+    quantized,
+    reductions,
+    resizing,
+    selections,
+    windows,
+)
+from tvm_rammer.frontend.onnx.operators.operator_node import Rule
+
+_MICROSOFT = "com.microsoft"
+_REDUCTIONS = tuple(
+    f"Reduce{name}"
+    for name in (
+        "L1",
+        "L2",
+        "LogSum",
+        "LogSumExp",
+        "Max",
+        "Mean",
+        "Min",
+        "Prod",
+        "Sum",
+        "SumSquare",
+    )
+)
+_OLD_BROADCAST = (
+    "Add",
+    "And",
+    "Div",
+    "Equal",
+    "Greater",
+    "Less",
+    "Mul",
+    "Or",
+    "Pow",
+    "Sub",
+    "Xor",
+)
+
+_ONNX: dict[str, Rule] = {
+    **dict.fromkeys(_REDUCTIONS, reductions.reduction),
+    **dict.fromkeys(_OLD_BROADCAST, elementwise_forms.old_broadcast),
+    "BatchNormalization": norms.batch_normalization,
+    "BitShift": elementwise_forms.bit_shift,
+    "ConvInteger": integers.conv_integer,
+    "ConvTranspose": windows.conv_transpose,
+    "CumProd": selections.cumulative_product,
+    "DequantizeLinear": quantized.blocked,
+    "Dropout": elementwise_forms.dropout,
+    "DynamicQuantizeLinear": integers.dynamic_quantize_linear,
+    "IsInf": elementwise_forms.is_inf,
+    "LayerNormalization": norms.layer_normalization,
+    "LpNormalization": norms.lp_normalization,
+    "MatMulInteger": integers.matmul_integer,
+    "MaxPool": windows.max_pool,
+    "OneHot": selections.one_hot,
+    "QLinearConv": integers.qlinear_conv,
+    "QLinearMatMul": integers.qlinear_matmul,
+    "QuantizeLinear": quantized.blocked,
+    "Resize": resizing.resize,
+    "RMSNormalization": norms.rms_normalization,
+    "ReverseSequence": selections.reverse_sequence,
+    # ONNX Runtime's exporters write it into ONNX's own domain.
+    "SimplifiedLayerNormalization": norms.simplified,
+    "Slice": selections.old_slice,
+    "Swish": fused.swish,
+    "Upsample": resizing.resize,
+}
+
+_CONTRIBUTED: dict[str, Rule] = {
+    "BiasAdd": fused.bias_add,
+    "BiasSplitGelu": fused.bias_split_gelu,
+    "DynamicQuantizeMatMul": integers.dynamic_quantize_matmul,
+    "EmbedLayerNormalization": norms.embed_layer_normalization,
+    "FusedConv": fused.fused_conv,
+    "FusedGemm": fused.fused_gemm,
+    "FusedMatMul": fused.fused_matmul,
+    "GroupNorm": norms.group_norm,
+    "MatMulIntegerToFloat": integers.matmul_integer_to_float,
+    "NhwcFusedConv": fused.nhwc_conv,
+    "QGemm": integers.qgemm,
+    "QLinearAdd": quantized.binary("Add"),
+    "QLinearAveragePool": quantized.average_pool,
+    "QLinearConcat": quantized.concat,
+    "QLinearConv": integers.qlinear_conv,
+    "QLinearGlobalAveragePool": quantized.global_average_pool,
+    "QLinearLeakyRelu": quantized.unary("LeakyRelu", "alpha"),
+    "QLinearMul": quantized.binary("Mul"),
+    "QLinearSigmoid": quantized.unary("Sigmoid"),
+    "QLinearSoftmax": quantized.softmax,
+    "QLinearWhere": quantized.where,
+    "QuickGelu": fused.quick_gelu,
+    "SimplifiedLayerNormalization": norms.simplified,
+    "SkipGroupNorm": norms.group_norm,
+    "SkipLayerNormalization": norms.skip_layer_normalization,
+    "SkipSimplifiedLayerNormalization": norms.skip_simplified,
+    "TransposeMatMul": fused.fused_matmul,
+}
+
+#: Rules by the operator's domain and name.
+RULES: Mapping[tuple[str, str], Rule] = {
+    **{("", name): rule for name, rule in _ONNX.items()},
+    **{(_MICROSOFT, name): rule for name, rule in _CONTRIBUTED.items()},
+}
+
+#: Operators that ONNX defines by others, which TVM's importer lacks.
+FUNCTIONS = frozenset(
+    ("", name)
+    for name in (
+        "BlackmanWindow",
+        "CausalConvWithState",
+        "Celu",
+        "CenterCropPad",
+        "HammingWindow",
+        "HannWindow",
+        "NegativeLogLikelihoodLoss",
+        "SoftmaxCrossEntropyLoss",
+        "SwiGLU",
+        "RotaryEmbedding",
+    )
+)

@@ -1,0 +1,52 @@
+"""Convolutions and pools with attributes or results that TVM's importer drops."""
+
+from __future__ import annotations
+
+from tvm_rammer.frontend.onnx.nodes import Nodes
+from tvm_rammer.frontend.onnx.operators.operator_node import OperatorNode
+
+
+def conv_transpose(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
+    """ConvTranspose with ``output_shape``, which says what the padding is."""
+    wanted = node.attributes.get("output_shape")
+    automatic = node.text("auto_pad", "NOTSET")
+    if wanted is None and automatic in ("NOTSET", "VALID"):
+        return None
+    x, w = node.inputs[:2]
+    kernel = node.shape(w)[2:]
+    rank = len(kernel)
+    strides = node.attributes.get("strides", [1] * rank)
+    dilations = node.attributes.get("dilations", [1] * rank)
+    extra = list(node.attributes.get("output_padding", [0] * rank))
+    before, after = [], []
+    for axis, size in enumerate(node.shape(x)[2:]):
+        whole = strides[axis] * (size - 1) + extra[axis] + (kernel[axis] - 1) * dilations[axis] + 1
+        target = size * strides[axis] if wanted is None else wanted[axis - rank]
+        total = whole - target
+        if total < 0:
+            extra[axis] -= total
+            total = 0
+        half = total // 2
+        # ONNX gives the odd element to the end with SAME_UPPER, and to the beginning otherwise.
+        before.append(half if automatic == "SAME_UPPER" else total - half)
+        after.append(total - before[-1])
+    kept = {
+        key: value
+        for key, value in node.attributes.items()
+        if key not in ("output_shape", "auto_pad", "pads", "output_padding")
+    }
+    pads = [*before, *after]
+    return (
+        nodes.op(
+            "ConvTranspose", *filter(None, node.inputs), pads=pads, output_padding=extra, **kept
+        ),
+    )
+
+
+def max_pool(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
+    """MaxPool without the places of the maxima."""
+    if node.wants(1):
+        raise node.refusal(
+            "the places of the maxima (its second result) are read; export the model without"
+        )
+    return None
