@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tvm_rammer.errors import ModelError
-from tvm_rammer.frontend.input_shapes import Shapes, static_shapes
+from tvm_rammer.errors import ModelError, RammerError
+from tvm_rammer.frontend.input_shapes import Shapes
 from tvm_rammer.frontend.loaded_model import LoadedModel, one_line
-from tvm_rammer.frontend.relax_module import from_relax, relax_inputs, specialise
+from tvm_rammer.frontend.relax_module import from_relax
 
 
 def read_pt2(path: Path) -> Any:
@@ -31,16 +31,19 @@ def read_pt2(path: Path) -> Any:
 
 def from_torch(program: Any, shapes: Shapes, where: str) -> LoadedModel:
     """Import a ``torch.export.ExportedProgram``."""
-    from tvm.relax.frontend.torch import from_exported_program
+    from tvm_rammer.frontend.torch.importer import imported
+    from tvm_rammer.frontend.torch.program import output_names, prepared
 
     try:
-        module = from_exported_program(program)
+        program = prepared(program, shapes, where)
+        module = imported(program, where)
+    except RammerError:
+        raise
     except Exception as error:
         raise ModelError(
-            f"{where}: TVM cannot import the exported program: {one_line(error)}"
+            f"{where}: the exported program cannot be imported: {one_line(error)}"
         ) from error
-    loaded = specialise(from_relax(module, where), shapes, where)
-    static_shapes(relax_inputs(loaded), {}, where)
-    outputs = tuple(map(str, program.graph_signature.user_outputs))
-    known = len(outputs) == len(loaded.output_names)
-    return replace(loaded, output_names=outputs) if known else loaded
+    loaded = from_relax(module, where)
+    names = output_names(program)
+    known = len(names) == len(loaded.output_names)
+    return replace(loaded, output_names=names) if known else loaded

@@ -1,0 +1,70 @@
+"""Convolutions and transposed convolutions of one, two and three dimensions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import relax
+
+from tvm_rammer.frontend.torch.operator_call import Converter, OperatorCall, shape_of
+
+_LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
+
+
+def _convolution(
+    call: OperatorCall,
+    x: Any,
+    weight: Any,
+    bias: Any,
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    transposed: bool,
+    output_padding: list[int],
+    groups: int,
+) -> Any:
+    dimensions = len(shape_of(weight)) - 2
+    without_batch = len(shape_of(x)) == dimensions + 1
+    if without_batch:
+        x = call.emit(relax.op.expand_dims(x, 0))
+    spatial = {"strides": _each(stride, dimensions), "padding": _each(padding, dimensions)}
+    data_layout = _LAYOUTS[dimensions]
+    kernel_layout = data_layout.replace("N", "I" if transposed else "O")
+    kernel_layout = kernel_layout.replace("C", "O" if transposed else "I")
+    layouts = {"data_layout": data_layout, "kernel_layout": kernel_layout}
+    if transposed:
+        convolve = getattr(relax.op.nn, f"conv{dimensions}d_transpose")
+        weight = _dilated(call, weight, _each(dilation, dimensions))
+        spatial["output_padding"] = _each(output_padding, dimensions)
+    else:
+        convolve = getattr(relax.op.nn, f"conv{dimensions}d")
+        spatial["dilation"] = _each(dilation, dimensions)
+    result = call.emit(convolve(x, weight, groups=groups, **spatial, **layouts))
+    if bias is not None:
+        shaped = call.reshape(bias, (1, *shape_of(bias), *[1] * dimensions))
+        result = call.emit(relax.op.add(result, shaped))
+    return call.emit(relax.op.squeeze(result, [0])) if without_batch else result
+
+
+def _each(values: list[int], dimensions: int) -> list[int]:
+    """A value for each dimension; PyTorch lets one stand for all."""
+    return list(values) * dimensions if len(values) == 1 else list(values)
+
+
+def _dilated(call: OperatorCall, weight: Any, dilation: list[int]) -> Any:
+    """A kernel with zeros between its elements: TVM ignores the dilation of a transposed one."""
+    for axis, factor in enumerate(dilation, start=2):
+        if factor == 1:
+            continue
+        shape = list(shape_of(weight))
+        apart = call.reshape(weight, (*shape[: axis + 1], 1, *shape[axis + 1 :]))
+        widths = [0] * (2 * len(shape) + 2)
+        widths[2 * axis + 3] = factor - 1
+        padded = call.emit(relax.op.nn.pad(apart, widths))
+        merged = call.reshape(padded, (*shape[:axis], shape[axis] * factor, *shape[axis + 1 :]))
+        end = shape[axis] * factor - factor + 1
+        weight = call.emit(relax.op.strided_slice(merged, [axis], [0], [end]))
+    return weight
+
+
+CONVERTERS: dict[str, Converter] = {"convolution.default": _convolution}

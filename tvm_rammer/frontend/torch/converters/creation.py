@@ -1,0 +1,48 @@
+"""Tensors made of numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import relax
+
+from tvm_rammer.frontend.torch.operator_call import Converter, OperatorCall
+
+
+def _filled(call: OperatorCall, _: Any, value: Any, *__: Any) -> Any:
+    """``full``, ``full_like``, ``fill``: the number may be a tensor."""
+    return call.filled(call.shape, value)
+
+
+def _empty(call: OperatorCall, *_: Any) -> Any:
+    """Any values will do."""
+    return call.filled(call.shape, 0)
+
+
+def _evaluated(call: OperatorCall, *_: Any) -> Any:
+    """What depends on no tensor is what PyTorch computes now."""
+    value = call.node.target(*call.node.args, **call.node.kwargs)
+    return relax.const(value.numpy(), call.dtype)
+
+
+CONVERTERS: dict[str, Converter] = {
+    "full.default": _filled,
+    "full_like.default": _filled,
+    "fill.Scalar": _filled,
+    "fill.Tensor": _filled,
+    "empty.memory_format": _empty,
+    "empty_like.default": _empty,
+    "empty_permuted.default": _empty,
+    "empty_strided.default": _empty,
+    "arange.start_step": _evaluated,
+    "linspace.default": _evaluated,
+    "scalar_tensor.default": _evaluated,
+    "eye.default": _evaluated,
+    "eye.m": _evaluated,
+    "hamming_window.default": _evaluated,
+    "hamming_window.periodic": _evaluated,
+    "hann_window.default": _evaluated,
+    "hann_window.periodic": _evaluated,
+    "tril_indices.default": _evaluated,
+    "triu_indices.default": _evaluated,
+}

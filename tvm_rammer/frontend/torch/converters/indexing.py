@@ -1,0 +1,143 @@
+"""Elements by their positions: several indices go together, and negative ones count from behind."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from tvm import relax
+
+from tvm_rammer.frontend.torch.operator_call import Converter, OperatorCall, dtype_of, shape_of
+
+
+class Joined(NamedTuple):
+    """A tensor whose indexed axes are one axis, and the positions along it."""
+
+    tensor: Any
+    axis: int
+    positions: Any
+    #: The order of axes that brought the indexed ones together; None where they were.
+    order: list[int] | None
+
+
+def joined(call: OperatorCall, x: Any, indices: Sequence[Any]) -> Joined:
+    """Make one axis of the axes that have an index (the others' is None).
+
+    As in NumPy, indexed axes that are not neighbours go to the front.
+    """
+    shape = shape_of(x)
+    axes = [axis for axis, index in enumerate(indices) if index is not None]
+    if any(dtype_of(indices[axis]) in ("bool", "uint8") for axis in axes):
+        call.refuse("a mask as an index selects as many as are true, which is known too late")
+    first, order = axes[0], None
+    if axes != list(range(first, first + len(axes))):
+        order = axes + [axis for axis in range(len(shape)) if axis not in axes]
+        x, first = call.permute(x, order), 0
+    sizes = [shape[axis] for axis in axes]
+    around = shape_of(x)
+    merged = call.reshape(x, (*around[:first], math.prod(sizes), *around[first + len(sizes) :]))
+    positions = None
+    for axis, size in zip(axes, sizes, strict=True):
+        index = _from_the_front(call, indices[axis], size)
+        if positions is None:
+            positions = index
+        else:
+            scaled = relax.op.multiply(positions, relax.const(size, "int64"))
+            positions = call.emit(relax.op.add(scaled, index))
+    return Joined(merged, first, positions, order)
+
+
+def _from_the_front(call: OperatorCall, index: Any, size: int) -> Any:
+    index = call.cast(index, "int64")
+    behind = relax.op.less(index, relax.const(0, "int64"))
+    shifted = relax.op.add(index, relax.const(size, "int64"))
+    return call.emit(relax.op.where(behind, shifted, index))
+
+
+def taken(call: OperatorCall, x: Any, indices: Sequence[Any]) -> Any:
+    """``x[indices]``."""
+    if all(index is None for index in indices):
+        return x
+    parts = joined(call, x, indices)
+    return call.take(parts.tensor, parts.positions, parts.axis)
+
+
+def table(values: Any) -> Any:
+    """Positions that are known now."""
+    return relax.const(np.asarray(values), "int64")
+
+
+def _selected(call: OperatorCall, x: Any, dim: int, index: int) -> Any:
+    shape = shape_of(x)
+    axis = dim % len(shape)
+    return call.take(x, relax.const(index % shape[axis], "int64"), axis)
+
+
+def _index_selected(call: OperatorCall, x: Any, dim: int, index: Any) -> Any:
+    if not shape_of(x):
+        return x
+    return call.emit(relax.op.take(x, index, dim % len(shape_of(x))))
+
+
+def _gathered(call: OperatorCall, x: Any, dim: int, index: Any, *_: Any) -> Any:
+    if not shape_of(x):
+        return x
+    return call.emit(relax.op.gather_elements(x, index, dim % len(shape_of(x))))
+
+
+def _embedded(call: OperatorCall, weight: Any, indices: Any, *_: Any) -> Any:
+    return call.take(weight, indices, 0)
+
+
+def _diagonal(call: OperatorCall, x: Any, offset: int = 0, first: int = 0, second: int = 1) -> Any:
+    """The diagonal of two axes, as the last axis."""
+    rank = len(shape_of(x))
+    pair = [first % rank, second % rank]
+    others = [axis for axis in range(rank) if axis not in pair]
+    x = call.permute(x, others + pair)
+    steps = np.arange(call.shape[-1])
+    indices = [table(steps + max(-offset, 0)), table(steps + max(offset, 0))]
+    return taken(call, x, [None] * len(others) + indices)
+
+
+def _strided(
+    call: OperatorCall, x: Any, size: list[int], stride: list[int], offset: Any = None
+) -> Any:
+    """Positions in the memory of a contiguous tensor."""
+    source = call.node.args[0].meta["val"]
+    if not source.is_contiguous():
+        call.refuse("its operand is not contiguous; use permute, reshape or unfold")
+    positions = np.full((), offset or 0)
+    for count, step in zip(size, stride, strict=True):
+        positions = np.expand_dims(positions, -1) + np.arange(count) * step
+    flat = call.reshape(x, (math.prod(shape_of(x)),))
+    return call.take(flat, table(positions), 0)
+
+
+def _triangle(lower: bool) -> Converter:
+    """``tril`` and ``triu``, by a mask."""
+
+    def convert(call: OperatorCall, x: Any, diagonal: int = 0) -> Any:
+        ones = np.ones(call.shape[-2:], bool)
+        mask = np.tril(ones, diagonal) if lower else np.triu(ones, diagonal)
+        if call.dtype == "bool":
+            return call.emit(relax.op.logical_and(x, relax.const(mask)))
+        return call.emit(relax.op.where(relax.const(mask), x, call.cast(0)))
+
+    return convert
+
+
+CONVERTERS: dict[str, Converter] = {
+    "select.int": _selected,
+    "index_select.default": _index_selected,
+    "index.Tensor": taken,
+    "_unsafe_index.Tensor": taken,
+    "gather.default": _gathered,
+    "embedding.default": _embedded,
+    "diagonal.default": _diagonal,
+    "as_strided.default": _strided,
+    "tril.default": _triangle(lower=True),
+    "triu.default": _triangle(lower=False),
+}

@@ -1,0 +1,146 @@
+"""What moves elements and computes nothing: views, permutations, concatenation, padding."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from tvm import relax
+
+from tvm_rammer.frontend.torch.operator_call import Converter, OperatorCall, dtype_of, shape_of
+
+
+def _reshaped(call: OperatorCall, x: Any, *_: Any) -> Any:
+    return call.reshape(x, call.shape)
+
+
+def _squeezed(call: OperatorCall, x: Any, dim: Any = None) -> Any:
+    shape = shape_of(x)
+    dims = range(len(shape)) if dim is None else dim if isinstance(dim, list) else [dim]
+    axes = sorted({axis % len(shape) for axis in dims if shape and shape[axis] == 1})
+    return call.emit(relax.op.squeeze(x, axes)) if axes else x
+
+
+def _unsqueezed(call: OperatorCall, x: Any, dim: int) -> Any:
+    return call.emit(relax.op.expand_dims(x, dim % len(call.shape)))
+
+
+def _permuted(call: OperatorCall, x: Any, dims: list[int]) -> Any:
+    return call.permute(x, [axis % len(dims) for axis in dims])
+
+
+def _transposed(call: OperatorCall, x: Any, first: int, second: int) -> Any:
+    axes = list(range(len(call.shape)))
+    if axes:
+        axes[first], axes[second] = axes[second], axes[first]
+    return call.permute(x, axes)
+
+
+def _expanded(call: OperatorCall, x: Any, *_: Any) -> Any:
+    return call.broadcast(x, call.shape)
+
+
+def _copied(call: OperatorCall, _: Any, source: Any, *__: Any) -> Any:
+    return call.broadcast(call.cast(source), call.shape)
+
+
+def _repeated(call: OperatorCall, x: Any, repeats: list[int]) -> Any:
+    if 0 in call.shape:
+        return call.reshape(x, call.shape)
+    return (
+        call.emit(relax.op.tile(x, repeats)) if any(r != 1 for r in repeats) else _reshaped(call, x)
+    )
+
+
+def _concatenated(call: OperatorCall, tensors: list[Any], dim: int = 0) -> Any:
+    """Operands of one type; empty ones are left out (PyTorch takes them in any shape)."""
+    parts = [call.cast(x) for x in tensors if 0 not in shape_of(x)]
+    if not parts:
+        return call.reshape(call.cast(tensors[0]), call.shape)
+    axis = dim % len(call.shape)
+    return call.emit(relax.op.concat(parts, axis)) if len(parts) > 1 else parts[0]
+
+
+def _split(call: OperatorCall, x: Any, sizes: list[int], dim: int = 0) -> Any:
+    ends = np.cumsum(sizes)[:-1].tolist()
+    if 0 in sizes:
+        return call.refuse("a part is empty")
+    return call.emit(relax.op.split(x, ends, dim % len(shape_of(x)))) if ends else [x]
+
+
+def sliced(
+    call: OperatorCall, x: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Any:
+    """``x[..., start:end:step]``, with Python's meaning of negative and large bounds."""
+    shape = list(shape_of(x))
+    axis = dim % len(shape)
+    start, end, step = slice(start, end, step).indices(shape[axis])
+    if (start, end, step) == (0, shape[axis], 1):
+        return x
+    if start >= end or 0 in shape:
+        shape[axis] = len(range(start, end, step))
+        return call.reshape(x, shape)
+    return call.emit(relax.op.strided_slice(x, [axis], [start], [end], [step]))
+
+
+def _flipped(call: OperatorCall, x: Any, dims: list[int]) -> Any:
+    for axis in dims:
+        x = call.emit(relax.op.flip(x, axis % len(call.shape)))
+    return x
+
+
+def _rolled(call: OperatorCall, x: Any, shifts: list[int], dims: Any = ()) -> Any:
+    """The parts before and behind the cut change places."""
+    shape = shape_of(x)
+    if not dims:
+        x, dims = call.reshape(x, (math.prod(shape),)), [0]
+    for shift, axis in zip(shifts, dims, strict=True):
+        cut = -shift % max(shape_of(x)[axis], 1)
+        if cut:
+            parts = [sliced(call, x, axis, cut), sliced(call, x, axis, 0, cut)]
+            x = call.emit(relax.op.concat(parts, axis % x.ty.ndim))
+    return call.reshape(x, shape)
+
+
+def _padded(call: OperatorCall, x: Any, pad: list[int], value: Any = 0) -> Any:
+    """Padding from the last axis on; a negative one cuts."""
+    rank = len(shape_of(x))
+    pairs = [(0, 0)] * (rank - len(pad) // 2) + [
+        (pad[k], pad[k + 1]) for k in range(len(pad) - 2, -1, -2)
+    ]
+    for axis, (before, after) in enumerate(pairs):
+        end = shape_of(x)[axis] + min(after, 0)
+        x = sliced(call, x, axis, -min(before, 0), end)
+    if 0 in shape_of(x):
+        return call.filled(call.shape, value or 0)
+    widths = [max(width, 0) for pair in pairs for width in pair]
+    if not any(widths):
+        return x
+    kind = dtype_of(x)
+    if kind == "bool":
+        x = call.cast(x, "int8")
+    padded = call.emit(relax.op.nn.pad(x, widths, "constant", value or 0))
+    return call.cast(padded, kind)
+
+
+CONVERTERS: dict[str, Converter] = {
+    "view.default": _reshaped,
+    "reshape.default": _reshaped,
+    "_unsafe_view.default": _reshaped,
+    "squeeze.default": _squeezed,
+    "squeeze.dim": _squeezed,
+    "squeeze.dims": _squeezed,
+    "unsqueeze.default": _unsqueezed,
+    "permute.default": _permuted,
+    "transpose.int": _transposed,
+    "expand.default": _expanded,
+    "copy.default": _copied,
+    "repeat.default": _repeated,
+    "cat.default": _concatenated,
+    "split_with_sizes.default": _split,
+    "slice.Tensor": sliced,
+    "flip.default": _flipped,
+    "roll.default": _rolled,
+    "constant_pad_nd.default": _padded,
+}

@@ -1,0 +1,182 @@
+"""Pooling: maxima with or without their positions, averages with PyTorch's divisors."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+from tvm import relax
+
+from tvm_rammer.frontend.torch.converters.indexing import table
+from tvm_rammer.frontend.torch.operator_call import (
+    Converter,
+    OperatorCall,
+    dtype_of,
+    is_float,
+    shape_of,
+)
+
+
+def _each(values: Any, dimensions: int) -> list[int]:
+    values = list(values) if isinstance(values, list | tuple) else [values]
+    return values * dimensions if len(values) == 1 else values
+
+
+def _with_batch(call: OperatorCall, x: Any, dimensions: int) -> Any:
+    return x if x.ty.ndim == dimensions + 2 else call.emit(relax.op.expand_dims(x, 0))
+
+
+def _behind(
+    shape: tuple[int, ...],
+    out: tuple[int, ...],
+    window: list[int],
+    stride: list[int],
+    padding: list[int],
+) -> list[int]:
+    """Padding behind each axis, which makes as many windows as PyTorch has."""
+    return [
+        max((count - 1) * step + size - before - length, 0)
+        for length, count, size, step, before in zip(
+            shape, out, window, stride, padding, strict=True
+        )
+    ]
+
+
+def _max_pool(dimensions: int) -> Converter:
+    def convert(
+        call: OperatorCall,
+        x: Any,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+    ) -> list[Any]:
+        kernel = _each(kernel_size, dimensions)
+        stride = _each(stride or kernel, dimensions)
+        padding, dilation = _each(padding, dimensions), _each(dilation, dimensions)
+        x = _with_batch(call, x, dimensions)
+        sizes, out = shape_of(x)[2:], call.shape[-dimensions:]
+        if _uses_positions(call):
+            lines = [
+                _line(*line)
+                for line in zip(sizes, out, kernel, stride, padding, dilation, strict=True)
+            ]
+            return _maxima(call, x, lines, sizes)
+        span = [(size - 1) * gap + 1 for size, gap in zip(kernel, dilation, strict=True)]
+        behind = _behind(sizes, out, span, stride, padding)
+        pool = getattr(relax.op.nn, f"max_pool{dimensions}d")
+        pooled = call.emit(pool(x, kernel, stride, padding + behind, dilation))
+        return [call.reshape(pooled, call.shape)]
+
+    return convert
+
+
+def _uses_positions(call: OperatorCall) -> bool:
+    return any(
+        user.op == "output" or (user.args[1] == 1 and user.users) for user in call.node.users
+    )
+
+
+def _line(
+    length: int, out: int, size: int, stride: int, padding: int, dilation: int
+) -> list[list[int]]:
+    """Positions that each window along one axis covers."""
+    windows = [[o * stride - padding + k * dilation for k in range(size)] for o in range(out)]
+    return [[at for at in window if 0 <= at < length] for window in windows]
+
+
+def _adaptive_line(length: int, out: int) -> list[list[int]]:
+    return [list(range(o * length // out, -(-(o + 1) * length // out))) for o in range(out)]
+
+
+def _maxima(
+    call: OperatorCall, x: Any, lines: list[list[list[int]]], sizes: tuple[int, ...]
+) -> list[Any]:
+    """Maxima of windows and where they are in the flat image: the first of equals."""
+    windows = [
+        [int(np.ravel_multi_index(at, sizes)) for at in itertools.product(*window)]
+        for window in itertools.product(*lines)
+    ]
+    longest = max(map(len, windows))
+    # A shorter window has its first position several times: neither result changes.
+    positions = np.array([window + window[:1] * (longest - len(window)) for window in windows])
+    flat = call.reshape(x, (*shape_of(x)[:2], math.prod(sizes)))
+    spread = call.take(flat, table(positions), 2)
+    best = call.cast(call.emit(relax.op.argmax(spread, axis=3)), "int64")
+    row = table(np.arange(len(windows)) * longest)
+    chosen = call.emit(relax.op.take(table(positions.ravel()), relax.op.add(best, row), 0))
+    values = call.emit(relax.op.max(spread, axis=3))
+    return [call.reshape(values, call.shape), call.reshape(chosen, call.shape)]
+
+
+def _adaptive_max_pool(call: OperatorCall, x: Any, output_size: list[int]) -> list[Any]:
+    dimensions = len(output_size)
+    x = _with_batch(call, x, dimensions)
+    sizes = shape_of(x)[2:]
+    lines = [_adaptive_line(n, out) for n, out in zip(sizes, call.shape[-dimensions:], strict=True)]
+    return _maxima(call, x, lines, sizes)
+
+
+def _average_pool(dimensions: int) -> Converter:
+    def convert(
+        call: OperatorCall,
+        x: Any,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Any:
+        if not is_float(dtype_of(x)):
+            call.refuse("averages of integers cannot be computed")
+        kernel = _each(kernel_size, dimensions)
+        stride = _each(stride or kernel, dimensions)
+        padding = _each(padding, dimensions)
+        x = _with_batch(call, x, dimensions)
+        sizes, out = shape_of(x)[2:], call.shape[-dimensions:]
+        behind = _behind(sizes, out, kernel, stride, padding)
+        pool = getattr(relax.op.nn, f"avg_pool{dimensions}d")
+        pooled = call.emit(pool(x, kernel, stride, padding + behind, count_include_pad=True))
+        counted = padding if count_include_pad else [0] * dimensions
+        counts = [
+            [
+                min(o * step - before + size, length + more) - max(o * step - before, -more)
+                for o in range(count)
+            ]
+            for length, count, size, step, before, more in zip(
+                sizes, out, kernel, stride, padding, counted, strict=True
+            )
+        ]
+        divisors = math.prod(np.ix_(*map(np.array, counts)))
+        if divisor_override is not None:
+            divisors = np.full_like(divisors, divisor_override)
+        if np.any(divisors != math.prod(kernel)):
+            factors = np.divide(math.prod(kernel), divisors)[None, None]
+            pooled = call.emit(relax.op.multiply(pooled, relax.const(factors, call.dtype)))
+        return call.reshape(pooled, call.shape)
+
+    return convert
+
+
+def _adaptive_average_pool(call: OperatorCall, x: Any, output_size: list[int]) -> Any:
+    dimensions = len(output_size)
+    x = _with_batch(call, x, dimensions)
+    pool = getattr(relax.op.nn, f"adaptive_avg_pool{dimensions}d")
+    return call.reshape(call.emit(pool(x, list(call.shape[-dimensions:]))), call.shape)
+
+
+CONVERTERS: dict[str, Converter] = {
+    "max_pool2d_with_indices.default": _max_pool(2),
+    "max_pool3d_with_indices.default": _max_pool(3),
+    "adaptive_max_pool2d.default": _adaptive_max_pool,
+    "adaptive_max_pool3d.default": _adaptive_max_pool,
+    "avg_pool1d.default": _average_pool(1),
+    "avg_pool2d.default": _average_pool(2),
+    "avg_pool3d.default": _average_pool(3),
+    "_adaptive_avg_pool2d.default": _adaptive_average_pool,
+    "_adaptive_avg_pool3d.default": _adaptive_average_pool,
+}

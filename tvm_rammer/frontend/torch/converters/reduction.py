@@ -1,0 +1,206 @@
+"""Sums, maxima, and what is found along an axis: cumulation, order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from tvm import relax
+
+from tvm_rammer.frontend.torch.operator_call import (
+    Converter,
+    OperatorCall,
+    dtype_of,
+    is_float,
+    shape_of,
+)
+
+
+def axes_of(x: Any, dim: Any) -> list[int]:
+    """Axes that count from 0; None and an empty list mean all."""
+    rank = len(shape_of(x))
+    if dim is None or dim == []:
+        return list(range(rank))
+    return sorted(axis % max(rank, 1) for axis in (dim if isinstance(dim, list) else [dim]))
+
+
+def _reduced(call: OperatorCall, op: Callable[..., Any], x: Any, dim: Any, keepdim: bool) -> Any:
+    if not shape_of(x):
+        return x
+    return call.emit(op(x, axis=axes_of(x, dim), keepdims=keepdim))
+
+
+def _of_result(op: Callable[..., Any]) -> Converter:
+    """A reduction in the result's type: PyTorch sums booleans and small integers as int64."""
+
+    def convert(call: OperatorCall, x: Any, dim: Any = None, keepdim: bool = False, *_: Any) -> Any:
+        return _reduced(call, op, call.cast(x), dim, keepdim)
+
+    return convert
+
+
+def _of_all(op: Callable[..., Any]) -> Converter:
+    def convert(call: OperatorCall, x: Any, *_: Any) -> Any:
+        return _reduced(call, op, call.cast(x), None, False)
+
+    return convert
+
+
+def _extremum(op: Callable[..., Any]) -> Converter:
+    def convert(call: OperatorCall, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+        if dtype_of(x) == "bool":
+            return call.cast(_reduced(call, op, call.cast(x, "int8"), dim, keepdim), "bool")
+        return _reduced(call, op, x, dim, keepdim)
+
+    return convert
+
+
+def _any(call: OperatorCall, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    true = call.cast(call.cast(x, "bool"), "int8")
+    return call.cast(_reduced(call, relax.op.max, true, dim, keepdim), "bool")
+
+
+def _variance(
+    call: OperatorCall, x: Any, dim: Any = None, correction: Any = None, keepdim: bool = False
+) -> Any:
+    count = math.prod(shape_of(x)[axis] for axis in axes_of(x, dim))
+    freedom = count - (1 if correction is None else correction)
+    variance = _reduced(call, relax.op.variance, x, dim, keepdim)
+    scale = count / freedom if freedom > 0 else math.nan
+    return call.emit(relax.op.multiply(variance, call.cast(scale)))
+
+
+def _variance_and_mean(
+    call: OperatorCall, x: Any, dim: Any = None, correction: Any = None, keepdim: bool = False
+) -> list[Any]:
+    variance = _variance(call, x, dim, correction, keepdim)
+    return [variance, _reduced(call, relax.op.mean, x, dim, keepdim)]
+
+
+def vector_norm(
+    call: OperatorCall, x: Any, order: Any = 2, dim: Any = None, keepdim: bool = False, *_: Any
+) -> Any:
+    """``torch.linalg.vector_norm`` for any order."""
+    x = call.cast(x)
+    if order == 2:
+        squares = call.emit(relax.op.multiply(x, x))
+        return call.emit(relax.op.sqrt(_reduced(call, relax.op.sum, squares, dim, keepdim)))
+    if order == 0:
+        there = call.cast(call.emit(relax.op.not_equal(x, call.cast(0))))
+        return _reduced(call, relax.op.sum, there, dim, keepdim)
+    sizes = call.emit(relax.op.abs(x))
+    if math.isinf(order):
+        op = relax.op.max if order > 0 else relax.op.min
+        return _reduced(call, op, sizes, dim, keepdim)
+    if order == 1:
+        return _reduced(call, relax.op.sum, sizes, dim, keepdim)
+    powers = call.emit(relax.op.power(sizes, call.cast(order)))
+    total = _reduced(call, relax.op.sum, powers, dim, keepdim)
+    return call.emit(relax.op.power(total, call.cast(1 / order)))
+
+
+def _position(op: Callable[..., Any]) -> Converter:
+    """``argmax`` and ``argmin``: the first of equals; of the flat tensor without ``dim``."""
+
+    def convert(call: OperatorCall, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+        if dtype_of(x) == "bool":
+            x = call.cast(x, "int8")
+        if dim is None or not shape_of(x):
+            x, dim, keepdim = call.reshape(x, (math.prod(shape_of(x)),)), 0, False
+        found = call.emit(op(x, axis=axes_of(x, dim)[0], keepdims=keepdim))
+        return call.reshape(call.cast(found, "int64"), call.shape)
+
+    return convert
+
+
+def _value_and_position(op: Callable[..., Any], position: Callable[..., Any]) -> Converter:
+    """``max`` and ``min`` along an axis."""
+
+    def convert(call: OperatorCall, x: Any, dim: Any, keepdim: bool = False) -> Any:
+        value = _extremum(op)(call, x, dim, keepdim)
+        return [value, _position(position)(call, x, dim, keepdim)]
+
+    return convert
+
+
+def _cumulated(op: Callable[..., Any]) -> Converter:
+    def convert(call: OperatorCall, x: Any, dim: int, *_: Any) -> Any:
+        if not shape_of(x):
+            return call.cast(x)
+        return call.emit(op(call.cast(x), axis=axes_of(x, dim)[0], dtype=call.dtype))
+
+    return convert
+
+
+def _largest(
+    call: OperatorCall, x: Any, k: int, dim: int = -1, largest: bool = True, *_: Any
+) -> Any:
+    axis = axes_of(x, dim)[0]
+    return call.emit(relax.op.topk(x, k, axis, "both", largest, "int64"))
+
+
+def _sorted(call: OperatorCall, x: Any, dim: int = -1, descending: bool = False) -> list[Any]:
+    axis = axes_of(x, dim)[0]
+    order = call.emit(relax.op.argsort(x, axis, descending, "int64"))
+    return [call.emit(relax.op.gather_elements(x, order, axis)), order]
+
+
+def _stably_sorted(
+    call: OperatorCall, x: Any, stable: Any, dim: int = -1, descending: bool = False
+) -> list[Any]:
+    return _sorted(call, x, dim, descending)
+
+
+def _median(call: OperatorCall, x: Any, dim: int, keepdim: bool = False) -> list[Any]:
+    """The lower of the two in the middle."""
+    axis = axes_of(x, dim)[0]
+    middle = relax.const((shape_of(x)[axis] - 1) // 2, "int64")
+    found = [call.take(part, middle, axis) for part in _sorted(call, x, axis)]
+    return [call.reshape(part, call.shape) for part in found]
+
+
+def _median_of_all(call: OperatorCall, x: Any) -> Any:
+    return _median(call, call.reshape(x, (math.prod(shape_of(x)),)), 0)[0]
+
+
+def _softmax(op: Callable[..., Any]) -> Converter:
+    def convert(call: OperatorCall, x: Any, dim: int, *_: Any) -> Any:
+        if not is_float(dtype_of(x)) or not shape_of(x):
+            call.refuse("its operand must be a tensor of floats with an axis")
+        return call.emit(op(call.cast(x), axes_of(x, dim)[0]))
+
+    return convert
+
+
+CONVERTERS: dict[str, Converter] = {
+    "sum.default": _of_all(relax.op.sum),
+    "sum.dim_IntList": _of_result(relax.op.sum),
+    "mean.default": _of_all(relax.op.mean),
+    "mean.dim": _of_result(relax.op.mean),
+    "prod.default": _of_all(relax.op.prod),
+    "prod.dim_int": _of_result(relax.op.prod),
+    "amax.default": _extremum(relax.op.max),
+    "amin.default": _extremum(relax.op.min),
+    "max.default": _extremum(relax.op.max),
+    "min.default": _extremum(relax.op.min),
+    "max.dim": _value_and_position(relax.op.max, relax.op.argmax),
+    "min.dim": _value_and_position(relax.op.min, relax.op.argmin),
+    "argmax.default": _position(relax.op.argmax),
+    "argmin.default": _position(relax.op.argmin),
+    "any.default": _any,
+    "any.dim": _any,
+    "any.dims": _any,
+    "var.correction": _variance,
+    "var_mean.correction": _variance_and_mean,
+    "median.dim": _median,
+    "median.default": _median_of_all,
+    "linalg_vector_norm.default": vector_norm,
+    "cumsum.default": _cumulated(relax.op.cumsum),
+    "cumprod.default": _cumulated(relax.op.cumprod),
+    "topk.default": _largest,
+    "sort.default": _sorted,
+    "sort.stable": _stably_sorted,
+    "_softmax.default": _softmax(relax.op.nn.softmax),
+    "_log_softmax.default": _softmax(relax.op.nn.log_softmax),
+}

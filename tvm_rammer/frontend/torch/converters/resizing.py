@@ -1,0 +1,114 @@
+"""Resizing of images: along one axis after the other, with the weights that PyTorch has.
+
+An image's axis is resized by a matrix. It is found by resizing the identity in PyTorch, so that
+every rule of coordinates, rounding and anti-aliasing is PyTorch's own. A matrix with few weights
+in a row becomes as many reads and products, any other a product of matrices. Where Relax has the
+same rule, its ``resize2d`` is used.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tvm import relax
+
+from tvm_rammer.frontend.torch.converters.indexing import table
+from tvm_rammer.frontend.torch.operator_call import Converter, OperatorCall, shape_of
+
+_MOST_READS = 4
+
+
+def _nearest(call: OperatorCall, x: Any, size: Any, factors: Any = None) -> Any:
+    before, after = shape_of(x)[2:], call.shape[2:]
+    whole = all(b % a == 0 for a, b in zip(before, after, strict=True))
+    if whole and _same_factors(before, after, factors):
+        return call.emit(
+            relax.op.image.resize2d(
+                x,
+                after,
+                method="nearest_neighbor",
+                coordinate_transformation_mode="asymmetric",
+                rounding_method="floor",
+            )
+        )
+    return _by_matrices(call, x)
+
+
+def _bilinear(
+    call: OperatorCall, x: Any, size: Any, align_corners: bool, factors: Any = None
+) -> Any:
+    before, after = shape_of(x)[2:], call.shape[2:]
+    if (align_corners and 1 not in after) or (
+        not align_corners and _same_factors(before, after, factors)
+    ):
+        rule = "align_corners" if align_corners else "half_pixel"
+        return call.emit(
+            relax.op.image.resize2d(x, after, method="linear", coordinate_transformation_mode=rule)
+        )
+    return _by_matrices(call, x)
+
+
+def _any_other(call: OperatorCall, x: Any, *_: Any) -> Any:
+    return _by_matrices(call, x)
+
+
+def _same_factors(before: Any, after: Any, factors: Any) -> bool:
+    """Whether the factors that PyTorch computes coordinates with are those of the sizes."""
+    return not factors or all(
+        b == a * factor for a, b, factor in zip(before, after, factors, strict=True)
+    )
+
+
+def _by_matrices(call: OperatorCall, x: Any) -> Any:
+    for axis in (2, 3):
+        matrix = _matrix(call, x, axis)
+        if not np.array_equal(matrix, np.eye(matrix.shape[1])):
+            x = _along(call, x, matrix, axis)
+    return x
+
+
+def _matrix(call: OperatorCall, x: Any, axis: int) -> Any:
+    """What PyTorch makes of the axis: a row for each element of the result."""
+    import torch
+
+    size = shape_of(x)[axis]
+    # Of the other axis, on which nothing depends, as much as gives one element.
+    other = 5 - axis
+    across = -(-shape_of(x)[other] // call.shape[other])
+    basis = torch.eye(size)[:, None, :, None] if axis == 2 else torch.eye(size)[:, None, None, :]
+    image = basis.repeat((1, 1, 1, across) if axis == 2 else (1, 1, across, 1))
+    args = [image, *call.node.args[1:]]
+    resized = call.node.target(*args, **call.node.kwargs)
+    line = resized[:, 0, :, 0] if axis == 2 else resized[:, 0, 0, :]
+    return line.T.numpy()
+
+
+def _along(call: OperatorCall, x: Any, matrix: Any, axis: int) -> Any:
+    reads = int((matrix != 0).sum(1).max())
+    if reads > _MOST_READS:
+        if axis == 3:
+            return call.emit(relax.op.matmul(x, relax.const(matrix.T.copy(), call.dtype)))
+        return call.emit(relax.op.matmul(relax.const(matrix, call.dtype), x))
+    places = np.argsort(matrix == 0, axis=1, kind="stable")[:, :reads]
+    weights = np.take_along_axis(matrix, places, 1)
+    result = None
+    for read in range(reads):
+        part = call.take(x, table(places[:, read]), axis)
+        if np.any(weights[:, read] != 1):
+            weight = weights[:, read].reshape([-1 if k == axis else 1 for k in range(4)])
+            part = call.emit(relax.op.multiply(part, relax.const(weight, call.dtype)))
+        result = part if result is None else call.emit(relax.op.add(result, part))
+    return result
+
+
+CONVERTERS: dict[str, Converter] = {
+    "upsample_nearest2d.vec": _nearest,
+    "upsample_bilinear2d.vec": _bilinear,
+    "upsample_bicubic2d.vec": _any_other,
+    "_upsample_nearest_exact2d.vec": _any_other,
+    "_upsample_bilinear2d_aa.default": _any_other,
+    "_upsample_bicubic2d_aa.default": _any_other,
+    "_upsample_bilinear2d_aa.vec": _any_other,
+    "_upsample_bicubic2d_aa.vec": _any_other,
+}

@@ -1,0 +1,164 @@
+"""A tensor with some of its elements replaced or added to."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from tvm import relax
+
+from tvm_rammer.frontend.torch.converters.indexing import joined, table
+from tvm_rammer.frontend.torch.converters.layout import sliced
+from tvm_rammer.frontend.torch.operator_call import Converter, OperatorCall, dtype_of, shape_of
+
+_REDUCTIONS = {
+    "sum": "add",
+    "add": "add",
+    "prod": "mul",
+    "multiply": "mul",
+    "amax": "max",
+    "amin": "min",
+}
+
+
+def _put(
+    call: OperatorCall, x: Any, indices: list[Any], values: Any, accumulate: bool = False
+) -> Any:
+    """``x[indices] = values``, or ``+=``."""
+    given = [index for index in indices if index is not None]
+    if len(given) == 1 and dtype_of(given[0]) == "bool":
+        return _put_where(call, x, indices, values, accumulate)
+    parts = joined(call, x, indices)
+    axis, positions, tensor = parts.axis, parts.positions, parts.tensor
+    shape, drawn = shape_of(tensor), shape_of(positions)
+    values = call.broadcast(call.cast(values), (*shape[:axis], *drawn, *shape[axis + 1 :]))
+    # The indexed axis goes to the front, where scatter_nd wants it.
+    inner = list(range(axis, axis + len(drawn)))
+    values = call.permute(values, inner + [k for k in range(values.ty.ndim) if k not in inner])
+    front = [axis, *(k for k in range(len(shape)) if k != axis)]
+    tensor = call.permute(tensor, front)
+    count = math.prod(drawn)
+    rest = shape_of(tensor)[1:]
+    scattered = call.emit(
+        relax.op.scatter_nd(
+            tensor,
+            call.reshape(positions, (count, 1)),
+            call.reshape(values, (count, *rest)),
+            "add" if accumulate else "update",
+        )
+    )
+    whole = call.permute(scattered, np.argsort(front).tolist())
+    if parts.order is None:
+        return call.reshape(whole, call.shape)
+    whole = call.reshape(whole, [call.shape[k] for k in parts.order])
+    return call.permute(whole, np.argsort(parts.order).tolist())
+
+
+def _put_where(
+    call: OperatorCall, x: Any, indices: list[Any], values: Any, accumulate: bool
+) -> Any:
+    """A mask, and one value for all that it selects."""
+    if math.prod(shape_of(values)) != 1:
+        call.refuse("a mask selects as many as are true; it can take only one value for all")
+    axis = next(k for k, index in enumerate(indices) if index is not None)
+    mask = indices[axis]
+    behind = len(call.shape) - axis - mask.ty.ndim
+    mask = call.reshape(mask, (*shape_of(mask), *[1] * behind))
+    value = call.reshape(call.cast(values), ())
+    new = call.emit(relax.op.add(x, value)) if accumulate else value
+    return call.emit(relax.op.where(mask, new, x))
+
+
+def _scattered(call: OperatorCall, x: Any, dim: int, index: Any, source: Any, how: str) -> Any:
+    """``scatter_elements``; PyTorch lets the source be larger than the index."""
+    if 0 in shape_of(index):
+        return x
+    if not isinstance(source, relax.Expr):
+        source = call.filled(shape_of(index), source)
+    for axis, size in enumerate(shape_of(index)):
+        source = sliced(call, source, axis, 0, size)
+    axis = dim % max(len(call.shape), 1)
+    return call.emit(relax.op.scatter_elements(x, index, call.cast(source), axis, how))
+
+
+def _scatter(call: OperatorCall, x: Any, dim: int, index: Any, source: Any) -> Any:
+    return _scattered(call, x, dim, index, source, "update")
+
+
+def _scatter_reduce_into(
+    call: OperatorCall, x: Any, dim: int, index: Any, source: Any, reduce: str
+) -> Any:
+    return _scattered(call, x, dim, index, source, _REDUCTIONS[reduce])
+
+
+def _scatter_add(call: OperatorCall, x: Any, dim: int, index: Any, source: Any) -> Any:
+    return _scattered(call, x, dim, index, source, "add")
+
+
+def _scatter_reduce(
+    call: OperatorCall,
+    x: Any,
+    dim: int,
+    index: Any,
+    source: Any,
+    reduce: str,
+    include_self: bool = True,
+) -> Any:
+    if reduce not in _REDUCTIONS or not include_self:
+        call.refuse("only sum, prod, amax and amin with include_self=True can be computed")
+    return _scattered(call, x, dim, index, source, _REDUCTIONS[reduce])
+
+
+def _slice_replaced(
+    call: OperatorCall,
+    x: Any,
+    source: Any,
+    dim: int = 0,
+    start: Any = None,
+    end: Any = None,
+    step: int = 1,
+) -> Any:
+    """The parts before and behind the slice, and the source between; by a mask if it has steps."""
+    axis = dim % len(call.shape)
+    size = call.shape[axis]
+    covered = range(*slice(start, end, step).indices(size))
+    if not covered:
+        return x
+    source = call.cast(source)
+    if covered.step == 1:
+        before = sliced(call, x, axis, 0, covered.start)
+        behind = sliced(call, x, axis, covered.stop)
+        parts = [part for part in (before, source, behind) if 0 not in shape_of(part)]
+        return call.emit(relax.op.concat(parts, axis)) if len(parts) > 1 else parts[0]
+    nearest = np.clip((np.arange(size) - covered.start) // covered.step, 0, len(covered) - 1)
+    spread = call.take(source, table(nearest), axis)
+    return call.emit(relax.op.where(_mask(call, axis, covered), spread, x))
+
+
+def _row_replaced(call: OperatorCall, x: Any, source: Any, dim: int, index: int) -> Any:
+    axis = dim % len(call.shape)
+    row = call.emit(relax.op.expand_dims(source, axis))
+    start = index % call.shape[axis]
+    return _slice_replaced(call, x, row, axis, start, start + 1)
+
+
+def _mask(call: OperatorCall, axis: int, covered: range) -> Any:
+    """True where an axis is covered."""
+    mask = np.zeros(call.shape[axis], bool)
+    mask[covered.start : covered.stop : covered.step] = True
+    return relax.const(mask.reshape([-1 if k == axis else 1 for k in range(len(call.shape))]))
+
+
+CONVERTERS: dict[str, Converter] = {
+    "index_put.default": _put,
+    "_unsafe_index_put.default": _put,
+    "scatter.src": _scatter,
+    "scatter.value": _scatter,
+    "scatter.reduce": _scatter_reduce_into,
+    "scatter.value_reduce": _scatter_reduce_into,
+    "scatter_add.default": _scatter_add,
+    "scatter_reduce.two": _scatter_reduce,
+    "slice_scatter.default": _slice_replaced,
+    "select_scatter.default": _row_replaced,
+}

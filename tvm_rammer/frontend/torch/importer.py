@@ -1,0 +1,70 @@
+"""TVM's importer of exported programs, with the converters of this package in place of its own."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import tvm
+from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
+
+from tvm_rammer.errors import ModelError
+from tvm_rammer.frontend.loaded_model import one_line
+from tvm_rammer.frontend.torch.converters import CONVERTERS
+from tvm_rammer.frontend.torch.operator_call import Converter, OperatorCall, refusal
+
+
+def imported(program: Any, where: str) -> tvm.IRModule:
+    """The Relax module of a prepared program; its weights are constants.
+
+    Raises
+    ------
+    ModelError
+        A converter refuses an operator's arguments.
+    """
+    return _Importer(where).from_exported_program(program, False, False, False, None)
+
+
+class _Importer(ExportedProgramImporter):
+    """An importer that knows what ``CONVERTERS`` have, and no other operator."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__()
+        self.where = where
+
+    def create_convert_map(self) -> dict[str, Callable[[Any], Any]]:
+        own = {name: partial(self._convert, function) for name, function in CONVERTERS.items()}
+        return {**own, "getitem": self._item_of_results, "cond": self._cond}
+
+    def _convert(self, converter: Converter, node: Any) -> Any:
+        call = OperatorCall(node, self.block_builder.emit)
+        try:
+            return converter(call, *self._arguments(node, converter))
+        except ModelError as error:
+            raise ModelError(f"{self.where}: {error}") from error
+        except Exception as error:
+            raise ModelError(f"{self.where}: {refusal(node, one_line(error))}") from error
+
+    def _arguments(self, node: Any, converter: Converter) -> list[Any]:
+        """Arguments in the order of the schema, with its defaults, as many as are taken."""
+        given = self._retrieve_args(node.args)
+        named = self._retrieve_args(dict(node.kwargs))
+        schema = node.target._schema.arguments
+        values = [
+            given[place] if place < len(given) else named.get(arg.name, arg.default_value)
+            for place, arg in enumerate(schema)
+        ]
+        values = [list(value) if isinstance(value, tuple) else value for value in values]
+        taken = inspect.signature(converter).parameters.values()
+        if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in taken):
+            return values
+        return values[: len(taken) - 1]
+
+    def _item_of_results(self, node: Any) -> Any:
+        results, place = node.args
+        values = self.env[results]
+        if isinstance(values, list):
+            return values[place] if place < len(values) else None
+        return self._getitem(node)

@@ -1,0 +1,139 @@
+"""One call of a PyTorch operator: its arguments by their schema, its result's shape and type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+from tvm import relax
+
+from tvm_rammer.errors import ModelError
+
+#: A converter takes the call and the arguments in the order of the operator's schema, defaults
+#: filled in; tensors are Relax expressions. It gives the result, or a list of results.
+Converter = Callable[..., Any]
+
+_ADVICE = "export the model with torch.onnx.export instead, or rewrite this operation"
+
+
+class OperatorCall:
+    """A node of an exported graph, whose shapes are all known, that is being converted.
+
+    Attributes
+    ----------
+    node : torch.fx.Node
+    emit : callable
+        Puts a Relax expression into the function that is built; gives its variable.
+    """
+
+    def __init__(self, node: Any, emit: Callable[[Any], Any]) -> None:
+        self.node = node
+        self.emit = emit
+
+    @property
+    def dtype(self) -> str:
+        """TVM's name of the (first) result's type."""
+        return tvm_dtype(self._result.dtype)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the (first) result."""
+        return tuple(map(int, self._result.shape))
+
+    @cached_property
+    def _result(self) -> Any:
+        value = self.node.meta["val"]
+        return value[0] if isinstance(value, tuple | list) else value
+
+    def cast(self, value: Any, dtype: str | None = None) -> Any:
+        """A tensor or a number in a type, the result's if not given."""
+        dtype = dtype or self.dtype
+        if not isinstance(value, relax.Expr):
+            return relax.const(value, dtype)
+        return value if dtype_of(value) == dtype else self.emit(relax.op.astype(value, dtype))
+
+    def reshape(self, value: Any, shape: Sequence[int]) -> Any:
+        """A tensor in another shape; 0 is a size (Relax takes it for "as before")."""
+        if tuple(shape) == shape_of(value):
+            return value
+        if 0 in shape:
+            return self.emit(relax.op.zeros(tuple(shape), dtype_of(value)))
+        return self.emit(relax.op.reshape(value, tuple(shape)))
+
+    def permute(self, value: Any, axes: Sequence[int]) -> Any:
+        """A tensor with its axes in another order."""
+        if list(axes) == list(range(len(axes))):
+            return value
+        return self.emit(relax.op.permute_dims(value, list(axes)))
+
+    def broadcast(self, value: Any, shape: Sequence[int]) -> Any:
+        """A tensor repeated to a shape."""
+        if tuple(shape) == shape_of(value):
+            return value
+        return self.emit(relax.op.broadcast_to(value, tuple(shape)))
+
+    def filled(self, shape: Sequence[int], value: Any) -> Any:
+        """A tensor of one value, which is a number or a tensor with one element."""
+        # relax.op.full cannot be built with an infinite value.
+        return self.emit(relax.op.broadcast_to(self.cast(value), tuple(shape)))
+
+    def take(self, value: Any, positions: Any, axis: int) -> Any:
+        """Slices of a tensor; a position beyond the end gives the last, and not a crash."""
+        return self.emit(relax.op.take(value, positions, axis, "clip"))
+
+    def only_first(self, value: Any) -> list[Any]:
+        """The first of several results, where the program uses no other.
+
+        Raises
+        ------
+        ModelError
+            It does.
+        """
+        for user in self.node.users:
+            index = user.args[1] if getattr(user.target, "__name__", "") == "getitem" else 0
+            if user.op == "output" or (index != 0 and user.users):
+                self.refuse("only its first result can be computed")
+        return [value]
+
+    def refuse(self, why: str) -> Any:
+        """Say that this call cannot be converted."""
+        raise ModelError(refusal(self.node, why))
+
+
+def refusal(node: Any, why: str, advice: str = _ADVICE) -> str:
+    """One line: which operator, where in the user's code, why, and what to do."""
+    return f"PyTorch's {node.target} ({place(node)}): {why}; {advice}"
+
+
+def place(node: Any) -> str:
+    """A node's name, the line of code that made it and its layer, as far as the program tells."""
+    parts = [f"node {node.name!r}"]
+    trace = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines()]
+    files = [line for line in trace if line.startswith("File ")]
+    users = [line for line in files if "/torch/" not in line] or files
+    if users:
+        parts.append(f"at {users[-1].removeprefix('File ')}")
+    layers = [path for path, _ in (node.meta.get("nn_module_stack") or {}).values() if path]
+    if layers:
+        parts.append(f"layer {layers[-1]!r}")
+    return ", ".join(parts)
+
+
+def tvm_dtype(dtype: Any) -> str:
+    """TVM's name of a ``torch.dtype``."""
+    return str(dtype).removeprefix("torch.")
+
+
+def dtype_of(value: Any) -> str:
+    """The type of a tensor's elements."""
+    return str(value.ty.dtype)
+
+
+def shape_of(value: Any) -> tuple[int, ...]:
+    """The shape of a tensor."""
+    return tuple(int(size) for size in value.ty.shape)
+
+
+def is_float(dtype: str) -> bool:
+    return "float" in dtype

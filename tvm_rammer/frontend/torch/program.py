@@ -1,0 +1,223 @@
+"""An exported program as the converters need it: sizes known, decomposed, inputs only tensors."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from tvm_rammer.errors import ModelError
+from tvm_rammer.frontend.input_shapes import Dims, Shapes, static_shapes
+from tvm_rammer.frontend.loaded_model import one_line
+from tvm_rammer.frontend.torch.converters import CONVERTERS
+from tvm_rammer.frontend.torch.operator_call import place, refusal
+
+_ASSERTIONS = frozenset(
+    {"_assert_async.msg", "_assert_async.default", "_assert_scalar.default"}
+    | {"_assert_tensor_metadata.default", "sym_constrain_range_for_size.default"}
+)
+
+#: What is no operator but part of the graph's language.
+_LANGUAGE = frozenset({"getitem", "cond"})
+
+
+def prepared(program: Any, shapes: Shapes, where: str) -> Any:
+    """A program of the same meaning whose every node has a converter and a known shape.
+
+    Parameters
+    ----------
+    program : torch.export.ExportedProgram
+    shapes : mapping of str to sequence of int
+        Sizes for the inputs whose sizes may change.
+    where : str
+        The model, for messages.
+
+    Raises
+    ------
+    ModelError
+        An operator or a feature of the program is not supported.
+    InputError
+        ``shapes`` does not fit the program.
+    """
+    program = decomposed(_specialised(program, shapes, where))
+    _check_state(program, where)
+    _drop_what_is_no_tensor(program)
+    _share_equal_weights(program)
+    _check_operators(program, where)
+    return program
+
+
+def decomposed(program: Any) -> Any:
+    """A program in which every operator without a converter is replaced by PyTorch's definition."""
+    import torch
+    from torch._decomp import global_decomposition_table
+
+    definitions = {
+        op: definition
+        for op, definition in global_decomposition_table["post_autograd"].items()
+        if isinstance(op, torch._ops.OpOverload)
+    }
+    definitions.update(torch.export.default_decompositions().items())
+    return program.run_decompositions(
+        {op: how for op, how in definitions.items() if op.__name__ not in CONVERTERS}
+    )
+
+
+def _check_state(program: Any, where: str) -> None:
+    """A compiled model keeps nothing from one run to the next."""
+    signature = program.graph_signature
+    if signature.buffers_to_mutate:
+        name = next(iter(signature.buffers_to_mutate.values()))
+        raise ModelError(
+            f"{where}: the program changes its buffer {name!r} when it runs, which a compiled "
+            "model cannot keep; call model.eval() before the export, or make the buffer an input "
+            "and return its new value"
+        )
+    for name in signature.user_inputs_to_mutate.values():
+        warnings.warn(
+            f"{where}: the program changes its input {name!r} in place; the compiled model "
+            "leaves it as it is",
+            stacklevel=2,
+        )
+
+
+def _specialised(program: Any, shapes: Shapes, where: str) -> Any:
+    """The program for given sizes: exported again if some may change."""
+    import torch
+
+    dims = dict(_inputs(program, where))
+    sizes = static_shapes(dims, shapes, where)
+    if all(isinstance(size, int) for shape in dims.values() for size in shape or ()):
+        return program
+    values = {node.name: node.meta["val"] for node in program.graph.find_nodes(op="placeholder")}
+    flat = [
+        torch.zeros(sizes[name], dtype=values[name].dtype) if name in sizes else values[name]
+        for name in _user_inputs(program)
+    ]
+    spec = program.call_spec.in_spec
+    args, kwargs = torch.utils._pytree.tree_unflatten(flat, spec)
+    try:
+        return torch.export.export(program.module(), args, kwargs)
+    except Exception as error:
+        raise ModelError(
+            f"{where}: PyTorch cannot export the program for these shapes: {one_line(error)}"
+        ) from error
+
+
+def _user_inputs(program: Any) -> list[str]:
+    from torch.export.graph_signature import InputKind
+
+    specs = program.graph_signature.input_specs
+    return [spec.arg.name for spec in specs if spec.kind is InputKind.USER_INPUT]
+
+
+def _inputs(program: Any, where: str) -> Iterator[tuple[str, Dims]]:
+    """The tensors that a program takes, with sizes or symbols for the sizes that may change."""
+    import torch
+
+    given = set(map(str, program.graph_signature.user_inputs))
+    for node in program.graph.find_nodes(op="placeholder"):
+        value = node.meta.get("val")
+        if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+            raise ModelError(
+                f"{where}: input {node.name!r} is a number that may change; export the program "
+                "with a fixed one, or with a tensor"
+            )
+        if node.name in given and isinstance(value, torch.Tensor):
+            yield node.name, tuple(s if isinstance(s, int) else str(s) for s in value.shape)
+
+
+def _drop_what_is_no_tensor(program: Any) -> None:
+    """Without assertions, inputs that are None or numbers, and what nothing depends on."""
+    from torch.export.graph_signature import TensorArgument
+
+    for graph in _graphs(program):
+        for node in reversed(graph.nodes):
+            if node.op == "call_function" and _name(node) in _ASSERTIONS and not node.users:
+                graph.erase_node(node)
+        graph.eliminate_dead_code()
+    specs = program.graph_signature.input_specs
+    nodes = program.graph.find_nodes(op="placeholder")
+    for node, spec in zip(list(nodes), list(specs), strict=True):
+        if not isinstance(spec.arg, TensorArgument) and not node.users:
+            program.graph.erase_node(node)
+            specs.remove(spec)
+    _drop_constant_outputs(program)
+
+
+def _drop_constant_outputs(program: Any) -> None:
+    import torch
+
+    end = next(iter(program.graph.find_nodes(op="output")))
+    kept = [isinstance(value, torch.fx.Node) for value in end.args[0]]
+    end.args = (tuple(itertools.compress(end.args[0], kept)),)
+    specs = program.graph_signature.output_specs
+    specs[:] = list(itertools.compress(specs, kept))
+
+
+def _share_equal_weights(program: Any) -> None:
+    """Names of one tensor are one weight."""
+    from torch.export.graph_signature import InputKind
+
+    weights = {**program.state_dict, **program.constants}
+    first: dict[Any, Any] = {}
+    nodes = {node.name: node for node in program.graph.find_nodes(op="placeholder")}
+    for spec in program.graph_signature.input_specs:
+        tensor = weights.get(spec.target)
+        if spec.kind is InputKind.USER_INPUT or tensor is None or tensor.data_ptr() == 0:
+            continue
+        key = tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype
+        node = nodes[spec.arg.name]
+        node.replace_all_uses_with(first.setdefault(key, node))
+
+
+def _check_operators(program: Any, where: str) -> None:
+    if not output_names(program):
+        raise ModelError(f"{where}: the program returns no tensors; there is nothing to compile")
+    for graph in _graphs(program):
+        for node in graph.nodes:
+            if node.op == "call_function":
+                _check(node, where)
+
+
+def _graphs(program: Any) -> Iterator[Any]:
+    """The program's graph and those of the branches in it."""
+    import torch
+
+    for module in program.graph_module.modules():
+        if isinstance(module, torch.fx.GraphModule):
+            yield module.graph
+
+
+def _check(node: Any, where: str) -> None:
+    import torch
+
+    name = _name(node)
+    if "dropout" in name or torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+        raise ModelError(
+            f"{where}: "
+            + refusal(
+                node,
+                "random numbers are not supported",
+                "call model.eval() before the export, or make them an input",
+            )
+        )
+    if name not in CONVERTERS and name not in _LANGUAGE:
+        raise ModelError(f"{where}: " + refusal(node, "it is not supported"))
+    values = node.meta.get("val")
+    for value in values if isinstance(values, tuple | list) else [values]:
+        if isinstance(value, torch.Tensor) and not all(isinstance(s, int) for s in value.shape):
+            raise ModelError(
+                f"{where}: the shape of the result of {node.target} ({place(node)}) depends on "
+                "the data; make it constant"
+            )
+
+
+def _name(node: Any) -> str:
+    return str(getattr(node.target, "__name__", node.target))
+
+
+def output_names(program: Any) -> tuple[str, ...]:
+    """Names of the outputs that are tensors."""
+    return tuple(name for name in program.graph_signature.user_outputs if isinstance(name, str))
