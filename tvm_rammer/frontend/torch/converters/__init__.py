@@ -2,6 +2,22 @@
 
 Each gives what PyTorch computes in eager mode, with one exception: a reduction (and a pooling) by
 maximum passes over NaN.
+
+=================  ==============================================================================
+``arithmetic``     two operands: promotion of types, division, comparison, limits, ``where``
+``elementwise``    one operand: mathematics, rounding, activations, casts
+``creation``       tensors made of numbers
+``reduction``      sums, maxima, norms, cumulation, order, softmax
+``layout``         views, permutations, slices, concatenation, padding
+``indexing``       elements by their positions
+``scattering``     elements replaced or added to
+``bags``           ``EmbeddingBag``
+``product``        products of matrices
+``convolution``    convolutions, transposed ones too
+``pooling``        windows: maxima, averages
+``resizing``       images in another size
+``normalization``  by means and variances
+=================  ==============================================================================
 """
 
 from tvm_rammer.frontend.torch.converters import (
