@@ -18,6 +18,7 @@ from tvm_rammer.transform.merge_equal_operators import MergeEqualOperators
 from tvm_rammer.transform.relax_util import OPAQUE, calls_any
 from tvm_rammer.transform.remove_dead_code import RemoveDeadCode
 from tvm_rammer.transform.restore_operators import RestoreOperators
+from tvm_rammer.transform.separate_pools import SeparatePools
 from tvm_rammer.transform.simplify_operators import SimplifyOperators
 from tvm_rammer.transform.split_transposed_convolutions import SplitTransposedConvolutions
 
@@ -43,6 +44,7 @@ class Prepare:
             ChannelsLast(),
             FoldConstants(),
             FuseChannelWindows(),
+            SeparatePools(),
             SplitTransposedConvolutions(),
             # 3. PrimFuncs, as few as fusion allows.
             FuseNormalizations(),
