@@ -21,6 +21,7 @@ from tvm_rammer.transform.restore_operators import RestoreOperators
 from tvm_rammer.transform.separate_pools import SeparatePools
 from tvm_rammer.transform.simplify_operators import SimplifyOperators
 from tvm_rammer.transform.split_transposed_convolutions import SplitTransposedConvolutions
+from tvm_rammer.transform.widen_convolutions import WidenConvolutions
 
 #: The operators that DecomposeOpsForInference takes apart.
 _COMPOSED = frozenset({"relax.nn.batch_norm", "relax.tensor_to_shape"})
@@ -46,6 +47,7 @@ class Prepare:
             FuseChannelWindows(),
             SeparatePools(),
             SplitTransposedConvolutions(),
+            WidenConvolutions(),
             # 3. PrimFuncs, as few as fusion allows.
             FuseNormalizations(),
             FoldTransposes(),
