@@ -259,3 +259,17 @@ def test_a_contradiction_names_node_and_inputs():
         "multiplication; its inputs are 'x' float (2, 3), 'w' float (4, 2); correct the model, "
         "or the shapes that were given"
     )
+
+
+def test_what_has_no_elements_is_not_computed():
+    """Not even from data, and by an operator that TVM's importer takes with elements only."""
+    model = model_of(
+        N("Trilu", ["x", "k"], ["y"]),
+        inputs=[tensor("x", [3, 0, 5]), tensor("k", [], TensorProto.INT64)],
+        outputs=[tensor("y", [3, 0, 5])],
+        opset=14,
+    )
+    fold(model, "the model")
+    assert operators(model) == []
+    (empty,) = model.graph.initializer
+    assert (list(empty.dims), empty.data_type) == ([3, 0, 5], TensorProto.FLOAT)

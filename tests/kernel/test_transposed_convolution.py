@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from kernel_runs import (
     HOST,
     VDEVICES,
+    assert_close,
     constant,
     numbers,
     relax_module,
@@ -19,7 +20,6 @@ from kernel_runs import (
 )
 from tvm import relax
 
-from tvm_rammer.testing.reference import assert_close
 from tvm_rammer.transform.prepare import Prepare
 
 OP = relax.op

@@ -10,11 +10,11 @@ from tvm import s_tir, tirx
 from tvm.s_tir import ScheduleError
 
 from tvm_rammer.kernel.blocks import root_blocks, schedule_of
-from tvm_rammer.kernel.pointwise import FlatViews, Pointwise, pointwise
+from tvm_rammer.kernel.pointwise import FlatViews, pointwise
 from tvm_rammer.kernel.scheduled import Scheduled
 from tvm_rammer.kernel.split import statements
-from tvm_rammer.kernel.tiled_nest import TiledNest, tiled_nest, with_nests
-from tvm_rammer.kernel.transposition import walked_inside, without_remainders
+from tvm_rammer.kernel.tiled_nest import tiled_nest, with_nests
+from tvm_rammer.kernel.transposition import in_blocks
 from tvm_rammer.vdevice import VDevice
 
 
@@ -42,15 +42,12 @@ class Elementwise:
         # Parts of a split that nobody uses are written to a buffer that nobody reads.
         used = [block for block in found if _written(block) & set(params)]
         points = [pointwise(block, views) for block in used]
-        nests = [_nest(point, vdevice) for point in points if point is not None]
+        nests = [
+            tiled_nest(in_blocks(point, vdevice), vdevice) for point in points if point is not None
+        ]
         if not nests or len(nests) < len(points):
             return None
         return with_nests(inlined, views, nests, self.name)
-
-
-def _nest(point: Pointwise, vdevice: VDevice) -> TiledNest:
-    block = without_remainders(point)
-    return tiled_nest(block, vdevice, inside=walked_inside(block, vdevice))
 
 
 def _written(block: s_tir.SBlock) -> set[Any]:

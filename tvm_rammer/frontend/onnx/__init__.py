@@ -12,6 +12,7 @@
 ``names``        what nodes read and write
 ``describe``     what messages call nodes and types
 ``operators``    operators that TVM's importer lacks, as operators it knows
+``branches``     TVM's importer, with branches of ``If`` that hold their operators
 ``recurrent``    LSTM, GRU and RNN as operators for each step
 ===============  ==================================================================
 """

@@ -15,12 +15,12 @@ import onnx
 import onnx.inliner
 import tvm
 from tvm import relax
-from tvm.relax.frontend.onnx import from_onnx as tvm_from_onnx
 
 from tvm_rammer.errors import ModelError
 from tvm_rammer.frontend.input_constants import Constants
 from tvm_rammer.frontend.input_shapes import Shapes
 from tvm_rammer.frontend.loaded_model import LoadedModel, one_line
+from tvm_rammer.frontend.onnx.branches import import_graph, refuse_unequal_branches
 from tvm_rammer.frontend.onnx.describe import describe
 from tvm_rammer.frontend.onnx.fix_inputs import fix_inputs, free_inputs
 from tvm_rammer.frontend.onnx.fold import fold
@@ -86,6 +86,7 @@ def _prepared(proto: onnx.ModelProto, where: str) -> onnx.ModelProto:
     """A graph whose inputs have static shapes, in operators that TVM imports as ONNX means them."""
     fold(proto, where)
     rewrite_operators(proto, where)
+    refuse_unequal_branches(proto.graph, where)
     return unroll_recurrent(proto, where)
 
 
@@ -123,7 +124,7 @@ def _import(model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]], where: s
     with warnings.catch_warnings(record=True) as caught, contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("always")
         try:
-            module = tvm_from_onnx(model, shape_dict=shapes)
+            module = import_graph(model, shapes)
         except tvm.error.OpNotImplemented as error:
             refused = set(re.findall(r"\w+", str(error)))
             nodes = [node for node in model.graph.node if node.op_type in refused]

@@ -98,6 +98,8 @@ def result_values(
         return None
     if node.op_type in ("Shape", "Size"):
         return _of_shape(node, types)
+    if (empty := _without_elements(node, types)) is not None:
+        return empty
     operands = {name: values.get(name) for name in node.input if name}
     constant = bool(operands) or node.op_type == "Constant"
     if not constant or node.op_type in _RANDOM or not _small(node, types):
@@ -132,6 +134,19 @@ def _of_shape(node: onnx.NodeProto, types: Types) -> dict[str, onnx.TensorProto]
         ends = {each.name: each.i for each in node.attribute}
         value = np.array(sizes[ends.get("start", 0) : ends.get("end")], np.int64)
     return {node.output[0]: numpy_helper.from_array(value, node.output[0])}
+
+
+def _without_elements(node: onnx.NodeProto, types: Types) -> dict[str, onnx.TensorProto] | None:
+    """The results of a node of which none has any element."""
+    shapes = {name: static_shape(types.get(name)) for name in node.output if name}
+    if any(shape is None or 0 not in shape for shape in shapes.values()):
+        return None
+    kinds = {name: types[name].tensor_type.elem_type for name in shapes}
+    return {
+        name: onnx.TensorProto(name=name, data_type=kinds[name], dims=shape, raw_data=b"")
+        for name, shape in shapes.items()
+        if shape is not None
+    }
 
 
 def static_shape(kind: onnx.TypeProto | None) -> tuple[int, ...] | None:

@@ -19,7 +19,15 @@ def reads(node: onnx.NodeProto) -> Iterator[str]:
     """What a node reads; its sub-graphs read names of the graphs around them too."""
     yield from filter(None, node.input)
     for graph in subgraphs(node):
-        yield from _free(graph)
+        yield from free(graph)
+
+
+def free(graph: onnx.GraphProto) -> Iterator[str]:
+    """What a graph reads of those around it."""
+    own = _defined(graph)
+    wanted = [name for node in graph.node for name in reads(node)]
+    wanted += [value.name for value in graph.output]
+    yield from (name for name in wanted if name not in own)
 
 
 def all_names(graph: onnx.GraphProto) -> set[str]:
@@ -60,13 +68,6 @@ def _rename(nodes: Iterable[onnx.NodeProto], names: Mapping[str, str]) -> None:
             _rename(graph.node, seen)
             for value in graph.output:
                 value.name = seen.get(value.name, value.name)
-
-
-def _free(graph: onnx.GraphProto) -> Iterator[str]:
-    own = _defined(graph)
-    wanted = [name for node in graph.node for name in reads(node)]
-    wanted += [value.name for value in graph.output]
-    yield from (name for name in wanted if name not in own)
 
 
 def _defined(graph: onnx.GraphProto) -> set[str]:

@@ -1,0 +1,79 @@
+"""TVM's importer of ONNX graphs, with the operators of a branch inside of the branch.
+
+TVM 0.27 puts most of what the branches of an ``If`` compute in front of it: both are always run.
+It has no operators on what may be of one shape or of another.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import onnx
+import tvm
+from tvm import relax
+from tvm.ir import GenericConst
+from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
+
+from tvm_rammer.errors import ModelError
+from tvm_rammer.frontend.onnx.describe import describe, describe_type
+from tvm_rammer.frontend.onnx.infer import opsets_of, static_shape
+from tvm_rammer.frontend.onnx.names import free, reads, subgraphs
+
+
+def import_graph(model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
+    """The Relax module of a model whose inputs have the given shapes.
+
+    What onnx.checker has to say about the model becomes a warning.
+    """
+    try:
+        onnx.checker.check_model(model)
+    except Exception as error:
+        warnings.warn(str(error), stacklevel=2)
+    importer = _Importer(shapes, "float32")
+    return importer.from_onnx(model.graph, opsets_of(model).get("", 1))
+
+
+def refuse_unequal_branches(graph: onnx.GraphProto, where: str) -> None:
+    """Raise a ModelError for an ``If`` whose results vary in shape and are computed with."""
+    read = {name for node in graph.node if node.op_type != "Identity" for name in reads(node)}
+    for node in graph.node:
+        for inner in subgraphs(node):
+            refuse_unequal_branches(inner, where)
+        if node.op_type != "If":
+            continue
+        for name, *results in zip(
+            node.output, *(each.output for each in subgraphs(node)), strict=True
+        ):
+            known = all(static_shape(result.type) is not None for result in results)
+            types = dict.fromkeys(describe_type(result.type) for result in results)
+            if known and len(types) > 1 and name in read:
+                raise ModelError(
+                    f"{where}: {describe(node)} gives {name!r} as {' or as '.join(types)}, which "
+                    "TVM cannot compute with; export a model whose branches agree, or fix the "
+                    f"condition {node.input[0]!r}"
+                )
+
+
+class _Importer(ONNXGraphImporter):
+    _nodes: dict[str, Any]
+
+    def _convert_subgraph(self, bb: relax.BlockBuilder, graph: onnx.GraphProto) -> relax.SeqExpr:
+        around = self._nodes
+        # The importer leaves results unbound until they are read: then it would be in the branch.
+        around |= {name: self._bound(around[name]) for name in free(graph) if name in around}
+        self._nodes = dict(around)
+        bb._begin_binding_block()
+        try:
+            self._parse_graph_initializers(graph)
+            self._construct_nodes(graph)
+            results = [self._bound(self._nodes[value.name]) for value in graph.output]
+        finally:
+            self._nodes = around
+            block = bb._end_block()
+        return relax.SeqExpr([block], results[0] if len(results) == 1 else relax.Tuple(results))
+
+    def _bound(self, value: Any) -> Any:
+        """A variable, or what needs none."""
+        bound = isinstance(value, relax.Var | GenericConst | relax.ShapeExpr | relax.Tuple)
+        return value if bound or not isinstance(value, relax.Expr) else self.bb.emit(value)
