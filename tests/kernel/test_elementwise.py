@@ -7,9 +7,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from kernel_runs import HOST, VDEVICES, legalized_func, numbers, run_prim_func, run_relax
-from tvm import relax
+from tvm import relax, te, topi
 from tvm.script import tirx as T
 
+from tvm_rammer.kernel.code_size import code_size
 from tvm_rammer.kernel.elementwise import Elementwise
 from tvm_rammer.testing.reference import assert_close
 
@@ -216,3 +217,34 @@ def test_a_slice_with_strides_of_a_result():
 
     (out,), _ = run_relax(every_other, x)
     assert_close(out, np.tanh(x)[:, ::2])
+
+
+@pytest.mark.parametrize("vdevice", VDEVICES)
+def test_values_that_are_read_again_and_again_are_kept(vdevice):
+    """Inlined, 16 links of ``x * x / 2 + x`` would be 3 ** 16 loads: some are stored."""
+    x = te.placeholder((5, 37), name="x")
+    y = x
+    for _ in range(16):
+        y = topi.add(topi.divide(topi.multiply(y, y), 2.0), y)
+    a = np.random.default_rng(0).uniform(-1, 0, (5, 37)).astype("float32")
+    run = run_prim_func(te.create_prim_func([x, y]), [a], (), vdevice)
+    want = a.astype("float64")
+    for _ in range(16):
+        want = want * want / 2 + want
+    assert_close(run.outputs[0], want)
+    assert run.origin == "elementwise"
+    assert 1 <= len(run.kernel.scratch) <= 4
+    assert code_size(run.kernel.scheduled.func.body).nodes < 50_000
+
+
+def test_many_results_of_which_most_are_read_by_one_block():
+    """The parts of a split are inlined where they are added up; nobody else reads them."""
+    x = te.placeholder((3, 80), name="x")
+    total, *parts = topi.split(x, 40, axis=1)
+    for part in parts:
+        total = topi.add(total, part)
+    a = numbers((3, 80))
+    run = run_prim_func(te.create_prim_func([x, total]), [a])
+    assert_close(run.outputs[0], a.astype("float64").reshape(3, 40, 2).sum(1))
+    assert run.origin == "elementwise"
+    assert not run.kernel.scratch

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import tvm
 from kernel_runs import HOST, TARGET, legalize, legalized_func, numbers, run_prim_func
-from tvm import relax
+from tvm import relax, te, tirx, topi
 from tvm.s_tir import ScheduleError
 
 from tvm_rammer.kernel import select
+from tvm_rammer.kernel.code_size import code_size
 from tvm_rammer.kernel.library import KernelLibrary
+from tvm_rammer.kernel.scheduled import Scheduled
 from tvm_rammer.kernel.select import schedule
 from tvm_rammer.testing.reference import assert_close
 from tvm_rammer.transform.eligibility import reason_to_leave_out
@@ -96,6 +99,71 @@ def test_without_any_rule_a_function_is_one_tile(monkeypatch):
     run = run_prim_func(legalized_func(OP.matmul, X, W), [X, W])
     assert (run.origin, run.tiles) == ("untouched", [1])
     assert_close(run.outputs[0], X @ W)
+
+
+class _Unrolled:
+    """A rule that writes out all of its steps, as a loop that is unrolled or as statements."""
+
+    def __init__(self, steps, statements):
+        self.steps, self.statements = steps, statements
+
+    def apply(self, func, constants, vdevice):
+        x, y = func.params
+        number = tirx.Var("number", "int64")
+
+        def step(place):
+            return tirx.BufferStore(
+                y, tirx.BufferLoad(x, [place]) + tirx.FloatImm("float32", 1), [place]
+            )
+
+        if self.statements:
+            body = tirx.SeqStmt([step(tirx.const(k, "int64")) for k in range(self.steps)])
+        else:
+            bounds = (tirx.const(0, "int64"), tirx.const(self.steps, "int64"))
+            body = tirx.For(number, *bounds, tirx.ForKind.UNROLLED, step(number))
+        tile = tirx.Var("tile", "int64")
+        one = (tirx.const(0, "int64"), tirx.const(1, "int64"))
+        loop = tirx.For(tile, *one, tirx.ForKind.PARALLEL, body)
+        return Scheduled(func.with_body(loop).with_attr("global_symbol", "main"), "unrolled", "")
+
+
+@pytest.mark.parametrize(
+    ("steps", "statements", "origin", "most"),
+    [
+        (500, False, "unrolled", 500),
+        (500, True, "unrolled", 500),
+        # Beyond the budget a loop is left a loop, and of what has none the next rule makes less.
+        (5000, False, "unrolled", 1),
+        (5000, True, "elementwise", 8),
+    ],
+)
+def test_no_body_is_larger_than_the_budget(monkeypatch, steps, statements, origin, most):
+    monkeypatch.setattr(select, "RULES", (_Unrolled(steps, statements), *select.RULES))
+    x = numbers((steps,))
+    one = relax.const(1.0, "float32")
+    run = run_prim_func(legalized_func(lambda x: OP.add(x, one), x), [x])
+    assert_close(run.outputs[0], x + 1)
+    assert run.origin == origin
+    assert code_size(run.kernel.scheduled.func.body).statements <= most
+
+
+def test_a_function_too_large_to_be_inlined_keeps_results():
+    """Only rules that keep results are asked; a sum stays one, with an epilogue in parts."""
+    x, w = te.placeholder((5, 16), name="x"), te.placeholder((16, 32), name="w")
+    y = topi.matmul(x, w)
+    for _ in range(16):
+        y = topi.add(topi.divide(topi.multiply(y, y), 2.0), y)
+    # From -1 to 0 the chain comes to rest and does not magnify what rounding leaves.
+    rng = np.random.default_rng(0)
+    a, b = (rng.uniform(0, 0.25, shape).astype("float32") for shape in ((5, 16), (16, 32)))
+    a = -a
+    run = run_prim_func(te.create_prim_func([x, w, y]), [a, b], (1,))
+    want = a.astype("float64") @ b
+    for _ in range(16):
+        want = want * want / 2 + want
+    assert_close(run.outputs[0], want)
+    assert run.origin == "generic"
+    assert code_size(run.kernel.scheduled.func.body).nodes < 50_000
 
 
 @pytest.mark.parametrize("build", [OP.sort, OP.argsort, lambda x: OP.topk(x, 3, ret_type="values")])

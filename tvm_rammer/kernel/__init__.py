@@ -16,8 +16,8 @@ A *rule* schedules a PrimFunc or declines; ``select`` asks them in order:
 ``library`` keeps the results (``scheduled``), ``split`` makes bodies of them with a ``footprint``
 each, ``finer`` decides on further candidates. ``work`` (by ``iterations``), ``estimate``, ``costs``
 and ``roofline`` say what a kernel takes and could take; ``constraints`` whether its code has the
-vectors that its schedule promises, ``code_size`` and ``inlined_size`` how much code it becomes.
-``blocks``, ``loops``,
+vectors that its schedule promises, ``code_size`` and ``inlined_size`` how much code it becomes,
+``code_budget`` how much it may. ``blocks``, ``loops``,
 ``repeated_results`` and ``strides`` are what rules have in common: questions about a schedule,
 statements, sums that a result repeats, and tensors whose rows lie apart.
 """

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import tvm_ffi
 from tvm import s_tir, tirx
-from tvm.s_tir import ScheduleError
+from tvm.ir import TensorLoad
 
-from tvm_rammer.kernel.blocks import root_blocks, schedule_of
-from tvm_rammer.kernel.pointwise import FlatViews, pointwise
+from tvm_rammer.kernel.blocks import distinct, loads
+from tvm_rammer.kernel.inlined_size import kept_results
+from tvm_rammer.kernel.pointwise import Axis, FlatViews, pointwise_store, substitute
 from tvm_rammer.kernel.scheduled import Scheduled
-from tvm_rammer.kernel.split import statements
+from tvm_rammer.kernel.split import root_nests
 from tvm_rammer.kernel.tiled_nest import tiled_nest, with_nests
 from tvm_rammer.kernel.transposition import in_blocks
 from tvm_rammer.vdevice import VDevice
@@ -27,31 +29,72 @@ class Elementwise:
     def apply(
         self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice
     ) -> Scheduled | None:
-        sch = schedule_of(func)
-        for block in root_blocks(sch)[:-1]:
-            # What is a result, or is no single expression, stays a block of its own.
-            with suppress(ScheduleError):
-                sch.compute_inline(block)
-        inlined = sch.mod["main"]
-        results = [_sole_block(nest) for nest in statements(inlined.body.block.body)]
-        found = [block for block in results if block is not None]
-        if len(found) < len(results):
+        own = s_tir.renew_defs(func).with_attr("global_symbol", "main")
+        results = _results(own)
+        if not results:
             return None
-        params = list(inlined.params)
-        views = FlatViews(params)
-        # Parts of a split that nobody uses are written to a buffer that nobody reads.
-        used = [block for block in found if _written(block) & set(params)]
-        points = [pointwise(block, views) for block in used]
+        params = list(own.params)
+        kept = [result.store.buffer for result in results if result.store.buffer not in params]
+        views = FlatViews([*params, *kept])
+        points = [pointwise_store(result.axes, result.store, views) for result in results]
         nests = [
             tiled_nest(in_blocks(point, vdevice), vdevice) for point in points if point is not None
         ]
-        if not nests or len(nests) < len(points):
+        return None if len(nests) < len(points) else with_nests(own, views, nests, self.name, kept)
+
+
+@dataclass(frozen=True)
+class _Result:
+    """What is stored at every point of axes."""
+
+    axes: tuple[Axis, ...]
+    store: tirx.BufferStore
+
+
+def _results(func: tirx.PrimFunc) -> list[_Result] | None:
+    """What a PrimFunc stores once its blocks are inlined, ``None`` if it is not so simple.
+
+    Besides the parameters that is only what would make expressions too large if it were inlined.
+    """
+    stored = {*distinct(func.params), *kept_results(func)}
+    found: list[_Result] = []
+    inlined: dict[Any, tuple[list[Any], Any]] = {}
+
+    def load(node: Any) -> Any:
+        if node.source not in inlined:
+            return node
+        places, value = inlined[node.source]
+        return substitute(value, dict(zip(places, node.indices, strict=True)))
+
+    for nest in root_nests(func.body):
+        block = _sole_block(nest)
+        if block is None or any(int(axis.iter_type) for axis in block.iter_vars):
             return None
-        return with_nests(inlined, views, nests, self.name)
+        if not isinstance(block.body, tirx.BufferStore) or block.body.buffer in inlined:
+            return None
+        store = tvm_ffi.structural_map(block.body, (TensorLoad, load))
+        axes = tuple(Axis(axis.var, int(axis.dom.extent)) for axis in block.iter_vars)
+        if store.buffer in stored:
+            found.append(_Result(axes, store))
+        elif _is_defined_by(store, axes):
+            single = {axis.var: tirx.const(0, axis.dtype) for axis in axes if axis.extent == 1}
+            loose = {v: zero for v, zero in single.items() if v not in list(store.indices)}
+            inlined[store.buffer] = list(store.indices), substitute(store.value, loose)
+        else:
+            return None
+    return found
 
 
-def _written(block: s_tir.SBlock) -> set[Any]:
-    return {region.source for region in block.writes}
+def _is_defined_by(store: Any, axes: Sequence[Axis]) -> bool:
+    """Whether a store gives a buffer its values, each index being an axis of its own."""
+    indices = list(store.indices)
+    return (
+        all(isinstance(index, tirx.Var) for index in indices)
+        and len(distinct(indices)) == len(indices)
+        and len({str(index.ty) for index in indices}) <= 1
+        and all(axis.extent == 1 or axis.var in indices for axis in axes)
+        and store.buffer not in [node.source for node in loads(store.value)]
+    )
 
 
 def _sole_block(nest: Any) -> s_tir.SBlock | None:

@@ -21,6 +21,7 @@ from tvm_rammer.kernel.blocks import (
     spatial_axes,
     split_loops,
 )
+from tvm_rammer.kernel.inlined_size import kept_results
 from tvm_rammer.kernel.register_tile import lanes_for
 from tvm_rammer.kernel.scheduled import Scheduled
 from tvm_rammer.vdevice import VDevice
@@ -37,11 +38,16 @@ class Generic:
 
     def apply(self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice) -> Scheduled:
         sch = schedule_of(func)
+        kept = kept_results(sch.mod["main"])
         for block in root_blocks(sch)[:-1]:
-            if not is_reduction(sch, block):
+            if not is_reduction(sch, block) and not _written(sch, block) & kept:
                 _attempt(sch.compute_inline, block)
         tilings = [_cut(sch, block, vdevice) for block in root_blocks(sch)]
         return Scheduled(sch.mod["main"], self.name, ", ".join(tilings))
+
+
+def _written(sch: s_tir.Schedule, block: Any) -> set[Any]:
+    return {region.source for region in sch.get(block).writes}
 
 
 def _attempt(primitive: Any, *arguments: Any) -> bool:

@@ -7,17 +7,19 @@ multiply, and sixteen links of ``x * x + x`` are more nodes than any memory hold
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import tvm_ffi
 from tvm import s_tir, tirx
 
-from tvm_rammer.kernel.blocks import loads
+from tvm_rammer.kernel.blocks import distinct, loads
 from tvm_rammer.kernel.code_size import nodes_of
 
 _REDUCE = 2
+#: Most nodes of an expression: fusion makes them a quarter as large, others write their own.
+MOST_NODES = 8000
 
 
 @dataclass(frozen=True)
@@ -48,24 +50,39 @@ def inlined_sizes(func: tirx.PrimFunc) -> dict[Any, InlinedSize]:
     By the buffer that a block writes, in program order. Reductions, and blocks of more than one
     statement, are computed once and loaded from then on.
     """
+    return _follow(func, None)[0]
+
+
+def kept_results(func: tirx.PrimFunc) -> set[Any]:
+    """The buffers that blocks must not be inlined for: expressions would become too large.
+
+    Where a block's does, all that it reads of blocks before it is kept.
+    """
+    return _follow(func, MOST_NODES)[1]
+
+
+def _follow(func: tirx.PrimFunc, limit: int | None) -> tuple[dict[Any, InlinedSize], set[Any]]:
+    """The sizes of blocks in program order, and what is kept to be within a limit."""
     blocks: list[Any] = []
     tvm_ffi.structural_walk(func.body, (s_tir.SBlock, blocks.append))
-    return sizes_of(block for block in blocks if not isinstance(block.body, tirx.SeqStmt))
-
-
-def sizes_of(blocks: Iterable[s_tir.SBlock]) -> dict[Any, InlinedSize]:
-    """The same for some blocks in program order."""
     found: dict[Any, InlinedSize] = {}
     inlined: dict[Any, InlinedSize] = {}
+    kept: set[Any] = set()
     for block in blocks:
         store = block.body
         if not isinstance(store, tirx.BufferStore):
             continue
         size = _size(store, inlined)
+        if limit is not None and size.nodes > limit:
+            read = distinct(load.source for load in loads(store.value)) & inlined.keys()
+            kept |= read
+            for buffer in read:
+                del inlined[buffer]
+            size = _size(store, inlined)
         found[store.buffer] = size
         if not any(int(axis.iter_type) == _REDUCE for axis in block.iter_vars):
             inlined[store.buffer] = size
-    return found
+    return found, kept
 
 
 def _size(store: Any, inlined: Mapping[Any, InlinedSize]) -> InlinedSize:

@@ -12,7 +12,7 @@ from math import prod
 from typing import Any
 
 import tvm_ffi
-from tvm import s_tir, sym, tirx
+from tvm import sym, tirx
 from tvm.ir import Range, TensorLoad
 
 from tvm_rammer.kernel.blocks import loads, variables
@@ -90,19 +90,11 @@ class FlatViews:
         return tvm_ffi.structural_map(expression, (TensorLoad, load))
 
 
-def pointwise(block: s_tir.SBlock, views: FlatViews) -> Pointwise | None:
-    """What a block stores, ``None`` when that is not one value per point.
-
-    Neither is a block whose points read what others write, or one that writes nothing at all.
-    """
-    if any(int(axis.iter_type) for axis in block.iter_vars):
-        return None
-    axes = tuple(Axis(axis.var, int(axis.dom.extent)) for axis in block.iter_vars)
-    return pointwise_store(axes, block.body, views)
-
-
 def pointwise_store(axes: tuple[Axis, ...], store: Any, views: FlatViews) -> Pointwise | None:
-    """What a statement stores at every point of axes; see :func:`pointwise`."""
+    """What a statement stores at every point of axes, ``None`` when that is not one value.
+
+    Neither is a statement that reads what it writes at other points, or one that writes nothing.
+    """
     if not isinstance(store, tirx.BufferStore):
         return None
     read = [load.source for load in loads(store.value)]

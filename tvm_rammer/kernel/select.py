@@ -1,4 +1,4 @@
-"""Which rule schedules a PrimFunc: the first that does not decline."""
+"""Which rule schedules a PrimFunc: the first that does not decline, and keeps to the budget."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from tvm import tirx
 from tvm.ir import TensorLoad
 from tvm.s_tir import ScheduleError
 
+from tvm_rammer.kernel.code_budget import within_budget
 from tvm_rammer.kernel.convolution import Convolution
 from tvm_rammer.kernel.depthwise import Depthwise
 from tvm_rammer.kernel.elementwise import Elementwise
 from tvm_rammer.kernel.generic import Generic
+from tvm_rammer.kernel.inlined_size import kept_results
 from tvm_rammer.kernel.matmul import Matmul
 from tvm_rammer.kernel.pooling import Pooling
 from tvm_rammer.kernel.reduction import Reduction
@@ -32,6 +34,8 @@ RULES: tuple[Rule, ...] = (
     Elementwise(),
     Generic(),
 )
+#: Those that keep a result where it would make expressions too large; others inline all or nothing.
+_KEEPING: tuple[Rule, ...] = (Elementwise(), Generic())
 
 
 def schedule(
@@ -63,14 +67,16 @@ def schedule(
         Winograd(winograd_tolerance),
         WinogradLines(winograd_tolerance),
     )
-    for rule in (*winograd, *RULES):
+    rules = _KEEPING if kept_results(func) else (*winograd, *RULES)
+    for rule in rules:
         try:
             scheduled = rule.apply(func, packable, vdevice)
         except ScheduleError:
             # A schedule primitive refused this shape of function: it is not this rule's own.
             continue
-        if scheduled is not None:
-            return scheduled
+        bounded = scheduled and within_budget(scheduled)
+        if bounded is not None:
+            return bounded
     return Scheduled(func.with_attr("global_symbol", "main"), "untouched", "as written")
 
 

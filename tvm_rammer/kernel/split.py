@@ -307,6 +307,11 @@ def statements(statement: Any) -> list[Any]:
     return [statement]
 
 
+def root_nests(body: Any) -> list[Any]:
+    """The statements of a PrimFunc's body, within its root block where it has one."""
+    return statements(body.block.body if isinstance(body, s_tir.SBlockRealize) else body)
+
+
 def _variables(expression: Any) -> set[Any]:
     found: list[Any] = []
     tvm_ffi.structural_walk(expression, (tvm.ir.Var, found.append))

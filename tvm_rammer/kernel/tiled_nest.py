@@ -57,10 +57,19 @@ def tiled_nest(block: Pointwise, vdevice: VDevice, together: int = 1) -> TiledNe
 
 
 def with_nests(
-    func: tirx.PrimFunc, views: FlatViews, nests: Sequence[TiledNest], origin: str
+    func: tirx.PrimFunc,
+    views: FlatViews,
+    nests: Sequence[TiledNest],
+    origin: str,
+    between: Sequence[Any] = (),
 ) -> Scheduled:
-    """What a rule returns that replaces the body of a PrimFunc by nests on flat views."""
-    body = tirx.SeqStmt([*views.declarations(), *(nest.statement for nest in nests)])
+    """What a rule returns that replaces the body of a PrimFunc by nests on flat views.
+
+    Buffers ``between`` the nests are allocated before them.
+    """
+    allocated = [tirx.AllocBuffer(buffer) for buffer in between]
+    nested = [nest.statement for nest in nests]
+    body = tirx.SeqStmt([*allocated, *views.declarations(), *nested])
     # Relax asks every PrimFunc for its root block.
     root = s_tir.SBlockRealize([], True, s_tir.SBlock([], [], [], "root", body))
     return Scheduled(func.with_body(root), origin, ", ".join(nest.tiling for nest in nests))
