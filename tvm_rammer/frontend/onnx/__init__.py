@@ -8,6 +8,7 @@
 ``nodes``        appends operators to a graph
 ``fix_inputs``   shapes of inputs, and values of those that are constants
 ``fold``         computes what shapes and constants decide
+``loops``        ``Loop`` and ``Scan``, step by step
 ``infer``        what ONNX knows about one node
 ``names``        what nodes read and write
 ``describe``     what messages call nodes and types

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import ChainMap
 from collections.abc import Mapping, MutableSet, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 
 import onnx
@@ -23,6 +23,14 @@ from tvm_rammer.frontend.onnx.infer import (
     opsets_of,
     result_types,
     result_values,
+)
+from tvm_rammer.frontend.onnx.loops import (
+    Budget,
+    Unrolling,
+    has_next,
+    next_step,
+    results,
+    unrolling,
 )
 from tvm_rammer.frontend.onnx.names import all_names, fresh, reads, renamed, subgraphs
 from tvm_rammer.units import listed
@@ -42,6 +50,8 @@ class _Scope:
         All names in the model.
     where : str
         The model, for messages.
+    budget : Budget
+        What loops may become.
     """
 
     types: ChainMap[str, onnx.TypeProto]
@@ -49,13 +59,14 @@ class _Scope:
     opsets: Mapping[str, int]
     taken: MutableSet[str]
     where: str
+    budget: Budget = field(default_factory=Budget)
 
 
 def fold(model: onnx.ModelProto, where: str) -> None:
     """Replace by constants what the shapes of the inputs and the constants decide, in place.
 
-    ``If`` with a known condition gives way to its branch, in sub-graphs too. Afterwards
-    ``value_info`` says what is known about the results of all nodes.
+    ``If`` with a known condition gives way to its branch, and loops to their steps, in sub-graphs
+    too. Afterwards ``value_info`` says what is known about the results of all nodes.
 
     Parameters
     ----------
@@ -67,7 +78,7 @@ def fold(model: onnx.ModelProto, where: str) -> None:
     Raises
     ------
     ModelError
-        A node contradicts its inputs or attributes.
+        A node contradicts its inputs or attributes, or a loop cannot be unrolled.
     """
     graph = model.graph
     scope = _Scope(ChainMap(), ChainMap(), opsets_of(model), all_names(graph), where)
@@ -83,11 +94,15 @@ def _fold_graph(
         _note(tensor, scope)
     declared = {value.name: value.type for value in (*graph.value_info, *graph.output)}
     given, count = set(scope.values.maps[0]), len(graph.node)
-    waiting, kept = list(reversed(graph.node)), []
+    waiting: list[onnx.NodeProto | Unrolling] = list(reversed(graph.node))
+    kept: list[onnx.NodeProto] = []
+    inlined = False
     while waiting:
         node = waiting.pop()
-        if (branch := _decided(node, scope)) is not None:
-            waiting.extend(reversed(_inlined(node, branch, graph, scope)))
+        parts = _parts(node, graph, scope)
+        if isinstance(node, Unrolling) or parts is not None:
+            waiting.extend(reversed(parts or []))
+            inlined = True
             continue
         known = {name: declared[name] for name in node.output if name in declared}
         scope.types.update(known | _types(node, scope))
@@ -99,7 +114,7 @@ def _fold_graph(
         for inner in subgraphs(node):
             _fold_graph(inner, scope, {value.name: _loose(value.type) for value in inner.input})
         kept.append(node)
-    if len(kept) != count or given != set(scope.values.maps[0]):
+    if inlined or len(kept) != count or given != set(scope.values.maps[0]):
         _rewrite(graph, kept, scope, given)
     _describe_values(graph, scope)
 
@@ -131,6 +146,26 @@ def _loose(kind: onnx.TypeProto) -> onnx.TypeProto:
     if kind.WhichOneof("value") != "tensor_type" or not tensor.shape.dim:
         return kind
     return helper.make_tensor_type_proto(tensor.elem_type, None)
+
+
+def _parts(
+    node: onnx.NodeProto | Unrolling, graph: onnx.GraphProto, scope: _Scope
+) -> list[onnx.NodeProto | Unrolling] | None:
+    """What takes the place of a conditional or a loop; ``None`` for an operator."""
+    version = scope.opsets.get("", 1)
+    if not isinstance(node, Unrolling):
+        if (branch := _decided(node, scope)) is not None:
+            return [*_inlined(node, branch, graph, scope)]
+        loop = unrolling(node, scope.types, scope.values, version, scope.where)
+        return None if loop is None else [loop]
+    if not has_next(node, scope.values, scope.where):
+        return [*results(node, version, scope.taken, scope.where)]
+    scope.budget.spend(node, scope.where)
+    count = len(graph.initializer)
+    step, after = next_step(node, graph, scope.taken)
+    for tensor in graph.initializer[count:]:
+        _note(tensor, scope)
+    return [*step, after]
 
 
 def _decided(node: onnx.NodeProto, scope: _Scope) -> onnx.GraphProto | None:

@@ -1,0 +1,300 @@
+"""``Loop`` and ``Scan``, step by step: their bodies again and again, as ordinary nodes.
+
+What a step computes from constants is known before the next one begins, so that a condition may be
+found out on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableSet, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from tvm_rammer.errors import ModelError
+from tvm_rammer.frontend.onnx.describe import describe
+from tvm_rammer.frontend.onnx.infer import Types, Values, static_shape
+from tvm_rammer.frontend.onnx.names import fresh, renamed, subgraphs
+
+#: Operators that all loops of a model may become.
+MOST_OPERATORS = 10_000
+
+#: Since these versions of ONNX's operators the axes of Unsqueeze are an input, and Scan has no
+#: batches.
+_AXES_ARE_INPUTS_SINCE = 13
+_SCAN_SINCE = 9
+
+
+@dataclass(frozen=True)
+class Slices:
+    """Which slice of a tensor each step reads or writes: along ``axis``, perhaps the last first."""
+
+    axis: int = 0
+    reverse: bool = False
+
+
+@dataclass(frozen=True)
+class Unrolling:
+    """A loop of which some steps are unrolled.
+
+    Attributes
+    ----------
+    node : onnx.NodeProto
+    body : onnx.GraphProto
+    counts : bool
+        Whether the body reads a number and a condition, and writes a condition: that of a ``Loop``.
+    steps : int or None
+        Most steps, where there is a limit.
+    condition : str
+        What decides whether there is a next step; empty if nothing does.
+    states : tuple of str
+        What the next step reads of the one before it.
+    scanned : tuple of (str, Slices)
+        Tensors of which each step reads a slice.
+    stacked : tuple of Slices
+        How the slices that each step writes become tensors.
+    done : tuple of tuple of str
+        These slices, for every step so far.
+    shared : mapping of str to str
+        Names of the body's constants outside of it: all steps read the same.
+    """
+
+    node: onnx.NodeProto
+    body: onnx.GraphProto
+    counts: bool
+    steps: int | None
+    condition: str
+    states: tuple[str, ...]
+    scanned: tuple[tuple[str, Slices], ...]
+    stacked: tuple[Slices, ...]
+    done: tuple[tuple[str, ...], ...] = ()
+    shared: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Budget:
+    """How many operators the loops of a model may still become."""
+
+    left: int = field(default_factory=lambda: MOST_OPERATORS)
+
+    def spend(self, loop: Unrolling, where: str) -> None:
+        """Take away what one step needs.
+
+        Raises
+        ------
+        ModelError
+            It is not there.
+        """
+        self.left -= _size(loop.body)
+        if self.left < 0:
+            raise ModelError(
+                f"{where}: the loops become more than {MOST_OPERATORS} operators, "
+                f"{describe(loop.node)} {_size(loop.body)} in each step; take fewer steps, or "
+                "compile its body as a model of its own"
+            )
+
+
+def unrolling(
+    node: onnx.NodeProto, types: Types, values: Values, version: int, where: str
+) -> Unrolling | None:
+    """A loop before its first step; ``None`` for any other node.
+
+    Raises
+    ------
+    ModelError
+        How many steps it has is not known.
+    """
+    if node.domain not in ("", "ai.onnx") or node.op_type not in ("Loop", "Scan"):
+        return None
+    attributes = {each.name: helper.get_attribute_value(each) for each in node.attribute}
+    body = attributes["body"]
+    if node.op_type == "Scan":
+        if version < _SCAN_SINCE:
+            raise _refused(node, where, f"it is of version {version} of ONNX's operators")
+        return _scan(node, body, attributes, types, where)
+    limit, condition, *states = (*node.input, "", "")[: max(2, len(node.input))]
+    if limit and limit not in values:
+        raise _refused(node, where, f"its number of steps, {limit!r}, is not known")
+    steps = int(numpy_helper.to_array(values[limit]).item()) if limit else None
+    stacked = (Slices(),) * (len(body.output) - 1 - len(states))
+    return Unrolling(node, body, True, steps, condition, tuple(states), (), stacked)
+
+
+def _scan(
+    node: onnx.NodeProto,
+    body: onnx.GraphProto,
+    attributes: Mapping[str, Any],
+    types: Types,
+    where: str,
+) -> Unrolling:
+    number = len(node.input) - int(attributes["num_scan_inputs"])
+    states, read = node.input[:number], node.input[number:]
+    slices = _slices(attributes, "input", len(read))
+    steps = set()
+    for name, each in zip(read, slices, strict=True):
+        shape = static_shape(types.get(name))
+        if shape is None:
+            raise _refused(node, where, f"the shape of {name!r} is not known")
+        steps.add(shape[each.axis])
+    if len(steps) != 1:
+        raise _refused(node, where, f"its inputs have {sorted(steps)} steps")
+    stacked = _slices(attributes, "output", len(body.output) - number)
+    scanned = tuple(zip(read, slices, strict=True))
+    return Unrolling(node, body, False, steps.pop(), "", tuple(states), scanned, stacked)
+
+
+def _slices(attributes: Mapping[str, Any], kind: str, count: int) -> tuple[Slices, ...]:
+    axes = attributes.get(f"scan_{kind}_axes", [0] * count)
+    reverse = attributes.get(f"scan_{kind}_directions", [0] * count)
+    return tuple(Slices(axis, bool(way)) for axis, way in zip(axes, reverse, strict=True))
+
+
+def has_next(loop: Unrolling, values: Values, where: str) -> bool:
+    """Whether there is a step after those that are unrolled.
+
+    Raises
+    ------
+    ModelError
+        That is not known.
+    """
+    if loop.steps is not None and len(loop.done) >= loop.steps:
+        return False
+    if loop.condition and loop.condition not in values:
+        reason = f"whether there is a step {len(loop.done) + 1} is known only when it runs"
+        raise _refused(loop.node, where, reason)
+    return not loop.condition or bool(numpy_helper.to_array(values[loop.condition]).all())
+
+
+def next_step(
+    loop: Unrolling, graph: onnx.GraphProto, taken: MutableSet[str]
+) -> tuple[list[onnx.NodeProto], Unrolling]:
+    """The nodes of the next step, and the loop after it.
+
+    Before the first one initialisers of the body become those of ``graph``.
+    """
+    first = not loop.done
+    shared = _shared(loop.body, graph, taken) if first else loop.shared
+    computed = [node for node in loop.body.node if first or node.op_type != "Constant"]
+    nodes: list[onnx.NodeProto] = []
+    given = _given(loop, nodes, taken)
+    names = {value.name: name for value, name in zip(loop.body.input, given, strict=True)}
+    names |= shared
+    for name in (name for node in computed for name in node.output if name not in shared):
+        names[name] = fresh(name, taken) if name else ""
+    results = [names.get(value.name, value.name) for value in loop.body.output]
+    condition = results.pop(0) if loop.counts else ""
+    count = len(loop.states)
+    after = replace(
+        loop,
+        condition=condition,
+        states=tuple(results[:count]),
+        done=(*loop.done, tuple(results[count:])),
+        shared=shared,
+    )
+    return [*nodes, *(renamed(node, names) for node in computed)], after
+
+
+def _shared(
+    body: onnx.GraphProto, graph: onnx.GraphProto, taken: MutableSet[str]
+) -> dict[str, str]:
+    constants = [node.output[0] for node in body.node if node.op_type == "Constant"]
+    names = {name: fresh(name, taken) for name in constants}
+    for tensor in body.initializer:
+        names[tensor.name] = fresh(tensor.name, taken)
+        graph.initializer.add().CopyFrom(tensor)
+        graph.initializer[-1].name = names[tensor.name]
+    return names
+
+
+def _given(loop: Unrolling, nodes: list[onnx.NodeProto], taken: MutableSet[str]) -> Iterator[str]:
+    """What the next step reads, in the order of the body's inputs; ``nodes`` compute it."""
+    step = len(loop.done)
+    if loop.counts:
+        yield _constant(np.array(step, np.int64), nodes, taken)
+        yield _constant(np.array(True), nodes, taken)
+    yield from loop.states
+    for name, slices in loop.scanned:
+        place = (loop.steps or 0) - 1 - step if slices.reverse else step
+        index = _constant(np.array(place, np.int64), nodes, taken)
+        yield _node("Gather", [name, index], nodes, taken, axis=slices.axis)
+
+
+def results(
+    loop: Unrolling, version: int, taken: MutableSet[str], where: str
+) -> list[onnx.NodeProto]:
+    """What computes the results of a loop whose steps are all unrolled.
+
+    Raises
+    ------
+    ModelError
+        There are no steps, and the shape of what they would have written is not known.
+    """
+    nodes: list[onnx.NodeProto] = []
+    count = len(loop.states)
+    for name, state in zip(loop.node.output[:count], loop.states, strict=False):
+        if name:
+            nodes.append(helper.make_node("Identity", [state], [name]))
+    written = loop.body.output[len(loop.body.output) - len(loop.stacked) :]
+    for number, name in enumerate(loop.node.output[count:]):
+        slices = loop.stacked[number]
+        parts = [each[number] for each in loop.done][:: -1 if slices.reverse else 1]
+        if not name:
+            continue
+        if not parts:
+            nodes.append(_empty(loop.node, name, written[number], slices, where))
+            continue
+        wide = [_unsqueezed(part, slices.axis, version, nodes, taken) for part in parts]
+        nodes.append(helper.make_node("Concat", wide, [name], axis=slices.axis))
+    return nodes
+
+
+def _empty(
+    node: onnx.NodeProto, name: str, part: onnx.ValueInfoProto, slices: Slices, where: str
+) -> onnx.NodeProto:
+    shape = static_shape(part.type)
+    if shape is None:
+        raise _refused(node, where, f"it has no steps, and the shape of {name!r} is not known")
+    axis = slices.axis % (len(shape) + 1)
+    dtype = helper.tensor_dtype_to_np_dtype(part.type.tensor_type.elem_type)
+    value = numpy_helper.from_array(np.empty((*shape[:axis], 0, *shape[axis:]), dtype))
+    return helper.make_node("Constant", [], [name], value=value)
+
+
+def _unsqueezed(
+    part: str, axis: int, version: int, nodes: list[onnx.NodeProto], taken: MutableSet[str]
+) -> str:
+    if version < _AXES_ARE_INPUTS_SINCE:
+        return _node("Unsqueeze", [part], nodes, taken, axes=[axis])
+    axes = _constant(np.array([axis], np.int64), nodes, taken)
+    return _node("Unsqueeze", [part, axes], nodes, taken)
+
+
+def _constant(value: np.ndarray, nodes: list[onnx.NodeProto], taken: MutableSet[str]) -> str:
+    return _node("Constant", [], nodes, taken, value=numpy_helper.from_array(value))
+
+
+def _node(
+    kind: str,
+    inputs: Sequence[str],
+    nodes: list[onnx.NodeProto],
+    taken: MutableSet[str],
+    **attributes: Any,
+) -> str:
+    name = fresh(f"unrolled/{kind}", taken)
+    nodes.append(helper.make_node(kind, inputs, [name], name, **attributes))
+    return name
+
+
+def _size(graph: onnx.GraphProto) -> int:
+    """How many operators a graph has, in sub-graphs too."""
+    return len(graph.node) + sum(_size(inner) for node in graph.node for inner in subgraphs(node))
+
+
+def _refused(node: onnx.NodeProto, where: str, reason: str) -> ModelError:
+    return ModelError(
+        f"{where}: {describe(node)} cannot be unrolled: {reason}; fix the inputs that decide it "
+        "with constants=, or compile its body as a model of its own"
+    )
