@@ -6,6 +6,7 @@
 ``protobuf``     where the parts of a message lie in a file
 ``value_types``  shapes and element types of a graph's tensors
 ``nodes``        appends operators to a graph
+``validate``     refuses what contradicts ONNX
 ``fix_inputs``   shapes of inputs, and values of those that are constants
 ``fold``         computes what shapes and constants decide
 ``loops``        ``Loop`` and ``Scan``, step by step

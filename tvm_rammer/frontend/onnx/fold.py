@@ -33,6 +33,7 @@ from tvm_rammer.frontend.onnx.loops import (
     unrolling,
 )
 from tvm_rammer.frontend.onnx.names import all_names, fresh, reads, renamed, subgraphs
+from tvm_rammer.frontend.onnx.validate import contradiction
 from tvm_rammer.units import listed
 
 
@@ -93,16 +94,15 @@ def _fold_graph(
     for tensor in graph.initializer:
         _note(tensor, scope)
     declared = {value.name: value.type for value in (*graph.value_info, *graph.output)}
-    given, count = set(scope.values.maps[0]), len(graph.node)
     waiting: list[onnx.NodeProto | Unrolling] = list(reversed(graph.node))
     kept: list[onnx.NodeProto] = []
-    inlined = False
+    changed = False
     while waiting:
         node = waiting.pop()
         parts = _parts(node, graph, scope)
         if isinstance(node, Unrolling) or parts is not None:
             waiting.extend(reversed(parts or []))
-            inlined = True
+            changed = True
             continue
         known = {name: declared[name] for name in node.output if name in declared}
         scope.types.update(known | _types(node, scope))
@@ -110,12 +110,13 @@ def _fold_graph(
         for value in (values or {}).values():
             _note(value, scope)
         if values is not None:
+            changed = True
             continue
         for inner in subgraphs(node):
             _fold_graph(inner, scope, {value.name: _loose(value.type) for value in inner.input})
         kept.append(node)
-    if inlined or len(kept) != count or given != set(scope.values.maps[0]):
-        _rewrite(graph, kept, scope, given)
+    if changed:
+        _rewrite(graph, kept, scope)
     _describe_values(graph, scope)
 
 
@@ -128,16 +129,19 @@ def _note(tensor: onnx.TensorProto, scope: _Scope) -> None:
 
 def _types(node: onnx.NodeProto, scope: _Scope) -> dict[str, onnx.TypeProto]:
     try:
-        return result_types(node, scope.types, scope.values, scope.opsets)
+        types = result_types(node, scope.types, scope.values, scope.opsets)
+        reason = contradiction(node, scope.types.new_child(types), scope.opsets)
     except shape_inference.InferenceError as error:
         reason = re.sub(r"\[\w+\] ?", "", one_line(error))
+    if reason is not None:
         inputs = listed(
             f"{name!r} {describe_type(scope.types[name])}" for name in node.input if name
         )
         raise ModelError(
             f"{scope.where}: ONNX forbids {describe(node)}: {reason}; its inputs are {inputs}; "
             "correct the model, or the shapes that were given"
-        ) from error
+        )
+    return types
 
 
 def _loose(kind: onnx.TypeProto) -> onnx.TypeProto:
@@ -201,9 +205,7 @@ def _inlined(
     return [renamed(each, names) for each in (*branch.node, *passed)]
 
 
-def _rewrite(
-    graph: onnx.GraphProto, nodes: Sequence[onnx.NodeProto], scope: _Scope, given: set[str]
-) -> None:
+def _rewrite(graph: onnx.GraphProto, nodes: Sequence[onnx.NodeProto], scope: _Scope) -> None:
     """Leave the nodes that the outputs need, and make initialisers of new constants."""
     needed = {value.name for value in graph.output}
     live = []

@@ -25,9 +25,11 @@ from tvm_rammer.frontend.onnx.describe import describe
 from tvm_rammer.frontend.onnx.fix_inputs import fix_inputs, free_inputs
 from tvm_rammer.frontend.onnx.fold import fold
 from tvm_rammer.frontend.onnx.infer import static_shape
+from tvm_rammer.frontend.onnx.names import all_nodes
 from tvm_rammer.frontend.onnx.onnx_file import OnnxModel, read_onnx_file
 from tvm_rammer.frontend.onnx.operators import rewrite_operators
 from tvm_rammer.frontend.onnx.recurrent import unroll_recurrent
+from tvm_rammer.frontend.onnx.validate import validate
 
 #: What protobuf can hold in one message.
 _PROTOBUF_LIMIT = 2**31
@@ -70,9 +72,8 @@ def read_onnx(path: Path) -> OnnxModel:
 
 def from_onnx(model: OnnxModel, shapes: Shapes, constants: Constants, where: str) -> LoadedModel:
     """Import a model whose inputs have the given shapes and values; it is changed."""
-    _refuse_empty(model.proto, where)
+    validate(model.proto, where)
     model = replace(model, proto=_inlined_functions(model.proto))
-    _refuse_foreign(model.proto, where)
     model = fix_inputs(model, shapes, constants, where)
     inputs = tuple(value.name for value in free_inputs(model))
     proto = _prepared(model.proto, where)
@@ -86,6 +87,7 @@ def _prepared(proto: onnx.ModelProto, where: str) -> onnx.ModelProto:
     """A graph whose inputs have static shapes, in operators that TVM imports as ONNX means them."""
     fold(proto, where)
     rewrite_operators(proto, where)
+    _refuse_foreign(proto, where)
     refuse_unequal_branches(proto.graph, where)
     return unroll_recurrent(proto, where)
 
@@ -94,14 +96,9 @@ def _inlined_functions(proto: onnx.ModelProto) -> onnx.ModelProto:
     return onnx.inliner.inline_local_functions(proto) if proto.functions else proto
 
 
-def _refuse_empty(proto: onnx.ModelProto, where: str) -> None:
-    if not proto.graph.output:
-        raise ModelError(f"{where}: the graph has no outputs; there is nothing to compile")
-
-
 def _refuse_foreign(proto: onnx.ModelProto, where: str) -> None:
     """Raise a ModelError for operators that would be taken for their namesakes."""
-    if foreign := [node for node in proto.graph.node if node.domain not in _DOMAINS]:
+    if foreign := [node for node in all_nodes(proto.graph) if node.domain not in _DOMAINS]:
         raise ModelError(f"{where}: {_unsupported(foreign)}")
 
 
@@ -126,8 +123,8 @@ def _import(model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]], where: s
         try:
             module = import_graph(model, shapes)
         except tvm.error.OpNotImplemented as error:
-            refused = set(re.findall(r"\w+", str(error)))
-            nodes = [node for node in model.graph.node if node.op_type in refused]
+            refused = str(error).partition(": ")[2].split(", ")
+            nodes = [node for node in all_nodes(model.graph) if node.op_type in refused]
             raise ModelError(f"{where}: {_unsupported(nodes)}") from error
         except Exception as error:
             reasons = "; ".join([one_line(error), *_complaints(caught)])
@@ -150,9 +147,16 @@ def _culprit(error: Exception) -> str:
     frames = [frame.f_locals for frame, _ in traceback.walk_tb(error.__traceback__)]
     builders = {id(b): b for f in frames if (b := getattr(f.get("self"), "bb", None)) is not None}
     for builder in builders.values():
-        builder._end_block()  # else TVM logs "BlockBuilder destroyed with remaining blocks!"
+        _end_blocks(builder)
     nodes = [f["node"] for f in frames if isinstance(f.get("node"), onnx.NodeProto)]
     return describe(nodes[-1]) if nodes else "the graph"
+
+
+def _end_blocks(builder: relax.BlockBuilder) -> None:
+    """End what a builder has begun; else TVM logs that it was destroyed "with remaining blocks"."""
+    with contextlib.suppress(tvm.error.InternalError):
+        while True:
+            builder._end_block()
 
 
 def _complaints(caught: Iterable[warnings.WarningMessage]) -> list[str]:

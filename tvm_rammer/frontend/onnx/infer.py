@@ -11,7 +11,7 @@ import onnx
 from onnx import defs, helper, numpy_helper, shape_inference
 from onnx.reference import ReferenceEvaluator
 
-from tvm_rammer.frontend.onnx.names import reads
+from tvm_rammer.frontend.onnx.names import reads, subgraphs
 
 #: Bytes of the largest result that is computed here. What shapes are made of is far smaller; larger
 #: constants are for TVM to fold.
@@ -67,7 +67,7 @@ def result_types(
     onnx.shape_inference.InferenceError
         ONNX does not allow such inputs or attributes.
     """
-    schema = _schema(node, opsets)
+    schema = schema_of(node, opsets)
     if schema is None or any(name and name not in types for name in node.input):
         return {}
     deciding = {
@@ -84,6 +84,11 @@ def result_types(
     except onnx.checker.ValidationError:
         # The importer has the whole model checked, and passes such complaints on.
         return {}
+    except shape_inference.InferenceError:
+        if any(subgraphs(node)):
+            # Operators of other domains are unknown there; the others are checked on their own.
+            return {}
+        raise
     return {name: kind for name, kind in found.items() if name and kind.WhichOneof("value")}
 
 
@@ -116,7 +121,8 @@ def _domain(name: str) -> str:
     return "" if name == "ai.onnx" else name
 
 
-def _schema(node: onnx.NodeProto, opsets: Mapping[str, int]) -> defs.OpSchema | None:
+def schema_of(node: onnx.NodeProto, opsets: Mapping[str, int]) -> defs.OpSchema | None:
+    """What ONNX says about a node's operator; nothing about those of other domains."""
     domain = _domain(node.domain)
     version = opsets.get(domain)
     if version is None or not defs.has(node.op_type, version, domain):

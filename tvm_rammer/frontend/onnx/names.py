@@ -15,6 +15,14 @@ def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
         yield from attribute.graphs
 
 
+def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    """Every node, in sub-graphs too."""
+    for node in graph.node:
+        yield node
+        for inner in subgraphs(node):
+            yield from all_nodes(inner)
+
+
 def reads(node: onnx.NodeProto) -> Iterator[str]:
     """What a node reads; its sub-graphs read names of the graphs around them too."""
     yield from filter(None, node.input)
