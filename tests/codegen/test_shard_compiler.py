@@ -97,3 +97,13 @@ def test_no_threads_are_left(bodies):
         thread.join(10)
         assert not thread.is_alive()
     assert len(compiler.shards(bodies)) == len(shards.shards_of(list(bodies)))
+
+
+def test_the_seconds_of_a_shard_are_shared_by_code(bodies, compiled):
+    compiler = ShardCompiler(TARGET)
+    assert compiler.seconds(bodies) == {}
+    taken = sum(shard.seconds for shard in compiler.shards(bodies))
+    seconds = compiler.seconds(bodies)
+    assert seconds.keys() == bodies.keys()
+    assert all(each > 0 for each in seconds.values())
+    assert sum(seconds.values()) == pytest.approx(taken)

@@ -9,7 +9,10 @@ import pytest
 from small_models import Sorting
 
 import tvm_rammer
+from tvm_rammer.commands.render import report_facts
+from tvm_rammer.runtime import report
 from tvm_rammer.runtime.library import Library
+from tvm_rammer.units import duration
 
 
 @pytest.fixture(scope="module")
@@ -47,3 +50,24 @@ def test_without_a_plan_there_is_nothing_to_draw():
     library = tvm_rammer.build(Sorting, form="per-op")
     assert repr(library) == "<tvm_rammer.runtime.library.Library: nothing planned>"
     assert library._repr_html_() is None
+
+
+def test_a_body_that_takes_the_back_end_long_is_named(monkeypatch):
+    """By the first operator that uses it, in the report and where the command line shows it."""
+    monkeypatch.setattr(report, "SLOW_SECONDS", 0.0)
+    built = tvm_rammer.build(Sorting, policy="sequential", num_veus=2)
+    slow = built.report.slow_to_compile
+    used = {
+        program.kernels[op.kernel].name
+        for program in built.programs.values()
+        for op in program.operators
+    }
+    assert {body.kernel for body in slow} == used
+    assert [body.seconds for body in slow] == sorted((b.seconds for b in slow), reverse=True)
+    line = f"{slow[0].operator}: its body {slow[0].kernel} took {duration(slow[0].seconds)}"
+    assert f"slow to compile: {line}" in str(built.report)
+    assert ("slow to compile", line) in report_facts(built.report)
+
+
+def test_what_compiles_fast_is_not_named(library):
+    assert library.report.slow_to_compile == ()

@@ -8,6 +8,7 @@ other plans, share it.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from tvm_rammer.codegen.shards import (
     lower_shard,
     shards_of,
 )
+from tvm_rammer.kernel.code_size import code_size
 from tvm_rammer.vdevice.target import architecture, host_target
 
 
@@ -60,6 +62,17 @@ class ShardCompiler:
                 self._threads.shutdown(wait=False)
                 self._threads = None
 
+    def seconds(self, bodies: Mapping[str, tirx.PrimFunc]) -> dict[str, float]:
+        """What each compiled body took of a core: its shard's time by its part of the code."""
+        found: dict[str, float] = {}
+        for names, shard in self._shards.items():
+            if shard.done() and not shard.exception():
+                nodes = {name: code_size(bodies[name].body).nodes for name in names}
+                found |= {
+                    n: shard.result().seconds * k / sum(nodes.values()) for n, k in nodes.items()
+                }
+        return found
+
     def _submit(
         self, bodies: Mapping[str, tirx.PrimFunc], parts: list[tuple[str, ...]]
     ) -> list[Future[Shard]]:
@@ -68,8 +81,10 @@ class ShardCompiler:
         loads_here = architecture(self.target) == architecture(host_target())
 
         def compiled(number: int, own: dict[str, tirx.PrimFunc]) -> Shard:
+            started = time.thread_time()
             module = build(lower_shard(number, own, list(own), support))
-            return Shard(module, dispatcher_address(number, module) if loads_here else 0)
+            address = dispatcher_address(number, module) if loads_here else 0
+            return Shard(module, address, time.thread_time() - started)
 
         for number, names in enumerate(parts):
             if names not in self._shards:

@@ -175,10 +175,20 @@ def _link_text(num_shards: int) -> str:
 
 @dataclass(frozen=True)
 class Shard:
-    """A compiled shard; ``address`` is its dispatcher's in memory, 0 if it cannot be loaded."""
+    """A compiled shard.
+
+    Attributes
+    ----------
+    module : tvm.runtime.Module
+    address : int
+        Its dispatcher's in memory, 0 if it cannot be loaded.
+    seconds : float
+        What its compilation took of a core.
+    """
 
     module: tvm.runtime.Module
     address: int
+    seconds: float = 0.0
 
 
 def dispatcher_address(number: int, module: tvm.runtime.Module) -> int:

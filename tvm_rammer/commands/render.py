@@ -77,7 +77,8 @@ def report_facts(report: Report) -> list[tuple[str, Any]]:
     found: list[tuple[str, Any]] = []
     for region in report.regions:
         found += _region(region)
-    return found or [("region", "none: nothing was planned")]
+    found = found or [("region", "none: nothing was planned")]
+    return [*found, *(("slow to compile", str(body)) for body in report.slow_to_compile)]
 
 
 def left_out(report: Report) -> Table | None:

@@ -75,7 +75,8 @@ class Library:
     @cached_property
     def report(self) -> Report:
         """What was planned, what was left out and why, and how much memory it takes."""
-        return make_report(self.description, self._stock_bytes())
+        seconds = {} if self.source is None else self.source.compiler.compile_seconds()
+        return make_report(self.description, self._stock_bytes(), seconds)
 
     def __repr__(self) -> str:
         return f"<{type(self).__module__}.{type(self).__name__}: {self._summary()}>"

@@ -13,6 +13,9 @@ from tvm_rammer.schedule import Decision, Explanation, memory_report
 from tvm_rammer.transform.partition_regions import LeftOut
 from tvm_rammer.units import counted, duration, size
 
+#: A body that takes the back end longer is named: most take a tenth of a second.
+SLOW_SECONDS = 5.0
+
 
 @dataclass(frozen=True)
 class RegionReport:
@@ -96,18 +99,35 @@ class RegionReport:
 
 
 @dataclass(frozen=True)
+class SlowBody:
+    """An rTask body that took the back end long: ``kernel``, first used by ``operator``."""
+
+    kernel: str
+    operator: str
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.operator}: its body {self.kernel} took {duration(self.seconds)}"
+
+
+@dataclass(frozen=True)
 class Report:
-    """All regions of a library, and what is in none."""
+    """All regions of a library, and what is in none.
+
+    ``slow_to_compile`` is known where the library was built.
+    """
 
     target: str
     vdevice: str
     num_veus: int
     regions: tuple[RegionReport, ...]
     left_out: tuple[LeftOut, ...]
+    slow_to_compile: tuple[SlowBody, ...] = ()
 
     def __str__(self) -> str:
         lines = [f"compiled for {self.vdevice}, planned for {counted(self.num_veus, 'vEU')}"]
         lines += [str(region) for region in self.regions] or ["no region: nothing was planned"]
+        lines += [f"slow to compile: {body}" for body in self.slow_to_compile]
         lines += [f"left out: {item.operator}: {item.reason}" for item in self.left_out]
         return "\n".join(lines)
 
@@ -117,7 +137,9 @@ class Report:
 
 
 def make_report(
-    description: LibraryDescription, stock_bytes: Mapping[str, int] | None = None
+    description: LibraryDescription,
+    stock_bytes: Mapping[str, int] | None = None,
+    compile_seconds: Mapping[str, float] | None = None,
 ) -> Report:
     """Report on a library.
 
@@ -126,6 +148,8 @@ def make_report(
     description : LibraryDescription
     stock_bytes : mapping of str to int, optional
         What TVM's memory planner needs for each region.
+    compile_seconds : mapping of str to float, optional
+        What the back end took for each body, by rKernel name.
     """
     known = stock_bytes or {}
     regions = [
@@ -143,7 +167,20 @@ def make_report(
         description.num_veus,
         tuple(regions),
         description.left_out,
+        _slow_bodies(description, compile_seconds or {}),
     )
+
+
+def _slow_bodies(
+    description: LibraryDescription, compile_seconds: Mapping[str, float]
+) -> tuple[SlowBody, ...]:
+    """The bodies of planned operators that took longer than they should, the slowest first."""
+    users: dict[str, str] = {}
+    for program in description.programs.values():
+        for operator in program.operators:
+            users.setdefault(program.kernels[operator.kernel].name, operator.name)
+    slow = [(s, name) for name, s in compile_seconds.items() if s > SLOW_SECONDS and name in users]
+    return tuple(SlowBody(name, users[name], s) for s, name in sorted(slow, reverse=True))
 
 
 def _region(

@@ -105,6 +105,10 @@ class RegionCompiler:
             self._modules[signatures] = build_module(self.kernels.bodies, signatures, self._shards)
         return self._modules[signatures]
 
+    def compile_seconds(self) -> dict[str, float]:
+        """What each body that is compiled took of a core, by its name."""
+        return self._shards.seconds(self.kernels.bodies)
+
     def keys(self, graph: OperatorGraph) -> dict[str, str]:
         """What identifies the code and the device of each kernel of a graph."""
         return {
