@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from tvm import relax
 
 from tvm_rammer.frontend.torch.operator_call import Converter, OperatorCall, dtype_of, shape_of
+
+#: Types that Relax's layer_norm and group_norm can be built for.
+_WITH_OPERATORS = ("float32", "float16")
 
 
 def _or_constant(x: Any, value: float, shape: tuple[int, ...], dtype: str) -> Any:
@@ -32,18 +36,29 @@ def _by_own_statistics(
 ) -> Any:
     """``batch_norm`` and ``instance_norm`` without statistics of the training."""
     shape = shape_of(x)
-    axes = [0, *range(2, len(shape))]
-    mean = call.emit(relax.op.mean(x, axes, keepdims=True))
-    centred = call.emit(relax.op.subtract(x, mean))
-    variance = relax.op.mean(relax.op.multiply(centred, centred), axes, keepdims=True)
-    deviation = call.emit(relax.op.sqrt(relax.op.add(variance, call.cast(eps))))
-    result = call.emit(relax.op.divide(centred, deviation))
     along = (1, shape[1], *[1] * (len(shape) - 2))
+    result = _standardized(call, x, [0, *range(2, len(shape))], eps)
+    return call.only_first(_scaled_and_shifted(call, result, weight, bias, along))
+
+
+def _standardized(call: OperatorCall, x: Any, axes: list[int], eps: float) -> Any:
+    """With a mean of 0 and a variance of 1 over axes; in float32 at least."""
+    if dtype_of(x) != "float64":
+        x = call.cast(x, "float32")
+    centred = call.emit(relax.op.subtract(x, relax.op.mean(x, axes, keepdims=True)))
+    variance = relax.op.mean(relax.op.multiply(centred, centred), axes, keepdims=True)
+    deviation = relax.op.sqrt(relax.op.add(variance, relax.const(eps, dtype_of(x))))
+    return call.cast(call.emit(relax.op.divide(centred, deviation)))
+
+
+def _scaled_and_shifted(
+    call: OperatorCall, x: Any, weight: Any, bias: Any, shape: tuple[int, ...]
+) -> Any:
     if weight is not None:
-        result = call.emit(relax.op.multiply(result, call.reshape(weight, along)))
+        x = call.emit(relax.op.multiply(x, call.reshape(weight, shape)))
     if bias is not None:
-        result = call.emit(relax.op.add(result, call.reshape(bias, along)))
-    return call.only_first(result)
+        x = call.emit(relax.op.add(x, call.reshape(bias, shape)))
+    return x
 
 
 def _in_training(call: OperatorCall, *_: Any) -> Any:
@@ -54,6 +69,10 @@ def _layer_norm(
     call: OperatorCall, x: Any, shape: list[int], weight: Any, bias: Any, eps: float
 ) -> Any:
     sizes, dtype = tuple(shape), dtype_of(x)
+    if dtype not in _WITH_OPERATORS:
+        axes = list(range(x.ty.ndim - len(sizes), x.ty.ndim))
+        result = _standardized(call, x, axes, eps)
+        return call.only_first(_scaled_and_shifted(call, result, weight, bias, sizes))
     weight = _or_constant(weight, 1, sizes, dtype)
     bias = _or_constant(bias, 0, sizes, dtype)
     axes = list(range(-len(sizes), 0))
@@ -72,6 +91,11 @@ def _group_norm(
     eps: float,
 ) -> Any:
     dtype, shape = dtype_of(x), shape_of(x)
+    if dtype not in _WITH_OPERATORS:
+        grouped = call.reshape(x, (shape[0], groups, math.prod(shape[1:]) // groups))
+        result = call.reshape(_standardized(call, grouped, [2], eps), shape)
+        along = (channels, *[1] * (len(shape) - 2))
+        return call.only_first(_scaled_and_shifted(call, result, weight, bias, along))
     weight = _or_constant(weight, 1, (channels,), dtype)
     bias = _or_constant(bias, 0, (channels,), dtype)
     if len(shape) == 2:

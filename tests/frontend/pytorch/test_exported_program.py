@@ -1,0 +1,265 @@
+"""What an exported program may have besides operators: sizes, inputs, outputs, weights, state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+
+torch = pytest.importorskip("torch")
+
+from torch_programs import Wrapped, floats, ints  # noqa: E402
+
+from tvm_rammer.errors import InputError, ModelError  # noqa: E402
+from tvm_rammer.frontend import LoadedModel, load_model  # noqa: E402
+
+X = floats(3, 4)
+
+
+def exported(body: Callable[..., Any], *inputs: Any, **options: Any) -> Any:
+    module = body if isinstance(body, torch.nn.Module) else Wrapped(body)
+    return torch.export.export(module.eval(), inputs, **options)
+
+
+def run(loaded: LoadedModel, *inputs: torch.Tensor) -> list[torch.Tensor]:
+    machine = relax.VirtualMachine(relax.build(loaded.module, "llvm"), tvm.cpu())
+    outputs = machine["main"](*map(tvm.runtime.from_dlpack, inputs))
+    return [torch.from_dlpack(output) for output in outputs]
+
+
+def message(program: Any, error: type[Exception] = ModelError, **options: Any) -> str:
+    with pytest.raises(error) as caught:
+        load_model(program, **options)
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+def constants(loaded: LoadedModel) -> list[np.ndarray]:
+    """The distinct constants of a module."""
+    found: dict[Any, np.ndarray] = {}
+
+    def visit(expression: Any) -> None:
+        if isinstance(expression, tvm.ir.GenericConst):
+            found[expression] = expression.value.numpy()
+
+    relax.analysis.post_order_visit(loaded.module["main"], visit)
+    return list(found.values())
+
+
+# Sizes
+
+
+class Rows(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> Any:
+        rows = x.shape[0]
+        return x.reshape(rows * 2, 2) * rows, torch.arange(rows), x[rows - 1]
+
+
+def rows_of_any_number(most: int = 64) -> Any:
+    return exported(Rows(), X, dynamic_shapes={"x": {0: torch.export.Dim("rows", max=most)}})
+
+
+def test_sizes_that_are_computed_with_are_those_given():
+    loaded = load_model(rows_of_any_number(), {"x": (5, 4)})
+    x = floats(5, 4)
+    for found, expected in zip(run(loaded, x), Rows()(x), strict=True):
+        assert torch.equal(found, expected)
+
+
+def test_sizes_are_asked_for():
+    text = message(rows_of_any_number())
+    assert text.startswith("the model: input 'x' has the symbolic shape (s")
+    assert text.endswith(
+        ", 4); give it sizes, such as --shape x=1,4 (in Python shapes={'x': (1, 4)})"
+    )
+
+
+def test_sizes_that_the_program_excludes():
+    text = message(rows_of_any_number(most=8), shapes={"x": (9, 4)})
+    assert text.startswith("the model: PyTorch cannot export the program for these shapes: ")
+    assert "<= 8" in text
+
+
+def test_sizes_that_are_fixed_in_the_program():
+    assert message(rows_of_any_number(), InputError, shapes={"x": (5, 3)}).endswith(
+        "the shape (5, 3) does not fit"
+    )
+
+
+# Inputs and outputs
+
+
+class Nested(torch.nn.Module):
+    def forward(self, x: Any, y: Any, times: int, named: Any, pair: Any) -> Any:
+        return {"a": x * times + named["k"], "b": (pair[0] + pair[1], None, 3, [x - 1])}
+
+
+def test_nested_inputs_and_outputs_are_flat_and_what_is_no_tensor_is_left_out():
+    # Tensors of their own: the export takes one that is given twice for one input.
+    program = exported(Nested(), X, None, 2, {"k": X + 1}, (X + 2, X + 3))
+    loaded = load_model(program)
+    assert loaded.input_names == ("x", "named_k", "pair_0", "pair_1")
+    assert loaded.output_names == ("add", "add_1", "sub")
+    a, b, c = run(loaded, X, X, X + 1, X)
+    assert torch.equal(a, X * 2 + X)
+    assert torch.equal(b, X + 1 + X)
+    assert torch.equal(c, X - 1)
+
+
+def test_an_input_may_be_an_output_twice():
+    loaded = load_model(exported(lambda x: (x, x), X))
+    assert all(torch.equal(found, X) for found in run(loaded, X))
+
+
+def test_no_tensor_comes_out():
+    assert message(exported(lambda x: 3, X)) == (
+        "the model: the program returns no tensors; there is nothing to compile"
+    )
+
+
+# Weights
+
+
+class Tied(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = torch.nn.Embedding(7, 4)
+        self.head = torch.nn.Linear(4, 7, bias=False)
+        self.head.weight = self.table.weight
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return self.head(self.table(tokens)) + self.table.weight.sum()
+
+
+def test_a_weight_with_several_names_is_one_constant():
+    model, tokens = Tied(), ints(7, 3)
+    loaded = load_model(exported(model, tokens))
+    assert [c.shape for c in constants(loaded)] == [(7, 4)]
+    torch.testing.assert_close(run(loaded, tokens)[0], model(tokens), rtol=1e-5, atol=1e-5)
+
+
+class Steps(torch.nn.Module):
+    """A loop that is unrolled, with one cell."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = torch.nn.GRUCell(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        state = torch.zeros_like(x)
+        for _ in range(5):
+            state = self.cell(x, state)
+        return state
+
+
+def test_the_weights_of_an_unrolled_loop_are_imported_once():
+    shapes = [c.shape for c in constants(load_model(exported(Steps(), X))) if c.ndim == 2]
+    assert sorted(shapes) == [(12, 4), (12, 4)]
+
+
+class EveryLayer(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 8)
+        self.layer_norm = torch.nn.LayerNorm(8)
+        self.group_norm = torch.nn.GroupNorm(2, 8)
+        self.convolution = torch.nn.Conv1d(8, 8, 3, padding=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.group_norm(self.layer_norm(self.linear(x).relu()))
+        return self.convolution(x[..., None].expand(-1, -1, 4)).softmax(1)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"),
+    [(torch.float64, 1e-12), (torch.float16, 4e-3), (torch.bfloat16, 3e-2)],
+)
+def test_weights_keep_their_type(dtype, tolerance):
+    torch.manual_seed(0)
+    model, x = EveryLayer().to(dtype), floats(3, 8).to(dtype)
+    found = run(load_model(exported(model, x)), x)[0]
+    assert found.dtype == dtype
+    torch.testing.assert_close(found, model(x), rtol=0, atol=tolerance)
+
+
+# State and control flow
+
+
+class Cache(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("kept", torch.zeros(5, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.kept[1] = x
+        return self.kept.sum(0)
+
+
+def test_a_buffer_that_changes_is_refused():
+    assert message(exported(Cache(), X[0])) == (
+        "the model: the program changes its buffer 'kept' when it runs, which a compiled model "
+        "cannot keep; call model.eval() before the export, or make the buffer an input and return "
+        "its new value"
+    )
+
+
+class InPlace(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x.add_(1)
+        y[0].mul_(2)
+        return y.relu_()
+
+
+def test_an_input_that_changes_is_only_read():
+    program = exported(InPlace(), X.clone())
+    with pytest.warns(UserWarning) as warned:
+        loaded = load_model(program)
+    assert [str(w.message) for w in warned if w.category is UserWarning] == [
+        "the model: the program changes its input 'x' in place; the compiled model leaves it as "
+        "it is"
+    ]
+    x = X.clone()
+    found = run(loaded, x)
+    assert loaded.output_names == ("relu",)
+    assert torch.equal(x, X)
+    assert torch.equal(found[0], InPlace()(x))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_branch_that_the_data_choose(sign):
+    def body(x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, lambda x: x.relu() + 1, lambda x: 2 - x, (x,))
+
+    x = X.abs() * sign
+    loaded = load_model(exported(body, X))
+    torch.testing.assert_close(run(loaded, x)[0], body(x), rtol=1e-6, atol=1e-6)
+
+
+# Refusals
+
+
+class Gamma(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.lgamma(x)
+
+
+def test_a_refusal_names_operator_place_and_remedy():
+    model = torch.nn.Sequential(torch.nn.ReLU(), Gamma())
+    line = Gamma.forward.__code__.co_firstlineno + 1
+    assert message(exported(model, X)) == (
+        "the model: PyTorch's prims.lgamma.default (node 'lgamma', at "
+        f"\"{__file__}\", line {line}, in forward, layer '1'): it is not supported; "
+        "export the model with torch.onnx.export instead, or rewrite this operation"
+    )
+
+
+def test_a_number_that_may_change_is_no_input():
+    program = exported(lambda x, n: x * n, X, 3, dynamic_shapes=((None, torch.export.Dim.DYNAMIC),))
+    assert message(program).endswith(
+        "is a number that may change; export the program with a fixed one, or with a tensor"
+    )
