@@ -184,12 +184,35 @@ def test_a_guarded_block_still_runs():
     assert run.origin == "generic"
 
 
-def test_a_large_transposition_is_made_in_blocks():
-    """Both sides use whole cache lines: a tile has one vector along the last axis."""
-    x = numbers((96, 160))
+@pytest.mark.parametrize(
+    ("shape", "tiling"),
+    [((96, 160), "6 tiles of 2560 points"), ((97, 161), "6 tiles of 2603 points")],
+)
+def test_a_large_transposition_is_made_in_blocks(shape, tiling):
+    """Both sides use whole cache lines: a tile has few vectors along the last axis, and many points
+    along the other, whether or not vectors divide it."""
+    x = numbers(shape)
     run = run_prim_func(legalized_func(lambda x: OP.permute_dims(x), x), [x], vdevice=VDEVICES[0])
     np.testing.assert_array_equal(run.outputs[0], x.T)
-    assert run.kernel.scheduled.tiling == "6 tiles of 2560 points in vectors of 16"
+    assert run.kernel.scheduled.tiling == f"{tiling} in vectors of 16"
+
+
+@settings(max_examples=15)
+@given(
+    shape=st.tuples(*[st.integers(1, 90)] * 2, st.sampled_from([1, 3, 16])),
+    order=st.permutations(range(3)),
+    dtype=dtypes,
+    vdevice=vdevices,
+)
+@example((8, 33, 1), (1, 0, 2), "float32", VDEVICES[0])
+@example((67, 35, 3), (2, 1, 0), "float32", VDEVICES[2])
+def test_transpositions_of_any_size(shape, order, dtype, vdevice):
+    x = numbers(shape, dtype)
+    run = run_prim_func(
+        legalized_func(lambda x: OP.permute_dims(x, order), x), [x], vdevice=vdevice
+    )
+    np.testing.assert_array_equal(run.outputs[0], x.transpose(order))
+    assert run.origin == "elementwise"
 
 
 @pytest.mark.parametrize("groups", [2, 3, 4, 5, 8])

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from kernel_runs import (
     HOST,
     VDEVICES,
-    assert_close,
     constant,
     numbers,
     relax_module,
@@ -20,6 +19,7 @@ from kernel_runs import (
 )
 from tvm import relax
 
+from tvm_rammer.testing.reference import assert_close
 from tvm_rammer.transform.prepare import Prepare
 
 OP = relax.op

@@ -12,11 +12,11 @@ from tvm.ir import TensorLoad
 
 from tvm_rammer.kernel.blocks import distinct, loads
 from tvm_rammer.kernel.inlined_size import kept_results
-from tvm_rammer.kernel.pointwise import Axis, FlatViews, pointwise_store, substitute
+from tvm_rammer.kernel.pointwise import Axis, FlatViews, Pointwise, pointwise_store, substitute
 from tvm_rammer.kernel.scheduled import Scheduled
 from tvm_rammer.kernel.split import root_nests
-from tvm_rammer.kernel.tiled_nest import tiled_nest, with_nests
-from tvm_rammer.kernel.transposition import in_blocks
+from tvm_rammer.kernel.tiled_nest import TiledNest, tiled_nest, with_nests
+from tvm_rammer.kernel.transposition import walked_inside, without_remainders
 from tvm_rammer.vdevice import VDevice
 
 
@@ -37,10 +37,13 @@ class Elementwise:
         kept = [result.store.buffer for result in results if result.store.buffer not in params]
         views = FlatViews([*params, *kept])
         points = [pointwise_store(result.axes, result.store, views) for result in results]
-        nests = [
-            tiled_nest(in_blocks(point, vdevice), vdevice) for point in points if point is not None
-        ]
+        nests = [_nest(point, vdevice) for point in points if point is not None]
         return None if len(nests) < len(points) else with_nests(own, views, nests, self.name, kept)
+
+
+def _nest(point: Pointwise, vdevice: VDevice) -> TiledNest:
+    block = without_remainders(point)
+    return tiled_nest(block, vdevice, inside=walked_inside(block, vdevice))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ far apart, is unrolled instead: LLVM makes vectors of every stream, and interlea
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, prod
 from typing import Any
 
@@ -29,6 +29,8 @@ from tvm_rammer.vdevice import VDevice
 
 #: Loads and stores that a tile aims at: some hundred nanoseconds, and many tiles to share out.
 _TILE_ACCESSES = 4096
+#: Fewer points of an axis that is walked inside of vectors would waste the lines that they read.
+_FEWEST_INSIDE = 64
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,9 @@ class TiledNest:
     tiling: str
 
 
-def tiled_nest(block: Pointwise, vdevice: VDevice, together: int = 1) -> TiledNest:
+def tiled_nest(
+    block: Pointwise, vdevice: VDevice, together: int = 1, inside: Axis | None = None
+) -> TiledNest:
     """Make the loop nest of a block for a device.
 
     Parameters
@@ -49,7 +53,12 @@ def tiled_nest(block: Pointwise, vdevice: VDevice, together: int = 1) -> TiledNe
     together : int
         So many neighbours along the axis before the last are computed together, so that what they
         have in common is computed once.
+    inside : Axis, optional
+        An axis of the block, all of whose axes are merged, that is walked inside of every vector of
+        the last one.
     """
+    if inside is not None:
+        return _Builder.across(block, cut_into_pieces(block, vdevice), inside).build()
     block = merged(block)
     if not block.axes:
         return TiledNest(tirx.BufferStore(block.target, block.value, [block.index]), "one value")
@@ -80,7 +89,8 @@ class _Builder:
     """Makes the nest of a merged block.
 
     ``cut`` is the axis that tiles divide into ``parts``. The axis before the last is walked in
-    steps of ``together`` points.
+    steps of ``together`` points. The axis ``inside``, which is none of the block's, is walked in
+    every vector, by one of so many ``inside_parts``.
     """
 
     block: Pointwise
@@ -88,6 +98,8 @@ class _Builder:
     together: int
     cut: int
     parts: int
+    inside: Axis | None = None
+    inside_parts: int = 1
 
     @classmethod
     def of(cls, block: Pointwise, pieces: Pieces, together: int) -> _Builder:
@@ -104,17 +116,29 @@ class _Builder:
         if cut < last:
             parts = _near_divisor(block.axes[cut].extent, wanted)
             return cls(block, pieces, together, cut, parts)
-        # A vector that overlaps the one before must find it in its own tile.
-        lengths = [(p.vectors, p.length % p.lanes) for p in pieces.exact]
-        most = min(vectors // (2 if ragged else 1) for vectors, ragged in lengths)
-        return cls(block, pieces, 1, cut, max(1, min(wanted, most)))
+        return cls(block, pieces, 1, cut, max(1, min(wanted, _most_parts(pieces))))
+
+    @classmethod
+    def across(cls, block: Pointwise, pieces: Pieces, inside: Axis) -> _Builder:
+        """A nest that walks an axis inside of the vectors of the last one."""
+        accesses = 1 + max(len(loads(piece.value)) for piece in pieces.exact)
+        others = tuple(axis for axis in block.axes if axis is not inside)
+        points = others[-1].extent * inside.extent
+        wanted = max(1, round(points * accesses / _TILE_ACCESSES))
+        parts = max(1, min(wanted, _most_parts(pieces)))
+        inside_parts = max(1, min(round(wanted / parts), inside.extent // _FEWEST_INSIDE))
+        rest = replace(block, axes=others)
+        return cls(rest, pieces, 1, len(others) - 1, parts, inside, inside_parts)
 
     def build(self) -> TiledNest:
         dtype = self.block.axes[0].dtype
         tile = tirx.Var("tile", dtype)
-        count = prod(axis.extent for axis in self.block.axes[: self.cut]) * self.parts
+        count = prod(axis.extent for axis in self.block.axes[: self.cut])
+        count *= self.parts * self.inside_parts
         outer, part = _place(tile, self.parts)
         places: dict[Any, Any] = {}
+        if self.inside is not None:
+            outer, places[self.inside.var] = _place(outer, self.inside_parts)
         for axis in reversed(self.block.axes[: self.cut]):
             outer, places[axis.var] = _place(outer, axis.extent)
         body = self._rows(self.cut, places, part, self.parts)
@@ -124,6 +148,7 @@ class _Builder:
 
     def _words(self, count: int) -> str:
         points = prod(axis.extent for axis in self.block.axes)
+        points *= self.inside.extent if self.inside else 1
         if interleaves(self.block):
             return (
                 f"{ceil(points / count)} points, {self.block.axes[-1].extent} streams interleaved"
@@ -174,7 +199,18 @@ class _Builder:
         def vector(number: Any) -> Any:
             first = _start(number, piece.lanes, piece.length)
             at = first + piece.start + (lane if piece.lanes > 1 else 0)
-            stores = _sequence([self._store(piece, {**row, last.var: at}) for row in rows])
+            if self.inside is None:
+                return lanes([{**row, last.var: at} for row in rows])
+            (row,) = rows
+            inside, of_inside = self.inside, row[self.inside.var]
+
+            def step(place: Any) -> Any:
+                return lanes([{**row, last.var: at, inside.var: place}])
+
+            return _share(inside, of_inside, self.inside_parts, step)
+
+        def lanes(places: list[dict[Any, Any]]) -> Any:
+            stores = _sequence([self._store(piece, values) for values in places])
             if piece.lanes == 1:
                 return stores
             bounds = (tirx.const(0, last.dtype), tirx.const(piece.lanes, last.dtype))
@@ -188,6 +224,13 @@ class _Builder:
     def _store(self, piece: Piece, values: dict[Any, Any]) -> Any:
         index, value = substitute(self.block.index, values), substitute(piece.value, values)
         return tirx.BufferStore(self.block.target, value, [index])
+
+
+def _most_parts(pieces: Pieces) -> int:
+    """How many parts the last axis can have: a vector that overlaps the one before must find it in
+    its own tile."""
+    lengths = [(piece.vectors, piece.length % piece.lanes) for piece in pieces.exact]
+    return min(vectors // (2 if ragged else 1) for vectors, ragged in lengths)
 
 
 def _place(number: Any, extent: int) -> tuple[Any, Any]:

@@ -1,8 +1,8 @@
 """Transpositions in blocks, so that both sides use whole cache lines.
 
 Along the last axis a transposition reads from as many lines as the axis is long, one element each.
-A block of one vector along it, and of many points along the axis that is contiguous on the other
-side, reads all of these elements before their lines are gone.
+A nest that walks the axis that is contiguous on the other side inside of every vector of the last
+one reads all elements of few lines before these are gone.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ import tvm_ffi
 from tvm import tirx
 
 from tvm_rammer.kernel.blocks import loads
+from tvm_rammer.kernel.pieces import interleaves
 from tvm_rammer.kernel.pointwise import (
+    Axis,
     Pointwise,
     coefficients,
     merged,
@@ -28,7 +30,11 @@ _FAR = 8
 
 
 def without_remainders(block: Pointwise) -> Pointwise:
-    """The last axis as two where indices divide it: the shuffle of channels is a transposition."""
+    """The last axis as two where indices divide it: the shuffle of channels is a transposition.
+
+    All axes that can be are merged.
+    """
+    block = merged(block)
     if not block.axes:
         return block
     last = block.axes[-1]
@@ -37,23 +43,21 @@ def without_remainders(block: Pointwise) -> Pointwise:
     lengths = {int(node.b) for node in found if node.a.same_as(last.var)}
     if len(lengths) != 1 or last.extent % min(lengths):
         return block
-    return simplified(with_last_axis_cut(block, min(lengths), len(block.axes) - 1))
+    return merged(simplified(with_last_axis_cut(block, min(lengths), len(block.axes) - 1)))
 
 
-def in_blocks(block: Pointwise, vdevice: VDevice) -> Pointwise:
-    """The last axis in parts of one vector, outside of the axis that a far load is contiguous on.
-
-    What is no transposition, or has no vector width that divides the last axis, stays as it is.
-    """
-    block = merged(without_remainders(merged(block)))
+def walked_inside(block: Pointwise, vdevice: VDevice) -> Axis | None:
+    """The axis to be walked inside of the vectors of the last one, if the block is a transposition
+    of an axis of several vectors."""
+    if not block.axes or interleaves(block):
+        return None
     near = {_near_axis(block, load) for load in loads(block.value)}
     places = [place for place in near if place is not None]
     lanes = vdevice.vector_bytes // dtype_bytes(str(block.target.dtype))
-    lengths = [n for n in (lanes, lanes // 2, lanes // 4) if n > 1]
-    fitting = [n for n in lengths if block.axes and block.axes[-1].extent % n == 0]
-    if len(places) != 1 or not fitting or block.axes[-1].extent <= fitting[0]:
-        return block
-    return with_last_axis_cut(block, fitting[0], places[0])
+    # A tile has two vectors, as the last one overlaps.
+    if len(places) != 1 or block.axes[-1].extent < 2 * lanes or lanes < 2:
+        return None
+    return block.axes[places[0]]
 
 
 def _near_axis(block: Pointwise, load: Any) -> int | None:

@@ -4,9 +4,10 @@
 - ``merge_products``: products that share a weight become one
 - ``prepare``: ``restore_operators``, ``simplify_operators``, ``fold_constants``,
   ``merge_equal_operators``, ``fold_affine``, ``channels_last`` with ``layouts``,
-  ``fuse_channel_windows``, ``split_transposed_convolutions``, ``fuse_normalizations`` with
-  ``normalization_chains`` and ``normalize``, ``fold_transposes``, ``legalize_operators``,
-  ``fuse_operators`` up to ``fusion_ends``; ``remove_dead_code`` after many of them
+  ``fuse_channel_windows``, ``separate_pools``, ``split_transposed_convolutions``,
+  ``widen_convolutions``, ``fuse_normalizations`` with ``normalization_chains`` and ``normalize``,
+  ``fold_transposes``, ``legalize_operators``, ``fuse_operators`` up to ``fusion_ends``;
+  ``remove_dead_code`` after many of them
 - ``partition_regions`` with ``eligibility``: what can be planned together
 - ``co_schedule`` with ``operator_graph``, ``region_calls``, ``concatenations``, ``decide_plan``
   and ``forget_constants``: regions become kernels

@@ -18,8 +18,10 @@ from tvm_rammer.transform.merge_equal_operators import MergeEqualOperators
 from tvm_rammer.transform.relax_util import OPAQUE, calls_any
 from tvm_rammer.transform.remove_dead_code import RemoveDeadCode
 from tvm_rammer.transform.restore_operators import RestoreOperators
+from tvm_rammer.transform.separate_pools import SeparatePools
 from tvm_rammer.transform.simplify_operators import SimplifyOperators
 from tvm_rammer.transform.split_transposed_convolutions import SplitTransposedConvolutions
+from tvm_rammer.transform.widen_convolutions import WidenConvolutions
 
 #: The operators that DecomposeOpsForInference takes apart.
 _COMPOSED = frozenset({"relax.nn.batch_norm", "relax.tensor_to_shape"})
@@ -43,7 +45,9 @@ class Prepare:
             ChannelsLast(),
             FoldConstants(),
             FuseChannelWindows(),
+            SeparatePools(),
             SplitTransposedConvolutions(),
+            WidenConvolutions(),
             # 3. PrimFuncs, as few as fusion allows.
             FuseNormalizations(),
             FoldTransposes(),
