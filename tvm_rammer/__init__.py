@@ -60,7 +60,12 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
+    try:
+        value = getattr(import_module(_HOMES[name]), name)
+    except Exception as error:
+        if (problem := _environment.import_problem(error)) is None:
+            raise
+        raise ImportError(f"tvm_rammer: {problem}") from error
     globals()[name] = value
     return value
 

@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from tvm_rammer import __version__
+from tvm_rammer._without_torch import import_tvm_without_torch
 
 #: In the order in which a new user meets them; each is the ``command`` of a module in ``commands``.
 _COMMANDS = ("demo", "doctor", "compile", "run", "show", "explain", "models")
@@ -65,6 +66,9 @@ class _Group(click.Group):
     ) -> Any:
         if not standalone_mode:
             return super().main(args, prog_name, complete_var, False, **extra)
+        # Only a program of PyTorch's needs it.
+        if not any(str(each).endswith(".pt2") for each in (sys.argv[1:] if args is None else args)):
+            import_tvm_without_torch()
         try:
             sys.exit(super().main(args, prog_name, complete_var, False, **extra))
         except click.ClickException as error:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tvm_rammer._environment import import_problem
 from tvm_rammer.errors import RammerError
 
 if TYPE_CHECKING:
@@ -91,6 +92,8 @@ def _print(result: Result) -> None:
 def _message(error: Exception) -> str:
     if isinstance(error, RammerError):
         return str(error)
+    if (problem := import_problem(error)) is not None:
+        return problem
     cause = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return f"unexpected {cause}; run again with --debug and report what it shows"
 

@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-from tvm_rammer._environment import tvm_ffi_problem
+from tvm_rammer._environment import import_problem, tvm_ffi_problem
 from tvm_rammer.units import counted, duration, size
 from tvm_rammer.vdevice.cache import cache_directory
 from tvm_rammer.vdevice.calibrate import calibrated
@@ -57,6 +57,8 @@ def _findings(topic: str, check: Callable[[], Iterator[Finding]]) -> list[Findin
     try:
         return list(check())
     except Exception as error:
+        if import_problem(error) is not None:
+            return []  # the finding about TVM says it
         lines = str(error).strip().splitlines()
         cause = f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
         return [Finding(topic, cause, "bad", "put right what the message says")]
@@ -75,7 +77,13 @@ def _tvm() -> Iterator[Finding]:
     elif version.split(".")[:2] != ["0", "27"]:
         yield Finding("TVM", version, "bad", 'pip install "apache-tvm==0.27.*"')
     else:
-        yield Finding("TVM", version)
+        try:
+            import tvm  # noqa: F401
+        except Exception as error:
+            problem = import_problem(error)
+            yield Finding("TVM", version, "bad", problem or f"{type(error).__name__}: {error}")
+        else:
+            yield Finding("TVM", version)
 
 
 def _tvm_ffi() -> Iterator[Finding]:
