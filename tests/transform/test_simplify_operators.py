@@ -3,14 +3,12 @@
 import numpy as np
 import pytest
 import tvm
-from onnx import TensorProto, helper, numpy_helper
 from small_graphs import calls
 from tvm import relax
 from tvm.script import ir as I
 from tvm.script import relax as R
 from tvm.script import tirx as T
 
-import tvm_rammer
 from tvm_rammer.testing.reference import assert_close
 from tvm_rammer.transform.relax_util import operator_name, static_shape
 from tvm_rammer.transform.simplify_operators import SimplifyOperators
@@ -269,19 +267,3 @@ def test_dynamic_shapes_stay():
             return z
 
     assert_becomes(Module, Module)
-
-
-@pytest.mark.parametrize("dtype", [TensorProto.INT32, TensorProto.INT64])
-def test_rows_out_of_range_are_the_first_or_the_last(dtype):
-    """Behind the last one lies memory of others."""
-    table = np.arange(12, dtype="float32").reshape(4, 3)
-    node = helper.make_node("Gather", ["table", "rows"], ["y"])
-    rows = helper.make_tensor_value_info("rows", dtype, [6])
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [6, 3])
-    graph = helper.make_graph([node], "g", [rows], [y], [numpy_helper.from_array(table, "table")])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
-    instance = tvm_rammer.build(model, policy="sequential").create()
-    chosen = np.array([0, 3, -1, 4, -9, 2**30], helper.tensor_dtype_to_np_dtype(dtype))
-    instance.run(rows=chosen)
-    want = table[[0, 3, 3, 3, 0, 3]]
-    np.testing.assert_array_equal(instance.get_output(0).numpy(), want)

@@ -23,6 +23,7 @@ _INSTRUCTION_CYCLES = {
 _FUNCTION_CYCLES = {
     **{"exp": 16.0, "exp2": 16.0, "sigmoid": 21.0, "tanh": 22.0, "erf": 29.0},
     **{"log": 24.0, "log2": 24.0, "log10": 24.0, "pow": 85.0, "rsqrt": 16.0},
+    **{"sin": 30.0, "cos": 30.0},
 }
 #: Cycles of a power whose exponent is a constant, most often a root or a product.
 _ROOT_CYCLES = 20.0

@@ -2,7 +2,8 @@
 
 - ``lift_branches``: branches of conditionals become functions
 - ``merge_products``: products that share a weight become one
-- ``prepare``: ``restore_operators``, ``simplify_operators``, ``fold_constants``,
+- ``prepare``: ``restore_operators``, ``simplify_operators``, ``keep_indices_inside``,
+  ``fold_constants``,
   ``merge_equal_operators``, ``fold_affine``, ``channels_last`` with ``layouts``,
   ``fuse_channel_windows``, ``separate_pools``, ``split_transposed_convolutions``,
   ``widen_convolutions``, ``fuse_normalizations`` with ``normalization_chains`` and ``normalize``,

@@ -13,6 +13,7 @@ from tvm_rammer.transform.fold_transposes import FoldTransposes
 from tvm_rammer.transform.fuse_channel_windows import FuseChannelWindows
 from tvm_rammer.transform.fuse_normalizations import FuseNormalizations
 from tvm_rammer.transform.fuse_operators import FuseOperators
+from tvm_rammer.transform.keep_indices_inside import KeepIndicesInside
 from tvm_rammer.transform.legalize_operators import LegalizeOperators
 from tvm_rammer.transform.merge_equal_operators import MergeEqualOperators
 from tvm_rammer.transform.relax_util import OPAQUE, calls_any
@@ -37,6 +38,7 @@ class Prepare:
             # 1. Plain operators on constants that are known.
             RestoreOperators(),
             SimplifyOperators(),
+            KeepIndicesInside(),
             FoldConstants(),
             MergeEqualOperators(),
             _Decompose(),

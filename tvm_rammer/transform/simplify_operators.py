@@ -3,8 +3,7 @@
 What remains is what layout conversion, fusion and the kernels understand: no dropout, a batch norm
 by constants is a multiplication and an addition, sums and maxima of stacked tensors become those of
 two, constants of binary operators get the rank of the other side, exponents of one number are
-scalars, and a broadcast to the shape that a tensor already has disappears. Rows that are looked up
-by a number that is out of range are the first or the last one: foreign memory is not read.
+scalars, and a broadcast to the shape that a tensor already has disappears.
 """
 
 from __future__ import annotations
@@ -66,8 +65,6 @@ class _Simplifier(relax.PyExprMutator):
             return call.args[0]
         if name in _OF_TWO:
             return self._of_stack(call, _OF_TWO[name])
-        if name == "relax.take" and str(call.attrs.mode) == "fast":
-            return relax.op.take(*call.args, call.attrs.axis, "clip")
         return call
 
     def _of_batch_norm(self, call: Any) -> Any:

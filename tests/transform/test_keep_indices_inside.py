@@ -1,0 +1,83 @@
+"""Indices out of range stand for the nearest: no foreign memory is read or written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper
+
+import tvm_rammer
+
+DATA = np.arange(120, dtype="float32").reshape(4, 5, 6)
+WILD = np.array([2**30, -(2**30), 4, 5, 6, -5, -6, -7, 3, 0, -1, 2])
+
+
+def model(operator: str, indices: np.ndarray, updates: np.ndarray | None, attributes: Any) -> Any:
+    floats = TensorProto.FLOAT
+    inputs = [helper.make_tensor_value_info("data", floats, DATA.shape)]
+    dtype = helper.np_dtype_to_tensor_dtype(indices.dtype)
+    inputs.append(helper.make_tensor_value_info("indices", dtype, indices.shape))
+    if updates is not None:
+        inputs.append(helper.make_tensor_value_info("updates", floats, updates.shape))
+    node = helper.make_node(operator, [info.name for info in inputs], ["y"], **attributes)
+    output = helper.make_tensor_value_info("y", floats, None)
+    graph = helper.make_graph([node], "g", inputs, [output])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+
+
+def assert_inside(
+    operator: str, indices: np.ndarray, extents: Any, updated: Any = None, **attributes: Any
+) -> None:
+    """The result for wild indices is ONNX Runtime's, which refuses them, for the nearest."""
+    # A negative index counts from the end, and is the first element if it counts too far.
+    nearest = np.clip(indices, -np.array(extents), np.array(extents) - 1).astype(indices.dtype)
+    updates = None if updated is None else -1 - np.arange(np.prod(updated), dtype="float32")
+    values = {"data": DATA, "indices": nearest}
+    if updates is not None:
+        values["updates"] = updates = updates.reshape(updated)
+    proto = model(operator, indices, updates, attributes)
+    (want,) = onnxruntime.InferenceSession(proto.SerializeToString()).run(None, values)
+    instance = tvm_rammer.build(proto, policy="sequential").create()
+    for some in (nearest, indices):
+        instance.run(**{**values, "indices": some})
+        np.testing.assert_array_equal(instance.get_output(0).numpy(), want)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_gather_elements(axis, dtype):
+    indices = np.resize(WILD, DATA.shape).astype(dtype)
+    assert_inside("GatherElements", indices, DATA.shape[axis], axis=axis)
+
+
+@pytest.mark.parametrize("batch_dims", [0, 1])
+@pytest.mark.parametrize("places", [1, 2])
+def test_gather_nd(batch_dims, places):
+    indices = np.resize(WILD, (4, 7, places))
+    extents = DATA.shape[batch_dims:][:places]
+    assert_inside("GatherND", indices, extents, batch_dims=batch_dims)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_scatter_elements(axis, dtype):
+    shape = list(DATA.shape)
+    shape[axis] = 2
+    # Two different rows: the order of updates of one element is not defined.
+    low, high = np.array([-(2**30), -7]), np.array([2**30, 7])
+    indices = np.resize(np.stack([low, high], 1), [*shape[:axis], *shape[axis + 1 :], 2])
+    indices = np.moveaxis(indices, -1, axis).astype(dtype)
+    assert_inside("ScatterElements", indices, DATA.shape[axis], shape, axis=axis)
+
+
+def test_scatter_nd():
+    indices = np.array([[2**30, -(2**30)], [-(2**30), 7], [2, 3], [-2, -2]])
+    assert_inside("ScatterND", indices, DATA.shape[:2], [4, 6])
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_gather(dtype):
+    assert_inside("Gather", WILD.astype(dtype), 5, axis=1)
