@@ -7,6 +7,7 @@
     python python/compare_policies.py --json docs/results/scaling.json
     python python/bench_kernels.py --json docs/results/kernels.json
     python python/bench_kernels.py --target TARGET --json docs/results/kernels_avx2.json
+    python python/check_models.py
     python python/make_results.py --readme README.md
 
 Only the first file must be there. What long checks have shown is in proofs.json, kept by hand.
@@ -19,6 +20,8 @@ from pathlib import Path
 import click
 
 from tvm_rammer.errors import RammerError
+from tvm_rammer.testing.bench.corpus_page import corpus_page
+from tvm_rammer.testing.bench.corpus_records import load_corpus, load_notes
 from tvm_rammer.testing.bench.kernel_page import kernels_page, load_kernels
 from tvm_rammer.testing.bench.overview import overview, readme_part, replace_part
 from tvm_rammer.testing.bench.pages import (
@@ -66,8 +69,9 @@ def main(folder: Path, readme: Path | None) -> None:
 
 def read(folder: Path) -> Results:
     """What lies in a folder."""
-    direct, ablations, scaling, proofs = (
-        folder / f"{name}.json" for name in ("peers_direct", "ablations", "scaling", "proofs")
+    direct, ablations, scaling, proofs, models = (
+        folder / f"{name}.json"
+        for name in ("peers_direct", "ablations", "scaling", "proofs", "models")
     )
     return Results(
         load_results(folder / "peers.json"),
@@ -76,6 +80,8 @@ def read(folder: Path) -> Results:
         SCALINGS.load(scaling) if scaling.exists() else None,
         load_proofs(proofs) if proofs.exists() else (),
         tuple(map(load_kernels, sorted(folder.glob("kernels*.json")))),
+        load_corpus(models) if models.exists() else None,
+        load_notes(folder / "models_notes.json"),
     )
 
 
@@ -91,6 +97,8 @@ def write(results: Results, folder: Path) -> list[Path]:
         pages["scaling.md"] = scaling_page(results.scaling)
     if results.kernels:
         pages["kernels.md"] = kernels_page(results.kernels)
+    if results.corpus:
+        pages["models.md"] = corpus_page(results.corpus, results.notes)
     for name, text in pages.items():
         (folder / name).write_text(text)
     plot_peers(results.peers.models, contenders_of(results.peers), folder / "peers.svg")

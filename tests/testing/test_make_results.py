@@ -9,15 +9,20 @@ import pytest
 from click.testing import CliRunner
 
 from tvm_rammer.schedule import POLICIES
+from tvm_rammer.testing.bench.corpus_records import CorpusResults, CorpusSetting, ModelRecord
 from tvm_rammer.testing.bench.findings import Findings, FindingsSetting
 from tvm_rammer.testing.bench.kernel_page import KernelResults
 from tvm_rammer.testing.bench.records import Record, ResultFile, Setting
 from tvm_rammer.testing.bench.scaling import BOUNDS, Scaling
 from tvm_rammer.testing.bench.study import BARRIERS, PlanResult, PlanRoofline, Study
+from tvm_rammer.testing.corpus.checking import Checked
+from tvm_rammer.testing.corpus.difference import Difference
+from tvm_rammer.testing.corpus.racing import Race
 from tvm_rammer.testing.kernel_bench import CaseResult
-from tvm_rammer.testing.timing_results import Outcome
+from tvm_rammer.testing.timing_results import Outcome, Ratio
 from tvm_rammer.vdevice.ceilings import Ceilings
 
+HALF = Ratio(0.5, 0.4, 0.6)
 ROOT = Path(__file__).parents[2]
 MACHINE = {
     "cpu": "Some CPU",
@@ -69,6 +74,43 @@ def store_kernels(folder: Path) -> None:
     case = CaseResult("dense", "64", "GFLOP/s", *rules, 1e-3, 0.1, 100.0, 0.9, 1e-7, 0.1, 0.2)
     ceilings = Ceilings(1.1e11, 2e11, 1e11, 5e10, 2e10)
     KernelResults("llvm", "a core", ceilings, MACHINE, (case,)).save(folder / "kernels.json")
+
+
+def store_models(folder: Path) -> None:
+    race = Race({"onnxruntime": 2.0, "openvino": 4.0, "auto": 1.0}, "onnxruntime", HALF)
+    slow = Race({"onnxruntime": 1.0, "auto": 2.0}, "onnxruntime", Ratio(2.0, 1.9, 2.1))
+    checked = Checked("done", "", Difference(1e-6, 1e-6, 1e-6), {"build_s": 3.5})
+    wrong = Checked("compare", "output 0 is off by 1")
+    missing = Checked("fetch", "npm is not installed")
+    found = (("fast", checked, race), ("slow", checked, slow), ("wrong", wrong, None))
+    results = CorpusResults(CorpusSetting(2), MACHINE)
+    for name, result, times in (*found, ("missing", missing, None)):
+        results.records[f"{name}/onnx"] = ModelRecord(
+            name, "onnx", "package 1.0", "testing", "code", "model", result, times
+        )
+    results.save(folder / "models.json")
+    (folder / "models_notes.json").write_text('{"slow/onnx": "a Scan of one element"}')
+
+
+def test_the_page_of_models_counts_what_was_asked_and_says_why(
+    make_results: ModuleType, tmp_path: Path
+) -> None:
+    pytest.importorskip("matplotlib")
+    store_peers(tmp_path)
+    store_models(tmp_path)
+    result = CliRunner().invoke(make_results.main, ["--folder", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    page = (tmp_path / "models.md").read_text()
+    assert "| onnx | 3 | 3 | 2 | 66.7 % |" in page
+    assert "**1.00x** over 2 models and forms; 1 of them above 1.05x" in page
+    assert "- slow (onnx), 2.00x: a Scan of one element" in page
+    assert "- wrong (onnx): compare: output 0 is off by 1" in page
+    assert "- missing (onnx): fetch: npm is not installed" in page
+    row = (
+        "| fast | onnx | package 1.0 | testing | 3.5 | 1e-06 | 1e-06 | 1e-06 | 2 | 4 | 1 | 0.50x |"
+    )
+    assert row in page
+    assert "[the models that people have](models.md)" in (tmp_path / "README.md").read_text()
 
 
 def test_pages_and_plots_are_the_same_for_the_same_results(

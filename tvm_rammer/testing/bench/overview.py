@@ -106,6 +106,8 @@ def _links(results: Results) -> str:
         pages.append("[more vEUs, simulated](scaling.md)")
     if results.kernels:
         pages.append("[single operators on one core](kernels.md)")
+    if results.corpus:
+        pages.append("[the models that people have](models.md)")
     return f"Pages: {', '.join(pages)}."
 
 

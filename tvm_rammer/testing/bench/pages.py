@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from tvm_rammer.testing.bench import machine, peers
 from tvm_rammer.testing.bench.ablation_tables import TABLES
+from tvm_rammer.testing.bench.corpus_records import CorpusResults
 from tvm_rammer.testing.bench.findings import Findings
 from tvm_rammer.testing.bench.kernel_page import KernelResults
 from tvm_rammer.testing.bench.markdown import table, whole_page
@@ -34,6 +35,10 @@ class Results:
         Checks that ran for long.
     kernels : tuple of KernelResults
         Single operators on one core, for each target.
+    corpus : CorpusResults
+        The models that people have.
+    notes : mapping of str to str
+        What people found out about those, by their keys.
     """
 
     peers: ResultFile
@@ -42,6 +47,8 @@ class Results:
     scaling: Findings[Scaling] | None = None
     proofs: tuple[Proof, ...] = ()
     kernels: tuple[KernelResults, ...] = ()
+    corpus: CorpusResults | None = None
+    notes: Mapping[str, str] = field(default_factory=dict)
 
 
 def contenders_of(found: ResultFile) -> list[str]:

@@ -38,8 +38,8 @@ from tvm_rammer.testing.fair_timing import Contender
 from tvm_rammer.testing.timing_process import ContenderError, ContenderProcess, MissingError
 
 _STAGES = "tvm_rammer.testing.corpus.stages"
-#: A process that waits for others may take so many times its CPU time.
-_PATIENCE = 6
+#: A process that waits for others may take so many times its CPU time, and so many seconds more.
+_PATIENCE, _LEAST_PATIENCE = 6, 120
 
 
 @dataclass(frozen=True)
@@ -248,7 +248,7 @@ def _ask(contender: Contender, stage: str, case: Case, folder: Path) -> dict[str
             contender.python,
             contender.environment,
             folder / f"{stage}.log",
-            _PATIENCE * case.limits.cpu_s,
+            _PATIENCE * case.limits.cpu_s + _LEAST_PATIENCE,
         )
         return process.ask(
             {
