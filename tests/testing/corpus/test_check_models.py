@@ -15,9 +15,10 @@ from onnx import TensorProto, helper
 
 from tvm_rammer.testing.bench.corpus_page import corpus_page
 from tvm_rammer.testing.bench.corpus_records import load_corpus
+from tvm_rammer.testing.corpus.checking import Files
 from tvm_rammer.testing.corpus.entries import TrainedModel
-from tvm_rammer.testing.corpus.fixed_model import write_fixed
-from tvm_rammer.testing.corpus.input_makers import given, normal
+from tvm_rammer.testing.corpus.input_makers import normal
+from tvm_rammer.testing.corpus.racing import write_fixed
 from tvm_rammer.testing.reference import run_onnxruntime
 
 SCRIPT = Path(__file__).parents[3] / "python" / "check_models.py"
@@ -132,15 +133,13 @@ def test_peers_get_what_a_user_knows(tmp_path: Path) -> None:
     proto.graph.node.append(helper.make_node("Identity", ["rate"], ["same"]))
     proto.graph.output.append(helper.make_tensor_value_info("same", TensorProto.INT64, []))
     onnx.save(proto, str(path))
-    inputs = {
-        "x": np.ones((2, 8), "float32"),
-        "rate": given(16000, "int64")(np.random.default_rng(0)),
-    }
-    write_fixed(path, inputs, {"rate": 16000}, fixed)
+    inputs = tmp_path / "inputs.npz"
+    files = Files(path, inputs, path, inputs, {"x": (2, 8)}, {"rate": 16000})
+    write_fixed(files, fixed)
     written = onnx.load(str(fixed))
     assert [info.name for info in written.graph.input] == ["x"]
     assert [d.dim_value for d in written.graph.input[0].type.tensor_type.shape.dim] == [2, 8]
-    z, same = run_onnxruntime(written, {"x": inputs["x"]})
+    z, same = run_onnxruntime(written, {"x": np.ones((2, 8), "float32")})
     np.testing.assert_array_equal(z, np.full((2, 4), 8, "float32"))
     assert same == 16000
 

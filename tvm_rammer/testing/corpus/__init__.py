@@ -2,6 +2,6 @@
 
 - ``entries``: what a model of it is; ``trained`` with ``input_makers``, ``architectures`` with
   ``library_networks``, ``vision_networks`` and ``sequence_networks``: the two tables
-- ``fetch``, ``export``, ``fixed_model``: a model's files
+- ``fetch``, ``export``: a model's files
 - ``checking`` by ``stages`` in processes of their own, ``difference``, ``racing``: what is found
 """

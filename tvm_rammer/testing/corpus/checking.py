@@ -33,7 +33,6 @@ from tvm_rammer.testing.corpus.entries import (
     draw_inputs,
 )
 from tvm_rammer.testing.corpus.fetch import fetch
-from tvm_rammer.testing.corpus.fixed_model import write_fixed
 from tvm_rammer.testing.fair_timing import Contender
 from tvm_rammer.testing.timing_process import ContenderError, ContenderProcess, MissingError
 
@@ -70,9 +69,9 @@ class Files:
     model, inputs : path
         As the compiler is given it, and an ``.npz`` file of its inputs.
     onnx, onnx_inputs : path or None
-        As peers are given it.
+        As others are given it; there all inputs are inputs.
     shapes, constants : mapping
-        Options of :func:`tvm_rammer.build`.
+        Options of :func:`tvm_rammer.build`: what a user knows about the inputs.
     eager : path or None
         What PyTorch computes, if that is the reference.
     """
@@ -165,11 +164,11 @@ def _trained(model: TrainedModel, cache: Path, folder: Path) -> Files:
         raise _StageError("fetch", str(error)) from error
     drawn = draw_inputs(model)
     inputs = {name: value for name, value in drawn.items() if name not in model.constants}
-    given, fixed = folder / "inputs.npz", folder / "fixed.onnx"
-    np.savez(given, **inputs)  # type: ignore[arg-type]
-    write_fixed(path, drawn, model.constants, fixed)
+    some, every = folder / "inputs.npz", folder / "all_inputs.npz"
+    np.savez(some, **inputs)  # type: ignore[arg-type]
+    np.savez(every, **drawn)  # type: ignore[arg-type]
     shapes = {name: value.shape for name, value in inputs.items()}
-    return Files(path, given, fixed, given, shapes, model.constants)
+    return Files(path, some, path, every, shapes, model.constants)
 
 
 def _exported(architecture: Architecture, case: Case, folder: Path) -> Files:

@@ -16,7 +16,7 @@ from tvm_rammer.testing.corpus.entries import InputMaker
 def picture(
     *shape: int, low: float = 0.0, high: float = 1.0, channels: int = 1, dtype: str = "float32"
 ) -> InputMaker:
-    """Rectangles and soft waves with a little noise, in ``low`` to ``high``.
+    """Rectangles, soft waves, lines of dark strokes on white, a little noise.
 
     Parameters
     ----------
@@ -42,10 +42,25 @@ def picture(
             top, left = rng.integers(0, max(1, height // 2)), rng.integers(0, max(1, width // 2))
             bottom, right = top + height // 4 + 1, left + width // 4 + 1
             image[:, :, top:bottom, left:right] = rng.uniform(0, 1)
+        _write_lines(image, rng)
         scaled = low + (high - low) * np.clip(image, 0, 1)
         return np.ascontiguousarray(np.moveaxis(scaled, 1, channels)).astype(dtype)
 
     return make
+
+
+def _write_lines(image: np.ndarray, rng: np.random.Generator) -> None:
+    """Three lines of strokes like letters, on white ground, over the lower half of pictures."""
+    height, width = image.shape[2:]
+    tall = max(2, height // 12)
+    for line in range(3):
+        top = height // 2 + line * 2 * tall
+        image[:, :, top - tall // 4 : top + tall + tall // 4] = 1
+        for left in range(tall, width - tall, max(2, 2 * tall // 3)):
+            ink = 0.1 * rng.uniform()
+            image[:, :, top : top + tall, left : left + max(1, tall // 6)] = ink
+            bar = top + int(rng.integers(0, tall))
+            image[:, :, bar : bar + max(1, tall // 6), left : left + tall // 2] = ink
 
 
 def speech(*shape: int, rate: int = 16000, loudness: float = 0.3) -> InputMaker:

@@ -6,8 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import onnx
 from rich.progress import Progress
 
+from tvm_rammer.frontend.onnx.fix_inputs import fix_inputs
+from tvm_rammer.frontend.onnx.fold import fold
+from tvm_rammer.frontend.onnx.onnx_file import OnnxModel
 from tvm_rammer.testing.contenders import contender
 from tvm_rammer.testing.corpus.checking import Case, Files, loaded
 from tvm_rammer.testing.fair_timing import Settings, time_contenders
@@ -49,9 +53,25 @@ def race(
     """Time a library and the peers on the same inputs."""
     peers = []
     if files.onnx and files.onnx_inputs:
-        peers = [contender(n, files.onnx, files.onnx_inputs, case.threads) for n in PEERS]
+        model, inputs = files.onnx, files.onnx_inputs
+        if files.shapes:
+            model, inputs = library.with_name("fixed.onnx"), files.inputs
+            write_fixed(files, model)
+        peers = [contender(name, model, inputs, case.threads) for name in PEERS]
     ours = loaded(library, files.inputs, case.threads)
     return result(time_contenders([*peers, ours], settings, progress))
+
+
+def write_fixed(files: Files, path: Path) -> None:
+    """Write the model with what a user knows about its inputs put in and folded.
+
+    OpenVINO is slower where shapes are open, and ONNX Runtime ends with a segmentation fault on
+    some models whose constants it folds itself.
+    """
+    proto = onnx.load(str(files.model))
+    fix_inputs(OnnxModel(proto), files.shapes, files.constants, files.model.name)
+    fold(proto, files.model.name)
+    onnx.save(proto, str(path))
 
 
 def result(outcomes: list[Outcome]) -> Race:
