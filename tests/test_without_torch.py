@@ -12,6 +12,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import tvm_rammer
+from tvm_rammer._autoload import registers_at_import_of_tvm
 
 LOADS = "from tvm_rammer.cli import main\nimport sys\nmain(sys.argv[1:])"
 
@@ -44,6 +45,10 @@ def run(folder: Path, code: str, *arguments: str) -> subprocess.CompletedProcess
     )
 
 
+@pytest.mark.skipif(
+    not registers_at_import_of_tvm(),
+    reason="without an installed package TVM is imported with tvm_rammer",
+)
 def test_the_command_line_never_meets_it(broken):
     result = run(broken, LOADS, "compile", "m.onnx", "-o", "m.so", "--policy", "sequential")
     assert (result.returncode, result.stderr) == (0, "")

@@ -14,6 +14,7 @@ from tvm_rammer.frontend.input_constants import Constants
 from tvm_rammer.frontend.input_shapes import Shapes
 from tvm_rammer.kernel.winograd.accuracy import DEFAULT_TOLERANCE
 from tvm_rammer.progress import tell
+from tvm_rammer.runtime.check import check_library, require_reference
 from tvm_rammer.runtime.library import Library, assemble
 from tvm_rammer.transform.attach_description import ModelNames
 from tvm_rammer.transform.options import Form, Options
@@ -36,6 +37,7 @@ def build(
     winograd_tolerance: float = DEFAULT_TOLERANCE,
     wait_limit: float = WAIT_LIMIT,
     max_arena_bytes: int | None = None,
+    check: bool = False,
 ) -> Library:
     """Compile a model into a library that runs independent operators together.
 
@@ -71,6 +73,9 @@ def build(
     max_arena_bytes : int, optional
         Most memory for the intermediate results of a region; plans that need more run on fewer
         vEUs.
+    check : bool
+        Run the library, and the model in ONNX Runtime or PyTorch, and compare the outputs; see
+        :func:`~tvm_rammer.runtime.check.check_library`.
 
     Returns
     -------
@@ -79,12 +84,14 @@ def build(
     Raises
     ------
     ModelError
-        The model cannot be read, imported or compiled.
+        The model cannot be read, imported or compiled, or the check found an error.
     InputError, DeviceError
-        An option does not fit.
+        An option does not fit, or there is nothing to check against.
     PlanError
         No plan fits into ``max_arena_bytes``.
     """
+    if check:
+        require_reference(model)
     options = Options(
         policy, num_veus, form, oversubscribe, winograd_tolerance, wait_limit, max_arena_bytes
     )
@@ -100,7 +107,7 @@ def build(
         partitioned = partition_module(loaded.module, resolved, options)
         # The weights as they were read make room for the packed ones: new memory takes long.
         del loaded
-        return assemble(partitioned, options, names)
+        library = assemble(partitioned, options, names)
     except RammerError:
         raise
     except Exception as error:
@@ -108,6 +115,10 @@ def build(
         raise ModelError(
             f"the model cannot be compiled: {reason}; please report it with the model"
         ) from error
+    if check:
+        tell("comparing")
+        check_library(library, model, constants)
+    return library
 
 
 def _bind(loaded: LoadedModel, params: Mapping[str, Any]) -> tuple[LoadedModel, ModelNames]:

@@ -50,10 +50,7 @@ def fix_inputs(model: OnnxModel, shapes: Shapes, constants: Constants, where: st
     inputs = {value.name: value for value in free_inputs(model)}
     dims = {name: _dims(value, where) for name, value in inputs.items()}
     checked_constants(constants, inputs, shapes, where)
-    values = {
-        name: as_constant(name, value, _dtype(inputs[name]), dims[name], where)
-        for name, value in constants.items()
-    }
+    values = typed_constants(inputs, constants, where)
     given = {**shapes, **{name: value.shape for name, value in values.items()}}
     static = static_shapes(dims, given, where)
     symbols = symbol_values(dims, given, where)
@@ -66,6 +63,16 @@ def fix_inputs(model: OnnxModel, shapes: Shapes, constants: Constants, where: st
     for value in (*graph.value_info, *graph.output):
         _settle(value, symbols)
     return model
+
+
+def typed_constants(
+    inputs: Mapping[str, onnx.ValueInfoProto], constants: Constants, where: str
+) -> dict[str, np.ndarray]:
+    """The values that a user gives for inputs, as arrays of their types."""
+    return {
+        name: as_constant(name, value, _dtype(inputs[name]), _dims(inputs[name], where), where)
+        for name, value in constants.items()
+    }
 
 
 def free_inputs(model: OnnxModel) -> list[onnx.ValueInfoProto]:
