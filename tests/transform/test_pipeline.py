@@ -149,3 +149,21 @@ def test_a_number_of_veus_that_cannot_be_is_refused():
         tvm_rammer.pipeline(num_veus=0)
     with pytest.raises(DeviceError, match=r"^num_veus is 1000, but .* has \d+ hardware thread"):
         compiled(mod, num_veus=1000)
+
+
+def test_steps_that_share_a_weight_keep_it_once():
+    """As importers write a recurrent network: the weight is transposed anew in every step."""
+    weight = relax.const(np.ones((64, 64), "float32"))
+    x = relax.Var("x", relax.TensorType((1, 64), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            state = x
+            for _ in range(4):
+                turned = builder.emit(relax.op.permute_dims(weight))
+                product = builder.emit(relax.op.matmul(state, turned))
+                state = builder.emit(relax.op.tanh(product))
+            result = builder.emit_output(state)
+        builder.emit_func_output(result)
+    library = tvm_rammer.build(builder.get(), policy="sequential", num_veus=1)
+    assert "constants 16.0 KiB" in str(library.report)

@@ -22,6 +22,7 @@ from tvm_rammer.transform.add_guard import AddGuard
 from tvm_rammer.transform.attach_description import AttachDescription, Description, ModelNames
 from tvm_rammer.transform.co_schedule import CoSchedule, RegionCompiler
 from tvm_rammer.transform.lift_branches import LiftBranches
+from tvm_rammer.transform.merge_equal_operators import MergeEqualOperators
 from tvm_rammer.transform.merge_products import MergeProducts
 from tvm_rammer.transform.options import Form, Options
 from tvm_rammer.transform.partition_regions import PartitionRegions
@@ -66,7 +67,9 @@ def partition_module(
     kernels = KernelLibrary(vdevice, options.winograd_tolerance)
     compiler = RegionCompiler(target, kernels)
     # 1. Call_tirs of fused PrimFuncs; 2. what can be planned together becomes a function.
-    prepare = [LiftBranches(), MergeProducts(vdevice.num_veus), Prepare()]
+    # What an importer repeats for every step is one before its weights are copied.
+    merge = [MergeEqualOperators(), MergeProducts(vdevice.num_veus)]
+    prepare = [LiftBranches(), *merge, Prepare()]
     phases = prepare if options.form == "per-op" else [*prepare, PartitionRegions()]
     with target:
         mod = tvm.transform.Sequential(phases)(mod)
