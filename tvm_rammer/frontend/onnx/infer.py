@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from functools import cache
 from math import prod
 
 import numpy as np
@@ -105,16 +106,15 @@ def result_values(
         return _of_shape(node, types)
     if (empty := _without_elements(node, types)) is not None:
         return empty
-    operands = {name: values.get(name) for name in node.input if name}
+    operands = set(filter(None, node.input))
+    if not all(name in values for name in operands):
+        return None
     constant = bool(operands) or node.op_type == "Constant"
     if not constant or node.op_type in _RANDOM or not _small(node, types):
         return None
     if opsets[""] < _REDEFINED.get(node.op_type, 0):
         return None
-    known = {name: value for name, value in operands.items() if value is not None}
-    if len(known) < len(operands):
-        return None
-    return _evaluated(node, known, opsets)
+    return _evaluated(node, {name: values[name] for name in operands}, opsets)
 
 
 def _domain(name: str) -> str:
@@ -125,9 +125,14 @@ def schema_of(node: onnx.NodeProto, opsets: Mapping[str, int]) -> defs.OpSchema 
     """What ONNX says about a node's operator; nothing about those of other domains."""
     domain = _domain(node.domain)
     version = opsets.get(domain)
-    if version is None or not defs.has(node.op_type, version, domain):
+    return None if version is None else _schema(node.op_type, version, domain)
+
+
+@cache
+def _schema(operator: str, version: int, domain: str) -> defs.OpSchema | None:
+    if not defs.has(operator, version, domain):
         return None
-    return defs.get_schema(node.op_type, version, domain)
+    return defs.get_schema(operator, version, domain)
 
 
 def _of_shape(node: onnx.NodeProto, types: Types) -> dict[str, onnx.TensorProto] | None:
@@ -160,9 +165,11 @@ def static_shape(kind: onnx.TypeProto | None) -> tuple[int, ...] | None:
     if kind is None or not kind.tensor_type.HasField("shape"):
         return None
     dims = kind.tensor_type.shape.dim
-    if not all(dim.HasField("dim_value") for dim in dims):
+    sizes = tuple(dim.dim_value for dim in dims)
+    # A size that is not known reads as 0.
+    if 0 in sizes and not all(dim.HasField("dim_value") for dim in dims):
         return None
-    return tuple(dim.dim_value for dim in dims)
+    return sizes
 
 
 def _small(node: onnx.NodeProto, types: Types) -> bool:

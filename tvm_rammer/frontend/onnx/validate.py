@@ -74,6 +74,8 @@ def contradiction(node: onnx.NodeProto, types: Types, opsets: Mapping[str, int])
 
 def _mixed(node: onnx.NodeProto, types: Types, opsets: Mapping[str, int]) -> tuple[str, str] | None:
     """Two inputs whose element types differ where the operator has one type for both."""
+    if len({types[name].tensor_type.elem_type for name in node.input if name in types}) < 2:
+        return None
     schema = schema_of(node, opsets)
     if schema is None or not schema.inputs:
         return None
