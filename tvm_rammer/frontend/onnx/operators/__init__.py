@@ -2,6 +2,10 @@
 
 =====================  ===============================================================
 ``operator_node``      what a node says
+``attention``          attentions of com.microsoft
+``grouped_attention``  the attention that decoders are exported with
+``heads``              the parts of every attention
+``rotary``             positions as angles
 ``functions``          inlines operators that ONNX defines by others
 ``integers``           products and convolutions of integers
 ``quantized``          other operators on quantised tensors

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tvm_rammer.frontend.onnx.operators import (
+    attention,
     elementwise_forms,
     fused,
+    grouped_attention,
     integers,
     norms,
     quantized,
     reductions,
     resizing,
+    rotary,
     selections,
     windows,
 )
@@ -78,6 +81,7 @@ _ONNX: dict[str, Rule] = {
 }
 
 _CONTRIBUTED: dict[str, Rule] = {
+    "Attention": attention.attention,
     "BiasAdd": fused.bias_add,
     "BiasSplitGelu": fused.bias_split_gelu,
     "DynamicQuantizeMatMul": integers.dynamic_quantize_matmul,
@@ -86,8 +90,11 @@ _CONTRIBUTED: dict[str, Rule] = {
     "FusedGemm": fused.fused_gemm,
     "FusedMatMul": fused.fused_matmul,
     "GroupNorm": norms.group_norm,
+    "GroupQueryAttention": grouped_attention.group_query_attention,
     "MatMulIntegerToFloat": integers.matmul_integer_to_float,
+    "MultiHeadAttention": attention.multi_head_attention,
     "NhwcFusedConv": fused.nhwc_conv,
+    "QAttention": attention.quantized_attention,
     "QGemm": integers.qgemm,
     "QLinearAdd": quantized.binary("Add"),
     "QLinearAveragePool": quantized.average_pool,
@@ -100,6 +107,7 @@ _CONTRIBUTED: dict[str, Rule] = {
     "QLinearSoftmax": quantized.softmax,
     "QLinearWhere": quantized.where,
     "QuickGelu": fused.quick_gelu,
+    "RotaryEmbedding": rotary.rotary_embedding,
     "SimplifiedLayerNormalization": norms.simplified,
     "SkipGroupNorm": norms.group_norm,
     "SkipLayerNormalization": norms.skip_layer_normalization,
@@ -117,6 +125,7 @@ RULES: Mapping[tuple[str, str], Rule] = {
 FUNCTIONS = frozenset(
     ("", name)
     for name in (
+        "Attention",
         "BlackmanWindow",
         "CausalConvWithState",
         "Celu",

@@ -1,0 +1,42 @@
+"""Operators of com.microsoft and integer operators give what ONNX Runtime gives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from contributed import CASES, case
+from node_tests import run_with_tvm
+
+onnxruntime = pytest.importorskip("onnxruntime")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_operator_gives_what_onnxruntime_gives(name: str) -> None:
+    example = CASES[name]()
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(
+        example.model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    expected = session.run(None, example.inputs)
+    found = run_with_tvm(example.model, list(example.inputs.values()))
+    assert [each.dtype for each in found] == [each.dtype for each in expected]
+    for one, other in zip(found, expected, strict=True):
+        assert one.shape == other.shape
+        if one.dtype.kind in "iu":
+            difference = np.abs(one.astype(np.int64) - other.astype(np.int64))
+            assert difference.max(initial=0) <= example.steps
+        else:
+            scale = np.abs(other).max(initial=0)
+            np.testing.assert_allclose(one, other, rtol=1e-5, atol=2e-6 * scale)
+
+
+def test_packed_queries_keys_and_values_are_those_given_one_by_one() -> None:
+    """Of a processor's kernels ONNX Runtime has none for them."""
+    packed = np.random.default_rng(0).normal(size=(2, 3, 2, 3, 4)).astype(np.float32)
+    apart = [packed[:, :, :, number].reshape(2, 3, 8) for number in range(3)]
+    together = case("MultiHeadAttention", packed, num_heads=2)
+    separate = case("MultiHeadAttention", *apart, num_heads=2)
+    (found,) = run_with_tvm(together.model, [packed])
+    (expected,) = run_with_tvm(separate.model, apart)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
