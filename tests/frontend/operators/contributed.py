@@ -151,8 +151,28 @@ def _grouped(
     )
 
 
-def _norm(kind: str, *operands: Any, outputs: int | str = 1, **attributes: Any) -> Case:
-    return case(kind, *operands, outputs=outputs, **attributes)
+def _quantized_lstm(batch: int, *, bidirectional: bool, per_channel: bool) -> Case:
+    directions, features, hidden, steps = 1 + bidirectional, 5, 6, 4
+    scales = (directions, 4 * hidden) if per_channel else (directions,)
+    return case(
+        "DynamicQuantizeLSTM",
+        _floats(steps, batch, features),
+        _bytes(directions, features, 4 * hidden, dtype=np.int8),
+        _bytes(directions, hidden, 4 * hidden, dtype=np.int8, seed=1),
+        _floats(directions, 8 * hidden) * np.float32(0.1),
+        None,
+        _floats(directions, batch, hidden, seed=1),
+        _floats(directions, batch, hidden, seed=2),
+        None,
+        np.full(scales, 0.004, np.float32) + np.abs(_floats(*scales)) * np.float32(0.001),
+        np.zeros(scales, np.int8),
+        np.full(scales, 0.004, np.float32),
+        np.zeros(scales, np.int8),
+        hidden_size=hidden,
+        direction="bidirectional" if bidirectional else "forward",
+        constants=(1, 2, 3, 8, 9, 10, 11),
+        outputs=3,
+    )
 
 
 _X = _floats(2, 3, 8)
@@ -219,6 +239,10 @@ CASES: dict[str, Callable[[], Case]] = {
         np.zeros(6, np.int8),
         _floats(6, seed=2),
         constants=(1, 2, 3, 4),
+    ),
+    "DynamicQuantizeLSTM": lambda: _quantized_lstm(1, bidirectional=False, per_channel=False),
+    "DynamicQuantizeLSTM, both ways": lambda: _quantized_lstm(
+        1, bidirectional=True, per_channel=True
     ),
     "MatMulIntegerToFloat": lambda: case(
         "MatMulIntegerToFloat",

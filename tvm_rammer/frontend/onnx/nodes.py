@@ -114,6 +114,23 @@ class Nodes:
         return name
 
 
+def rounded_to_bytes(nodes: Nodes, value: str) -> str:
+    """A tensor of floats rounded to the 256 steps of DynamicQuantizeLinear, as floats.
+
+    All zeros, of which that operator's scale is 0, stay as they are.
+    """
+    zero, steps = (nodes.constant(number, np.float32) for number in (0, 255))
+    high = nodes.op("Max", nodes.op("ReduceMax", value, keepdims=0), zero)
+    low = nodes.op("Min", nodes.op("ReduceMin", value, keepdims=0), zero)
+    span = nodes.op("Sub", high, low)
+    flat = nodes.op("Equal", span, zero)
+    scale = nodes.op("Where", flat, nodes.constant(1, np.float32), nodes.op("Div", span, steps))
+    point = nodes.op("Round", nodes.op("Sub", zero, nodes.op("Div", low, scale)))
+    rounded = nodes.op("Add", nodes.op("Round", nodes.op("Div", value, scale)), point)
+    inside = nodes.op("Min", nodes.op("Max", rounded, zero), steps)
+    return nodes.op("Mul", nodes.op("Sub", inside, point), scale)
+
+
 def _names(graph: onnx.GraphProto) -> set[str]:
     """All names of tensors of a graph and of the graphs in it."""
     named = (*graph.initializer, *graph.input, *graph.output)

@@ -9,6 +9,7 @@
 ``functions``          inlines operators that ONNX defines by others
 ``integers``           products and convolutions of integers
 ``quantized``          other operators on quantised tensors
+``quantized_lstm``     the LSTM of com.microsoft whose products are of integers
 ``fused``              operators of com.microsoft that are some of ONNX's in one
 ``norms``              normalizations
 ``reductions``         reductions of nothing, and of truth values

@@ -7,10 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import onnx
 
-from tvm_rammer.frontend.onnx.nodes import Nodes
+from tvm_rammer.frontend.onnx.nodes import Nodes, rounded_to_bytes
 from tvm_rammer.frontend.onnx.recurrent.activations import activations
 from tvm_rammer.frontend.onnx.recurrent.cells import Cell, State, Weights, cell
-from tvm_rammer.frontend.onnx.recurrent.node import RecurrentNode, is_recurrent, parse
+from tvm_rammer.frontend.onnx.recurrent.node import (
+    QUANTIZED_STATE,
+    RecurrentNode,
+    is_recurrent,
+    parse,
+)
 from tvm_rammer.frontend.onnx.recurrent.steps import Steps, passed_on
 from tvm_rammer.frontend.onnx.value_types import opset_version, value_types
 
@@ -84,6 +89,8 @@ def _unroll(
         order = range(node.steps) if direction == "forward" else range(node.steps)[::-1]
         start = tuple(state[number] for state in starts)
         step = cell(nodes, node, weights, applied[number])
+        if node.attributes.get(QUANTIZED_STATE, 0):
+            step = _of_quantized_state(nodes, step)
         found, final = _run(nodes, node, step, start, inputs, masks, order)
         results.append(found)
         finals.append(final)
@@ -93,6 +100,16 @@ def _unroll(
             _write_state(nodes, node, state, name)
     parts = tuple(zip(*results, strict=True))
     return _write_all(nodes, node, parts, outputs[0]) if outputs[0] else {}
+
+
+def _of_quantized_state(nodes: Nodes, step: Cell) -> Cell:
+    """A step that sees its hidden state rounded to 256 steps between its least and its largest."""
+
+    def rounded(x: str, state: State) -> State:
+        hidden, *rest = state
+        return step(x, (rounded_to_bytes(nodes, hidden), *rest))
+
+    return rounded
 
 
 def _run(

@@ -1,0 +1,40 @@
+"""DynamicQuantizeLSTM of com.microsoft: an LSTM whose products are of integers.
+
+The sums of integers times both scales are what real numbers on the same steps give, so the weights
+become real numbers once, and the inputs and the state are rounded to 8 bits where a product reads
+them: exact up to the rounding of float32, at the speed of an LSTM.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tvm_rammer.frontend.onnx.nodes import Nodes, rounded_to_bytes
+from tvm_rammer.frontend.onnx.operators.operator_node import OperatorNode
+from tvm_rammer.frontend.onnx.recurrent.node import QUANTIZED_STATE
+
+
+def quantized_lstm(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
+    """DynamicQuantizeLSTM: X, W, R, B, lengths, states, P, then scales and zero points of W, R."""
+    x, w, r = node.inputs[:3]
+    operands = [
+        rounded_to_bytes(nodes, x),
+        _real(node, nodes, w, node.inputs[8], node.input(9)),
+        _real(node, nodes, r, node.inputs[10], node.input(11)),
+        *(node.input(number) for number in range(3, 8)),
+    ]
+    attributes = {**node.attributes, QUANTIZED_STATE: 1}
+    return nodes.ops("LSTM", *operands, count=3, **attributes)
+
+
+def _real(node: OperatorNode, nodes: Nodes, weights: str, scale: str, zero_point: str) -> str:
+    """Weights [directions, inputs, gates] as real numbers [directions, gates, inputs]."""
+    directions, _, _ = node.shape(weights)
+
+    def along(value: str) -> str:
+        return nodes.reshape(nodes.cast(value, np.float32), directions, 1, -1)
+
+    value = nodes.cast(weights, np.float32)
+    if zero_point and not node.is_zero(zero_point):
+        value = nodes.op("Sub", value, along(zero_point))
+    return nodes.op("Transpose", nodes.op("Mul", value, along(scale)), perm=(0, 2, 1))
