@@ -371,6 +371,9 @@ CASES: dict[str, Callable[[], Case]] = {
     "FusedMatMul of batches": lambda: case(
         "FusedMatMul", _floats(4, 2, 3), _floats(2, 3, 5), transBatchA=1, transB=0
     ),
+    "TransposeMatMul": lambda: case(
+        "TransposeMatMul", _floats(2, 4, 3), _floats(2, 4, 5), transA=1, alpha=2.0
+    ),
     "QuickGelu": lambda: case("QuickGelu", _X, alpha=1.702),
     "Gelu": lambda: case("Gelu", _X),
     "BiasGelu": lambda: case("BiasGelu", _X, _floats(8)),

@@ -33,21 +33,6 @@ def fused_conv(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
     return (_activated(node, nodes, result, params),)
 
 
-def nhwc_conv(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
-    """NhwcFusedConv: FusedConv of tensors with their channels last."""
-    x, w, *rest = node.inputs
-    rank = len(node.shape(x))
-    first, last = (0, rank - 1, *range(1, rank - 1)), (0, *range(2, rank), 1)
-    data = nodes.op("Transpose", x, perm=first)
-    bias = rest[0] if rest else ""
-    attributes = {key: value for key, value in node.attributes.items() if key not in _OWN}
-    result = nodes.op("Conv", *filter(None, (data, w, bias)), **attributes)
-    if node.input(3):
-        result = nodes.op("Add", result, nodes.op("Transpose", node.input(3), perm=first))
-    params = list(node.attributes.get("activation_params", ()))
-    return (nodes.op("Transpose", _activated(node, nodes, result, params), perm=last),)
-
-
 def fused_gemm(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
     """FusedGemm: Gemm and an activation."""
     attributes = {key: value for key, value in node.attributes.items() if key not in _OWN}
@@ -82,19 +67,6 @@ def swish(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
     alpha = node.attributes.get("alpha", 1.0)
     inner = x if alpha == 1 else nodes.op("Mul", x, nodes.constant(alpha, node.dtype(x)))
     return (nodes.op("Mul", x, nodes.op("Sigmoid", inner)),)
-
-
-def bias_split_gelu(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
-    """BiasSplitGelu: the first half times the Gelu of the second, behind a sum."""
-    x, bias = node.inputs
-    left, right = nodes.split(nodes.op("Add", x, bias), -1, 2)
-    return (nodes.op("Mul", left, nodes.op("Gelu", right, domain="com.microsoft")),)
-
-
-def bias_add(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
-    """BiasAdd: x + bias + skip."""
-    x, bias, skip = node.inputs
-    return (nodes.op("Add", nodes.op("Add", x, bias), skip),)
 
 
 def _activated(node: OperatorNode, nodes: Nodes, value: str, params: list[float]) -> str:

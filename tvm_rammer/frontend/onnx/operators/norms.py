@@ -94,31 +94,6 @@ def embed_layer_normalization(node: OperatorNode, nodes: Nodes) -> tuple[str, ..
     return result, count, total
 
 
-def group_norm(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
-    """GroupNorm and SkipGroupNorm, with the channels at either end, and SiLU behind."""
-    x, gamma, beta = node.inputs[:3]
-    total = x
-    if node.kind == "SkipGroupNorm":
-        skip = node.input(3)
-        if len(node.shape(skip)) == 2:
-            places = (1, 1, -1) if node.attributes.get("channels_last", 1) else (-1, 1, 1)
-            skip = nodes.reshape(skip, node.shape(skip)[0], *places)
-        total = _total(nodes, x, skip, node.input(4))
-    shape = node.shape(x)
-    last = node.attributes.get("channels_last", 1)
-    value = nodes.op("Transpose", total, perm=(0, 3, 1, 2)) if last else total
-    channels = shape[-1] if last else shape[1]
-    groups = node.attributes["groups"]
-    value = _in_groups(node, nodes, value, shape[0], groups)
-    sizes = [shape[0], channels, *(shape[1:3] if last else shape[2:])]
-    value = nodes.reshape(value, *sizes)
-    value = nodes.op("Mul", value, nodes.reshape(gamma, channels, 1, 1))
-    value = nodes.op("Add", value, nodes.reshape(beta, channels, 1, 1))
-    if node.attributes.get("activation", 0):
-        value = nodes.op("Mul", value, nodes.op("Sigmoid", value))
-    return (nodes.op("Transpose", value, perm=(0, 2, 3, 1)) if last else value), total
-
-
 def lp_normalization(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
     """LpNormalization: x over its norm along an axis; a norm of 0 leaves 0."""
     (x,) = node.inputs
@@ -178,13 +153,3 @@ def _root_mean_square(
     root = nodes.op("Sqrt", nodes.op("Add", square, nodes.constant(epsilon, dtype)))
     inverse = nodes.op("Div", nodes.constant(1, dtype), root)
     return nodes.op("Mul", nodes.op("Mul", x, inverse), scale), inverse
-
-
-def _in_groups(node: OperatorNode, nodes: Nodes, value: str, batch: int, groups: int) -> str:
-    """Groups of channels, each with mean 0 and variance 1, [batch, groups, rest]."""
-    dtype = node.dtype(node.inputs[0])
-    rows = nodes.reshape(value, batch, groups, -1)
-    centred = nodes.op("Sub", rows, nodes.reduce("ReduceMean", rows, (2,)))
-    variance = nodes.reduce("ReduceMean", nodes.op("Mul", centred, centred), (2,))
-    epsilon = nodes.constant(node.attributes.get("epsilon", 1e-5), dtype)
-    return nodes.op("Div", centred, nodes.op("Sqrt", nodes.op("Add", variance, epsilon)))

@@ -84,13 +84,6 @@ def concat(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
     return (_steps(node, nodes, real, y_scale, y_zero, parts[0]),)
 
 
-def where(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
-    """com.microsoft.QLinearWhere: condition, X, its scale and zero point, Y and its, Z's."""
-    condition, x, x_scale, x_zero, y, y_scale, y_zero, z_scale, z_zero = node.inputs
-    both = _real(nodes, x, x_scale, x_zero), _real(nodes, y, y_scale, y_zero)
-    return (_steps(node, nodes, nodes.op("Where", condition, *both), z_scale, z_zero, x),)
-
-
 def blocked(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
     """QuantizeLinear and DequantizeLinear whose scale is one for every so many elements."""
     size = node.attributes.get("block_size", 0)

@@ -26,6 +26,7 @@ from tvm_rammer.frontend.onnx.nodes import Nodes
 from tvm_rammer.frontend.onnx.operators.functions import inline_function
 from tvm_rammer.frontend.onnx.operators.operator_node import OperatorNode, parse
 from tvm_rammer.frontend.onnx.operators.table import FUNCTIONS, RULES
+from tvm_rammer.frontend.onnx.recurrent.node import QUANTIZED_STATE
 
 
 def rewrite_operators(model: onnx.ModelProto, where: str) -> None:
@@ -75,6 +76,18 @@ def _drop_unread_results(graph: onnx.GraphProto) -> None:
             kept.pop()
         if _may_change(node) and any(kept):
             node.output[:] = kept
+
+
+def _as_onnx_knows_it(node: onnx.NodeProto) -> onnx.NodeProto:
+    """A node without attributes of our own."""
+    known = [attribute for attribute in node.attribute if attribute.name != QUANTIZED_STATE]
+    if len(known) == len(node.attribute):
+        return node
+    copy = onnx.NodeProto()
+    copy.CopyFrom(node)
+    del copy.attribute[:]
+    copy.attribute.extend(known)
+    return copy
 
 
 class _Walk:
@@ -158,7 +171,7 @@ class _Walk:
         }
         if not unknown:
             return {}
-        found = result_types(proto, self._types, self._values, self._opsets)
+        found = result_types(_as_onnx_knows_it(proto), self._types, self._values, self._opsets)
         if not found and proto.op_type == "Conv":
             found = self._inferred_of_integers(proto)
         return {name: kind for name, kind in found.items() if name in unknown}
