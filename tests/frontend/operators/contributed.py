@@ -124,9 +124,7 @@ def _attention(mask: np.ndarray | None = None, **attributes: Any) -> Case:
     )
 
 
-def _grouped(
-    past: int, total: int, lengths: list[int], outputs: int = 3, **attributes: Any
-) -> Case:
+def _grouped(past: int, total: int, lengths: list[int], **attributes: Any) -> Case:
     batch, length, heads, groups, size = len(lengths), 3, 4, 2, 16
     if past and total > 0:
         length = 1
@@ -146,7 +144,7 @@ def _grouped(
         num_heads=heads,
         kv_num_heads=groups,
         constants=(6,),
-        outputs=outputs,
+        outputs=3,
         **attributes,
     )
 
@@ -484,7 +482,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "GroupQueryAttention of a prompt": lambda: _grouped(0, 3, [2, 2], do_rotary=1),
     "GroupQueryAttention with a past": lambda: _grouped(6, 7, [6, 6], do_rotary=1),
     "GroupQueryAttention without angles": lambda: _grouped(6, 7, [6, 6]),
-    "GroupQueryAttention, other lengths": lambda: _grouped(8, 7, [6, 4], outputs=1, do_rotary=1),
+    "GroupQueryAttention, other lengths": lambda: _grouped(8, 7, [6, 4], do_rotary=1),
     "GroupQueryAttention, a window": lambda: _grouped(6, 7, [6, 6], local_window_size=3),
     "RotaryEmbedding": lambda: case(
         "RotaryEmbedding",

@@ -93,18 +93,20 @@ def _appended(
     batch, groups, old, length, total, size = sizes
     if not past or not old:
         return new
-    both = nodes.op("Concat", past, new, axis=2)
+    first = nodes.slice(new, 2, 0, 1)
+    zeros = nodes.op("Sub", first, first)
+    all_keys = nodes.op("Concat", past, new, zeros, axis=2)
     places = nodes.constant(np.arange(total)[None], np.int64)
     from_new = nodes.op("Add", nodes.op("Sub", places, before), nodes.constant(old, np.int64))
     last = nodes.constant(old + length - 1, np.int64)
     where = nodes.op("Where", nodes.op("Less", places, before), places, from_new)
-    # Behind the new keys stays what was there.
+    # Behind the new keys are zeros.
     behind = nodes.op("Less", nodes.op("Add", before, nodes.constant(length - 1, np.int64)), places)
-    kept = nodes.op("Min", places, nodes.constant(old - 1, np.int64))
-    where = nodes.op("Where", behind, kept, nodes.op("Min", where, last))
+    zero = nodes.constant(old + length, np.int64)
+    where = nodes.op("Where", behind, zero, nodes.op("Min", where, last))
     where = nodes.reshape(where, batch, 1, total, 1)
     shape = nodes.constant((batch, groups, total, size), np.int64)
-    return nodes.op("GatherElements", both, nodes.op("Expand", where, shape), axis=2)
+    return nodes.op("GatherElements", all_keys, nodes.op("Expand", where, shape), axis=2)
 
 
 def _causal(node: OperatorNode, nodes: Nodes, places: str, sizes: tuple[int, int, int]) -> str:
