@@ -60,6 +60,7 @@ def case(
         [numpy_helper.from_array(arrays[name], name) for name in arrays if name in fixed],
     )
     opsets = [helper.make_opsetid("", version), helper.make_opsetid(MICROSOFT, 1)]
+    opsets.append(helper.make_opsetid("ai.onnx.ml", 3))
     model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
     return Case(model, {n: a for n, a in arrays.items() if n not in fixed}, steps)
 
@@ -498,5 +499,25 @@ CASES: dict[str, Callable[[], Case]] = {
         np.cos(_floats(9, 2)),
         np.sin(_floats(9, 2)),
         interleaved=1,
+    ),
+    "Scaler": lambda: case(
+        "Scaler",
+        _floats(3, 4),
+        domain="ai.onnx.ml",
+        offset=[0.5, 1, -2, 0],
+        scale=[2.0, 1, 0.25, -1],
+    ),
+    "Scaler of integers": lambda: case(
+        "Scaler", np.arange(6).reshape(2, 3), domain="ai.onnx.ml", offset=[1.0], scale=[0.5]
+    ),
+    "NonMaxSuppression of all boxes": lambda: case(
+        "NonMaxSuppression",
+        np.array([[[0, 0, 1, 1], [0, 0.1, 1, 1.1], [0, 2, 1, 3]]], np.float32),
+        np.array([[[0.9, 0.8, 0.7]]], np.float32),
+        np.array([2**63 - 1]),
+        _f(0.5),
+        _f(0.0),
+        domain="",
+        constants=(2, 3, 4),
     ),
 }

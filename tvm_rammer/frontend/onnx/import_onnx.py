@@ -35,7 +35,7 @@ from tvm_rammer.frontend.onnx.validate import validate
 _PROTOBUF_LIMIT = 2**31
 
 #: TVM's importer does not look at domains; another domain's Relu would silently become ONNX's.
-_DOMAINS = ("", "ai.onnx", "com.microsoft")
+_DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "com.microsoft")
 
 #: Warnings of the importer that tell a user nothing: the original names are kept, shapes missing in
 #: the model were given, and onnx.checker cannot look at models above protobuf's limit.

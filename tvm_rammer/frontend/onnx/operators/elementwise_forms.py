@@ -61,3 +61,15 @@ def dropout(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
         return (node.inputs[0],)
     mask = np.ones(node.shape(node.inputs[0]), bool)
     return node.inputs[0], nodes.constant(mask, np.bool_)
+
+
+def scaler(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
+    """Scaler of ONNX-ML: (x - offset) * scale in float32, by feature."""
+    x = node.inputs[0]
+    if node.dtype(x) != np.float32:
+        x = nodes.cast(x, np.float32)
+    offset, scale = (
+        nodes.constant(np.asarray(node.attributes.get(name, default)), np.float32)
+        for name, default in (("offset", [0.0]), ("scale", [1.0]))
+    )
+    return (nodes.op("Mul", nodes.op("Sub", x, offset), scale),)

@@ -51,6 +51,21 @@ def reverse_sequence(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
     return (nodes.op("GatherElements", x, wide, axis=time_axis),)
 
 
+def non_max_suppression(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
+    """NonMaxSuppression: no more boxes are asked for than there are.
+
+    Exporters write the largest integer for all of them, which TVM's implementation takes for a
+    size of its buffers.
+    """
+    boxes, scores = node.inputs[:2]
+    most, count = node.constant(2), node.shape(boxes)[1]
+    if most is None or int(most.reshape(-1)[0]) <= count:
+        return None
+    others = [node.input(number) for number in (3, 4)]
+    limit = nodes.constant([count], np.int64)
+    return (nodes.op("NonMaxSuppression", boxes, scores, limit, *others, **node.attributes),)
+
+
 def old_slice(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
     """Slice of version 1, whose bounds are attributes."""
     if "starts" not in node.attributes:

@@ -67,6 +67,7 @@ _ONNX: dict[str, Rule] = {
     "LpNormalization": norms.lp_normalization,
     "MatMulInteger": integers.matmul_integer,
     "MaxPool": windows.max_pool,
+    "NonMaxSuppression": selections.non_max_suppression,
     "OneHot": selections.one_hot,
     "QLinearConv": integers.qlinear_conv,
     "QLinearMatMul": integers.qlinear_matmul,
@@ -115,6 +116,7 @@ _CONTRIBUTED: dict[str, Rule] = {
 RULES: Mapping[tuple[str, str], Rule] = {
     **{("", name): rule for name, rule in _ONNX.items()},
     **{(_MICROSOFT, name): rule for name, rule in _CONTRIBUTED.items()},
+    ("ai.onnx.ml", "Scaler"): elementwise_forms.scaler,
 }
 
 #: Operators that ONNX defines by others, which TVM's importer lacks.
