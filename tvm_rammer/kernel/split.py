@@ -246,10 +246,13 @@ def _tile_loop(nest: Any, start: tirx.Var, stop: tirx.Var) -> tuple[int, Any]:
     """The nest restricted to a tile range, and how many tiles there are in all."""
     if _is_parallel(nest) and isinstance(nest.extent, tirx.IntImm):
         # A loop that loaded int64 values index with stays int64.
-        dtype = str(nest.loop_var.ty)
-        first, count = start.astype(dtype), (stop - start).astype(dtype)
+        dtype, tiles = str(nest.loop_var.ty), int(nest.extent)
+        # No caller goes beyond the tiles. TVM's simplifier would let them go up to 2^31, and ends
+        # with an overflow where tiles are multiplied and divided.
+        first, end = (tirx.min(tirx.max(each, 0), tiles) for each in (start, stop))
+        bounds = (first.astype(dtype), (end - first).astype(dtype))
         body = _serial(nest.body)
-        return int(nest.extent), tirx.For(nest.loop_var, first, count, tirx.ForKind.SERIAL, body)
+        return tiles, tirx.For(nest.loop_var, *bounds, tirx.ForKind.SERIAL, body)
     index = tirx.Var("tile", "int32")
     return 1, tirx.For(index, start, stop - start, tirx.ForKind.SERIAL, _serial(nest))
 
