@@ -803,6 +803,27 @@ RECURRENT = {
         (floats(3, 2, 4), floats(1, 2, 5), floats(1, 2, 5)),
     ),
     "LSTM_projected": Program(nn.LSTM(4, 5, proj_size=3), (floats(3, 2, 4),)),
+    "LSTM_everything": Program(
+        Using(
+            nn.LSTM(4, 5, 2, batch_first=True, dropout=0.5, bidirectional=True, proj_size=3).eval(),
+            lambda f, x, h, c: f(x, (h, c)),
+        ),
+        (floats(2, 3, 4), floats(4, 2, 3), floats(4, 2, 5)),
+    ),
+    "GRU_everything": Program(
+        nn.GRU(4, 5, 3, dropout=0.5, bidirectional=True).eval(),
+        (floats(3, 2, 4), floats(6, 2, 5)),
+    ),
+    "GRU_one_step": Program(nn.GRU(4, 5, bidirectional=True), (floats(1, 2, 4),)),
+    "LSTM_doubles": Program(
+        nn.LSTM(4, 5, dtype=torch.float64), (floats(3, 2, 4).to(torch.float64),)
+    ),
+    "RNN_of_no_sequences": Program(nn.RNN(4, 5), (floats(3, 0, 4),)),
+    "RNN_dropout_training": Program(
+        nn.RNN(4, 5, 2, dropout=0.5).train(),
+        (floats(3, 2, 4),),
+        "dropout between layers is random; call model.eval() before the export",
+    ),
     "LSTM_last_step": Program(Using(nn.LSTM(4, 5), lambda f, x: f(x)[0][-1]), (floats(3, 2, 4),)),
     "LSTM_without_batch": Program(nn.LSTM(4, 5), (floats(3, 4),)),
     "LSTMCell": Program(nn.LSTMCell(4, 5), (floats(2, 4),)),

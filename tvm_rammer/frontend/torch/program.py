@@ -194,16 +194,17 @@ def _check(node: Any, where: str) -> None:
     import torch
 
     name = _name(node)
-    if "dropout" in name or torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
-        raise ModelError(
-            f"{where}: "
-            + refusal(
-                node,
-                "random numbers are not supported",
-                "call model.eval() before the export, or make them an input",
-            )
-        )
     if name not in CONVERTERS and name not in _LANGUAGE:
+        tags = getattr(node.target, "tags", ())
+        if "dropout" in name or torch.Tag.nondeterministic_seeded in tags:
+            raise ModelError(
+                f"{where}: "
+                + refusal(
+                    node,
+                    "random numbers are not supported",
+                    "call model.eval() before the export, or make them an input",
+                )
+            )
         raise ModelError(f"{where}: " + refusal(node, "it is not supported"))
     values = node.meta.get("val")
     for value in values if isinstance(values, tuple | list) else [values]:

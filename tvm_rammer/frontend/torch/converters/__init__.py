@@ -7,6 +7,7 @@ maximum passes over NaN.
 ``arithmetic``     two operands: promotion of types, division, comparison, limits, ``where``
 ``elementwise``    one operand: mathematics, rounding, activations, casts
 ``creation``       tensors made of numbers
+``recurrence``     LSTM, GRU and RNN
 ``reduction``      sums, maxima, norms, cumulation, order, softmax
 ``layout``         views, permutations, slices, concatenation, padding
 ``indexing``       elements by their positions
@@ -31,6 +32,7 @@ from tvm_rammer.frontend.torch.converters import (
     normalization,
     pooling,
     product,
+    recurrence,
     reduction,
     resizing,
     scattering,
@@ -48,6 +50,7 @@ _FAMILIES = (
     normalization,
     pooling,
     product,
+    recurrence,
     reduction,
     resizing,
     scattering,
