@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,14 @@ def read_pt2(path: Path) -> Any:
     except ImportError as error:
         raise ModelError(f"{path}: needs PyTorch to be read: pip install torch") from error
     try:
-        return torch.export.load(io.BytesIO(data))
+        try:
+            return torch.export.load(io.BytesIO(data))
+        except Exception:
+            if find_spec("torchvision") is None:
+                raise
+            # PyTorch knows torchvision's operators once that is imported.
+            import_module("torchvision")
+            return torch.export.load(io.BytesIO(data))
     except Exception as error:
         raise ModelError(
             f"{path}: not a program saved by torch.export.save, or damaged ({one_line(error)}); "
