@@ -28,13 +28,15 @@ def seconds(function: Any, lanes: int, dtype: str = "float32") -> float:
     return tile_seconds(nest, 1, 0)
 
 
-@pytest.mark.parametrize("function", [tirx.exp, tirx.tanh, tirx.erf, tirx.log, tirx.sigmoid])
+@pytest.mark.parametrize(
+    "function", [tirx.exp, tirx.tanh, tirx.erf, tirx.log, tirx.sigmoid, tirx.sin, tirx.cos]
+)
 def test_a_vector_costs_as_much_as_one_number(function):
     assert seconds(function, 16) == pytest.approx(seconds(function, 1) / 16)
 
 
 @pytest.mark.parametrize(
-    ("function", "dtype"), [(tirx.sin, "float32"), (tirx.exp, "float64"), (tirx.pow, "float16")]
+    ("function", "dtype"), [(tirx.tan, "float32"), (tirx.exp, "float64"), (tirx.pow, "float16")]
 )
 def test_libm_is_called_for_every_lane(function, dtype):
     def call(x: Any) -> Any:
