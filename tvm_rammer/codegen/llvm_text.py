@@ -1,4 +1,4 @@
-"""What a CPU needs beyond TIR, as LLVM IR text: abort, pointer tables, waits.
+"""What a CPU needs beyond TIR, as LLVM IR text: abort, pointer tables, subnormal numbers, waits.
 
 TVM links the text into the generated module (``pragma_import_llvm``); ``alwaysinline`` removes the
 calls. One text serves every architecture but for the hint that a waiting core gives.
@@ -10,9 +10,48 @@ from tvm_rammer.codegen.wait_text import FAILED, wait_functions
 from tvm_rammer.errors import DeviceError
 
 _DECLARE = {
-    "x86_64": "declare void @llvm.x86.sse2.pause()\ndeclare i64 @llvm.readcyclecounter()",
+    "x86_64": """
+declare void @llvm.x86.sse2.pause()
+declare i64 @llvm.readcyclecounter()
+declare void @llvm.x86.sse.stmxcsr(ptr)
+declare void @llvm.x86.sse.ldmxcsr(ptr)
+""",
     "aarch64": "",
 }
+#: How a thread's floating-point mode is read and set. Intel's manual, volume 1, 10.2.3: bit 15 of
+#: MXCSR gives 0 for results that are subnormal, bit 6 takes such operands for 0; Arm's
+#: Architecture Reference Manual: bit 24 of FPCR does both.
+_MODE = {
+    "x86_64": """
+define i32 @rammer_mode() alwaysinline {
+  %slot = alloca i32, align 4
+  call void @llvm.x86.sse.stmxcsr(ptr %slot)
+  %mode = load i32, ptr %slot, align 4
+  ret i32 %mode
+}
+
+define void @rammer_set_mode(i32 %mode) alwaysinline {
+  %slot = alloca i32, align 4
+  store i32 %mode, ptr %slot, align 4
+  call void @llvm.x86.sse.ldmxcsr(ptr %slot)
+  ret void
+}
+""",
+    "aarch64": """
+define i32 @rammer_mode() alwaysinline {
+  %wide = call i64 asm sideeffect "mrs $0, fpcr", "=r"()
+  %mode = trunc i64 %wide to i32
+  ret i32 %mode
+}
+
+define void @rammer_set_mode(i32 %mode) alwaysinline {
+  %wide = zext i32 %mode to i64
+  call void asm sideeffect "msr fpcr, $0", "r"(i64 %wide)
+  ret void
+}
+""",
+}
+_FLUSHING = {"x86_64": 1 << 15 | 1 << 6, "aarch64": 1 << 24}
 #: The counter that every program may read, and that runs at a constant rate.
 _TICKS = {
     "x86_64": "call i64 @llvm.readcyclecounter()",
@@ -30,6 +69,13 @@ define i32 @rammer_aborted(ptr %abort) alwaysinline {{
 define void @rammer_abort(ptr %abort) alwaysinline {{
   store atomic i32 {failed}, ptr %abort release, align 4
   ret void
+}}
+
+define i32 @rammer_flush_subnormals() alwaysinline {{
+  %mode = call i32 @rammer_mode()
+  %flushing = or i32 %mode, {flushing}
+  call void @rammer_set_mode(i32 %flushing)
+  ret i32 %mode
 }}
 
 define void @rammer_set_base(ptr %bases, i32 %number, ptr %pointer) alwaysinline {{
@@ -92,5 +138,10 @@ def support_functions(architecture: str) -> str:
         raise DeviceError(
             f"no CPU code generation for architecture {architecture!r}; known: {known}"
         )
-    text = _TEXT.format(declare=_DECLARE[architecture], failed=FAILED, ticks=_TICKS[architecture])
-    return text + wait_functions(architecture)
+    text = _TEXT.format(
+        declare=_DECLARE[architecture],
+        failed=FAILED,
+        ticks=_TICKS[architecture],
+        flushing=_FLUSHING[architecture],
+    )
+    return text + _MODE[architecture] + wait_functions(architecture)
