@@ -175,3 +175,13 @@ def test_the_importer_s_own_message_is_shown(depth, capfd):
     text = refusal(node, inputs=inputs)
     assert text == "TVM cannot import TopK (node 'best'): TopK k must be a constant"
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_sparse_weight():
+    model = model_of(N("Add", ["x", "w"], ["y"]))
+    values = helper.make_tensor("w", TensorProto.FLOAT, [1], [1.0])
+    places = helper.make_tensor("places", TensorProto.INT64, [1], [3])
+    model.graph.sparse_initializer.append(helper.make_sparse_tensor(values, places, [8]))
+    with pytest.raises(ModelError) as caught:
+        load_model(model)
+    assert str(caught.value) == ("the model: the weight 'w' is sparse; export it as a dense tensor")

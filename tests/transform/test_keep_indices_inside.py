@@ -8,8 +8,10 @@ import numpy as np
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper
+from tvm import relax
 
 import tvm_rammer
+from tvm_rammer.transform.keep_indices_inside import KeepIndicesInside
 
 DATA = np.arange(120, dtype="float32").reshape(4, 5, 6)
 WILD = np.array([2**30, -(2**30), 4, 5, 6, -5, -6, -7, 3, 0, -1, 2])
@@ -81,3 +83,18 @@ def test_scatter_nd():
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 def test_gather(dtype):
     assert_inside("Gather", WILD.astype(dtype), 5, axis=1)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_indices_of_few_bits(dtype):
+    """The last place of an axis may be more than such an index can say."""
+    data = relax.Var("data", relax.TensorType((300, 2), "float32"))
+    indices = relax.Var("indices", relax.TensorType((4, 2), dtype))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [data, indices]):
+        with builder.dataflow():
+            found = builder.emit_output(relax.op.take(data, indices, 0))
+        builder.emit_func_output(found)
+    bindings = KeepIndicesInside()(builder.get())["main"].body.blocks[0].bindings
+    names = [binding.value.op.name for binding in bindings]
+    assert names == ["relax.minimum", "relax.maximum", "relax.take"]

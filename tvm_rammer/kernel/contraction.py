@@ -239,6 +239,8 @@ def _places(
     values: dict[Any, Any] = {}
     inside: list[Any] = []
     remainders = {index.a: pair for pair in pairs if isinstance(index := pair[0], tirx.FloorMod)}
+    if len(remainders) < sum(isinstance(index, tirx.FloorMod) for index, _ in pairs):
+        return None
     for index, axis in pairs:
         if isinstance(index, tirx.FloorMod):
             continue

@@ -62,12 +62,15 @@ def _results(func: tirx.PrimFunc) -> list[_Result] | None:
     stored = {*distinct(func.params), *kept_results(func)}
     found: list[_Result] = []
     inlined: dict[Any, tuple[list[Any], Any]] = {}
+    # An inlined value is computed where it is read: what it reads must still be there.
+    read_later: set[Any] = set()
 
     def load(node: Any) -> Any:
         if node.source not in inlined:
             return node
         places, value = inlined[node.source]
-        return substitute(value, dict(zip(places, node.indices, strict=True)))
+        pairs = zip(places, node.indices, strict=True)
+        return substitute(value, {place: at.astype(str(place.ty)) for place, at in pairs})
 
     for nest in root_nests(func.body):
         block = _sole_block(nest)
@@ -77,12 +80,15 @@ def _results(func: tirx.PrimFunc) -> list[_Result] | None:
             return None
         store = tvm_ffi.structural_map(block.body, (TensorLoad, load))
         axes = tuple(Axis(axis.var, int(axis.dom.extent)) for axis in block.iter_vars)
+        if store.buffer in read_later:
+            return None
         if store.buffer in stored:
             found.append(_Result(axes, store))
         elif _is_defined_by(store, axes):
             single = {axis.var: tirx.const(0, axis.dtype) for axis in axes if axis.extent == 1}
             loose = {v: zero for v, zero in single.items() if v not in list(store.indices)}
             inlined[store.buffer] = list(store.indices), substitute(store.value, loose)
+            read_later.update(node.source for node in loads(store.value))
         else:
             return None
     return found

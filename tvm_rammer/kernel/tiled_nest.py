@@ -186,7 +186,9 @@ class _Builder:
             _sequence([self._row(piece, rows, part, parts) for piece in pieces])
             for pieces in (self.pieces.exact, self.pieces.whole or self.pieces.exact)
         )
-        if parts > 1 or not self.pieces.whole:
+        # Tests in terms of an axis that is walked further inside say nothing here.
+        tested = self.inside is not None and bool(self.pieces.inside)
+        if parts > 1 or not self.pieces.whole or tested:
             return exact
         inside = [substitute(test, row) for row in rows for test in self.pieces.inside]
         return tirx.IfThenElse(tirx.all(*inside), whole, exact) if inside else whole

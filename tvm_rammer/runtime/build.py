@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import tvm
 from tvm import relax
 
 from tvm_rammer.codegen.table import WAIT_LIMIT
@@ -117,7 +118,11 @@ def build(
         ) from error
     if check:
         tell("comparing")
-        check_library(library, model, constants)
+        bound = {
+            name: value.numpy() if isinstance(value, tvm.runtime.Tensor) else value
+            for name, value in (params or {}).items()
+        }
+        check_library(library, model, {**(constants or {}), **bound})
     return library
 
 

@@ -178,7 +178,8 @@ def _padded(data: Any, attrs: Any, layout: str) -> Any:
 
 
 def _has_static_shapes(call: Any) -> bool:
-    return all(static_shape(value) is not None for value in (*call.args, call))
+    shapes = [static_shape(value) for value in (*call.args, call)]
+    return all(shape is not None and 0 not in shape for shape in shapes)
 
 
 def _has_unknown_rank(ty: Any) -> bool:

@@ -77,10 +77,11 @@ def _clipped(
     """A call whose indices are below the extents: of each place of the last axis, or of all."""
     indices = call.args[1]
     dtype = str(indices.ty.dtype)
-    if not extents or 0 in extents or not dtype.startswith("int"):
+    if not extents or 0 in extents or not dtype.startswith(("int", "uint")):
         return call
-    last = np.array([extent - 1 for extent in extents], dtype)
-    least = -last - 1 if from_the_end else 0 * last
+    most = int(np.iinfo(dtype).max)
+    last = np.array([min(extent - 1, most) for extent in extents], dtype)
+    least = -last - 1 if from_the_end and dtype.startswith("int") else 0 * last
     not_above = builder.emit(relax.op.minimum(indices, relax.const(last, dtype)))
     inside = builder.emit(relax.op.maximum(not_above, relax.const(least, dtype)))
     return builder.normalize(Call(call.op, [call.args[0], inside, *call.args[2:]], call.attrs))

@@ -60,17 +60,15 @@ class _Window:
 
     def parts(self) -> list[_Window]:
         """The same maximum as that of maxima: the fewest elements in all."""
-        found = (
-            (first + count, first, count, distance)
-            for first in range(2, self.elements)
-            for count in range(2, self.elements)
-            if (distance := (self.elements - first) // (count - 1)) <= first
-            and distance * (count - 1) == self.elements - first
-        )
-        least = min(found, default=None)
-        if self.elements <= _LONG_ROW or least is None:
+        if self.elements <= _LONG_ROW:
             return [self]
-        _, elements, count, distance = least
+
+        def cut(count: int) -> tuple[int, int, int, int]:
+            distance = self.elements // count
+            first = self.elements - distance * (count - 1)
+            return first + count, first, count, distance
+
+        _, elements, count, distance = min(map(cut, range(2, self.elements)))
         end = (elements - 1) * self.dilation
         between = self.before + self.size + self.after - end
         one = _Window(elements, 1, self.dilation, self.before, self.after, self.size, between)

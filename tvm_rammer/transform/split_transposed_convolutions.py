@@ -6,7 +6,9 @@ whose numbers leave the same remainder by ``s``, a *phase*, read the same elemen
 every ``s``-th, and their inputs are neighbours: each phase is an ordinary convolution with a part
 of the kernel. So nothing is multiplied by zeros (Shi et al., "Is the deconvolution layer the same
 as a convolutional layer?", 2016). The phases are axes of one sum, which the kernels of convolutions
-write where they belong, with what is fused behind.
+write where they belong, with what is fused behind. Where zeros of the kernel are multiplied all the
+same (one input and output to a group, few outputs, dilation), a number that is not finite reaches
+neighbouring results.
 """
 
 from __future__ import annotations
@@ -166,8 +168,8 @@ class _TransposedConvolution:
             if conditions:
                 zero = tirx.const(0, data.dtype)
                 value = tirx.if_then_else(tirx.all(*conditions), value, zero)
-            value = value * kernel(group, *phase, *taps, channel, output)
-            return te.sum(value.astype(self.dtype), axis=reduced)
+            weight = kernel(group, *phase, *taps, channel, output).astype(self.dtype)
+            return te.sum(value.astype(self.dtype) * weight, axis=reduced)
 
         steps = [axis.steps for axis in self.axes]
         outputs = self.outputs * (prod(self._strides) if self.merged else 1)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
-from contributed import CASES, case
+from contributed import CASES, MICROSOFT, case
 from node_tests import run_with_tvm
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -40,3 +41,29 @@ def test_packed_queries_keys_and_values_are_those_given_one_by_one() -> None:
     (found,) = run_with_tvm(together.model, [packed])
     (expected,) = run_with_tvm(separate.model, apart)
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_types_are_known_behind_operators_of_microsoft_in_old_models() -> None:
+    """Exporters write LayerNormalization and FastGelu into version 13, without any types."""
+    make = onnx.helper.make_node
+    floats, size = onnx.TensorProto.FLOAT, (1, 4, 8)
+    nodes = [
+        make("SkipLayerNormalization", ["x", "x", "scale"], ["a"], domain=MICROSOFT),
+        make("FastGelu", ["a"], ["b"], domain=MICROSOFT),
+        make("SkipLayerNormalization", ["b", "x", "scale"], ["c"], domain=MICROSOFT),
+        make("LayerNormalization", ["c", "scale"], ["d"]),
+        make("SkipSimplifiedLayerNormalization", ["d", "x", "scale"], ["y"], domain=MICROSOFT),
+    ]
+    graph = onnx.helper.make_graph(
+        nodes,
+        "old",
+        [onnx.helper.make_tensor_value_info("x", floats, size)],
+        [onnx.helper.make_tensor_value_info("y", floats, size)],
+        [onnx.numpy_helper.from_array(np.linspace(1, 2, 8, dtype="float32"), "scale")],
+    )
+    opsets = [onnx.helper.make_opsetid("", 13), onnx.helper.make_opsetid(MICROSOFT, 1)]
+    model = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    x = np.random.default_rng(0).normal(size=size).astype(np.float32)
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    (found,) = run_with_tvm(model, [x])
+    np.testing.assert_allclose(found, session.run(None, {"x": x})[0], rtol=1e-5, atol=1e-5)

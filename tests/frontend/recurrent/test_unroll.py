@@ -196,3 +196,11 @@ def test_a_direction_that_does_not_exist():
         "the model: RNN (node 'cell') has the direction 'sideways'; "
         "ONNX defines forward, reverse, bidirectional"
     )
+
+
+def test_more_steps_than_can_be_compiled():
+    text = refusal(layers(1, "bidirectional", 3000))
+    assert text.endswith(
+        "and what is like it have 6,000 steps in all, of which no more than 5,000 are unrolled; "
+        "compile the model for a shorter input"
+    )

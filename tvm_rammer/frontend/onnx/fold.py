@@ -135,7 +135,9 @@ def _types(node: onnx.NodeProto, scope: _Scope) -> dict[str, onnx.TypeProto]:
         reason = re.sub(r"\[\w+\] ?", "", one_line(error))
     if reason is not None:
         inputs = listed(
-            f"{name!r} {describe_type(scope.types[name])}" for name in node.input if name
+            f"{name!r} {describe_type(scope.types.get(name, onnx.TypeProto()))}"
+            for name in node.input
+            if name
         )
         raise ModelError(
             f"{scope.where}: ONNX forbids {describe(node)}: {reason}; its inputs are {inputs}; "

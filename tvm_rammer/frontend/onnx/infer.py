@@ -39,6 +39,10 @@ _RANDOM = {
 #: their operands, for each dimension of these.
 _BOUNDED = {"NonZero", "Unique", "Compress"}
 
+#: Operators of com.microsoft that TVM's importer knows and ONNX does not: the result has the shape
+#: of the first operand, and the elements of this one.
+_LIKE = {"BiasGelu": 0, "FastGelu": 0, "Gelu": 0, "DequantizeLinear": 1, "QuantizeLinear": 2}
+
 Types = Mapping[str, onnx.TypeProto]
 Values = Mapping[str, onnx.TensorProto]
 
@@ -69,8 +73,10 @@ def result_types(
         ONNX does not allow such inputs or attributes.
     """
     schema = schema_of(node, opsets)
-    if schema is None or any(name and name not in types for name in node.input):
+    if any(name and name not in types for name in node.input):
         return {}
+    if schema is None:
+        return _like_operands(node, types)
     deciding = {
         name: values[name]
         for name in node.input
@@ -93,6 +99,18 @@ def result_types(
     return {name: kind for name, kind in found.items() if name and kind.WhichOneof("value")}
 
 
+def _like_operands(node: onnx.NodeProto, types: Types) -> dict[str, onnx.TypeProto]:
+    """Types of results that take theirs from the operands."""
+    number = _LIKE.get(node.op_type) if node.domain == "com.microsoft" else None
+    if number is None or number >= len(node.input) or not node.input[number]:
+        return {}
+    shape = static_shape(types[node.input[0]])
+    if shape is None:
+        return {}
+    kind = types[node.input[number]].tensor_type.elem_type
+    return {node.output[0]: helper.make_tensor_type_proto(kind, shape)}
+
+
 def result_values(
     node: onnx.NodeProto, types: Types, values: Values, opsets: Mapping[str, int]
 ) -> dict[str, onnx.TensorProto] | None:
@@ -112,9 +130,12 @@ def result_values(
     constant = bool(operands) or node.op_type == "Constant"
     if not constant or node.op_type in _RANDOM or not _small(node, types):
         return None
-    if opsets[""] < _REDEFINED.get(node.op_type, 0):
+    if opsets.get("", 1) < _REDEFINED.get(node.op_type, 0):
         return None
-    return _evaluated(node, {name: values[name] for name in operands}, opsets)
+    found = _evaluated(node, {name: values[name] for name in operands}, opsets)
+    if any(prod(value.dims) > LARGEST_OPERAND for value in (found or {}).values()):
+        return None
+    return found
 
 
 def _domain(name: str) -> str:
@@ -131,7 +152,8 @@ def schema_of(node: onnx.NodeProto, opsets: Mapping[str, int]) -> defs.OpSchema 
 @cache
 def _schema(operator: str, version: int, domain: str) -> defs.OpSchema | None:
     if not defs.has(operator, version, domain):
-        return None
+        # ONNX Runtime's exporters write LayerNormalization into older versions.
+        return defs.get_schema(operator, domain) if defs.has(operator, domain) else None
     return defs.get_schema(operator, version, domain)
 
 

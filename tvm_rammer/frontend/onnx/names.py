@@ -50,7 +50,7 @@ def all_names(graph: onnx.GraphProto) -> set[str]:
 
 def fresh(wanted: str, taken: MutableSet[str]) -> str:
     """A name that nobody has; from now on it is taken."""
-    name, number = wanted, 0
+    name, number = wanted, len(taken)
     while name in taken:
         number += 1
         name = f"{wanted}_{number}"

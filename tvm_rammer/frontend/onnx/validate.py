@@ -128,6 +128,10 @@ def _between(least: int, most: int) -> str:
 
 def _validate_graph(graph: onnx.GraphProto, outside: set[str], where: str) -> None:
     """Every name is computed once, before it is read; weights have the bytes that they need."""
+    for sparse in graph.sparse_initializer:
+        raise ModelError(
+            f"{where}: the weight {sparse.values.name!r} is sparse; export it as a dense tensor"
+        )
     for tensor in graph.initializer:
         if problem := _weight_problem(tensor):
             raise ModelError(

@@ -24,14 +24,19 @@ def conv_integer(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
 def qlinear_conv(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
     """QLinearConv: the sums of ConvInteger and the bias, rounded to the scale of the result."""
     x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero = node.inputs[:8]
-    sums = nodes.op("ConvInteger", x, w, x_zero, w_zero, **node.attributes)
     rank = len(node.shape(w))
+    attributes = dict(node.attributes)
+    last = attributes.pop("channels_last", 0)
+    if last:
+        x = nodes.op("Transpose", x, perm=(0, rank - 1, *range(1, rank - 1)))
+    sums = nodes.op("ConvInteger", x, w, x_zero, w_zero, **attributes)
     if node.input(8):
         sums = nodes.op("Add", sums, along(node, nodes, node.input(8), 1, rank))
     scale = nodes.op("Div", nodes.op("Mul", x_scale, w_scale), y_scale)
     if node.shape(w_scale) not in ((), (1,)):
         scale = nodes.reshape(scale, -1, *[1] * (rank - 2))
-    return (requantized(node, nodes, sums, scale, y_zero),)
+    result = requantized(node, nodes, sums, scale, y_zero)
+    return (nodes.op("Transpose", result, perm=(0, *range(2, rank), 1)) if last else result,)
 
 
 def qlinear_matmul(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:

@@ -147,9 +147,14 @@ def _total(nodes: Nodes, x: str, skip: str, bias: str) -> str:
 def _root_mean_square(
     node: OperatorNode, nodes: Nodes, x: str, scale: str, axes: tuple[int, ...], epsilon: float
 ) -> tuple[str, str]:
-    dtype = node.dtype(node.inputs[0])
-    square = nodes.reduce("ReduceMean", nodes.op("Mul", x, x), axes)
+    given = node.dtype(node.inputs[0])
+    # Squares of float16 overflow from 256 on.
+    half = given.itemsize == 2
+    dtype = np.dtype(np.float32) if half else given
+    real = nodes.cast(x, np.float32) if half else x
+    square = nodes.reduce("ReduceMean", nodes.op("Mul", real, real), axes)
     epsilon = node.attributes.get("epsilon", epsilon)
     root = nodes.op("Sqrt", nodes.op("Add", square, nodes.constant(epsilon, dtype)))
     inverse = nodes.op("Div", nodes.constant(1, dtype), root)
-    return nodes.op("Mul", nodes.op("Mul", x, inverse), scale), inverse
+    result = nodes.op("Mul", real, inverse)
+    return nodes.op("Mul", nodes.cast(result, given) if half else result, scale), inverse

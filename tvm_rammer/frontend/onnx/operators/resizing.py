@@ -49,7 +49,11 @@ class _Axis:
 
 def resize(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
     """Resize, and Upsample: each axis after the other; ``None`` where TVM's importer is right."""
-    axes = [axis for axis in _axes(node) if axis.result != axis.size or axis.scale != 1]
+    axes = [
+        axis
+        for axis in _axes(node)
+        if axis.result != axis.size or axis.scale != 1 or axis.roi != (0.0, 1.0)
+    ]
     if not axes:
         return (node.inputs[0],)
     if _known_to_tvm(node, axes):

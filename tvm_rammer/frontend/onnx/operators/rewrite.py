@@ -8,7 +8,7 @@ ONNX does not know shapes are known only now: what they decide is computed here 
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from math import prod
 
 import onnx
@@ -21,7 +21,7 @@ from tvm_rammer.frontend.onnx.infer import (
     result_values,
     static_shape,
 )
-from tvm_rammer.frontend.onnx.names import reads, subgraphs
+from tvm_rammer.frontend.onnx.names import all_nodes, reads, subgraphs
 from tvm_rammer.frontend.onnx.nodes import Nodes
 from tvm_rammer.frontend.onnx.operators.functions import inline_function
 from tvm_rammer.frontend.onnx.operators.operator_node import OperatorNode, parse
@@ -44,7 +44,7 @@ def rewrite_operators(model: onnx.ModelProto, where: str) -> None:
     ModelError
         A node of a known operator asks for what cannot be compiled.
     """
-    if not any(_may_change(node) for node in _all_nodes(model.graph)):
+    if not any(_may_change(node) for node in all_nodes(model.graph)):
         return
     # Before version 4 constants had to be inputs as well.
     model.ir_version = max(model.ir_version, 4)
@@ -57,16 +57,9 @@ def _may_change(node: onnx.NodeProto) -> bool:
     return key in RULES or key in FUNCTIONS
 
 
-def _all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    for node in graph.node:
-        yield node
-        for inner in subgraphs(node):
-            yield from _all_nodes(inner)
-
-
 def _drop_unread_results(graph: onnx.GraphProto) -> None:
     """A rule need not compute what nobody reads, such as a mask or a mean for training."""
-    nodes = list(_all_nodes(graph))
+    nodes = list(all_nodes(graph))
     graphs = [graph, *(inner for node in nodes for inner in subgraphs(node))]
     read = {name for node in nodes for name in node.input}
     read |= {value.name for each in graphs for value in each.output}

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import onnx
 
+from tvm_rammer.errors import ModelError
 from tvm_rammer.frontend.onnx.nodes import Nodes, rounded_to_bytes
 from tvm_rammer.frontend.onnx.recurrent.activations import activations
 from tvm_rammer.frontend.onnx.recurrent.cells import Cell, State, Weights, cell
@@ -18,6 +19,10 @@ from tvm_rammer.frontend.onnx.recurrent.node import (
 )
 from tvm_rammer.frontend.onnx.recurrent.steps import Steps, passed_on
 from tvm_rammer.frontend.onnx.value_types import opset_version, value_types
+
+#: Steps of all recurrent operators and directions together. Each becomes some 20 operators, and
+#: 25,000 operators take a minute to compile.
+MOST_STEPS = 5000
 
 
 def unroll_recurrent(model: onnx.ModelProto, where: str) -> onnx.ModelProto:
@@ -43,6 +48,7 @@ def unroll_recurrent(model: onnx.ModelProto, where: str) -> onnx.ModelProto:
     if not any(map(is_recurrent, model.graph.node)):
         return model
     types = value_types(model, {})
+    _refuse_long([parse(node, types, where) for node in model.graph.node if is_recurrent(node)])
     unrolled = onnx.ModelProto()
     unrolled.CopyFrom(model)
     nodes = Nodes(unrolled.graph, opset_version(model), "unrolled")
@@ -58,6 +64,16 @@ def unroll_recurrent(model: onnx.ModelProto, where: str) -> onnx.ModelProto:
         if found is not None:
             known[node.output[0]] = found
     return unrolled
+
+
+def _refuse_long(found: Sequence[RecurrentNode]) -> None:
+    """Raise a ModelError for so many steps that compiling them would take hours."""
+    steps = sum(node.steps * len(node.directions) for node in found)
+    if steps > MOST_STEPS:
+        raise ModelError(
+            f"{found[0].where} and what is like it have {steps:,} steps in all, of which no more "
+            f"than {MOST_STEPS:,} are unrolled; compile the model for a shorter input"
+        )
 
 
 def _unroll(
