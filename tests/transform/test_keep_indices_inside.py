@@ -75,6 +75,15 @@ def test_scatter_elements(axis, dtype):
     assert_inside("ScatterElements", indices, DATA.shape[axis], shape, axis=axis)
 
 
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("reach", [(1, 5, 6), (4, 3, 6), (4, 5, 1), (2, 2, 3)])
+def test_scatter_elements_that_reach_a_part(reach, axis):
+    """Along the axis is one index: two could be for one element, in an order not defined."""
+    shape = [1 if k == axis else size for k, size in enumerate(reach)]
+    indices = np.resize(WILD, shape)
+    assert_inside("ScatterElements", indices, DATA.shape[axis], shape, axis=axis)
+
+
 def test_scatter_nd():
     indices = np.array([[2**30, -(2**30)], [-(2**30), 7], [2, 3], [-2, -2]])
     assert_inside("ScatterND", indices, DATA.shape[:2], [4, 6])
