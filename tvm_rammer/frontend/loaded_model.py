@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 
 import tvm
+from tvm import relax
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,13 @@ class LoadedModel:
     module: tvm.IRModule
     input_names: tuple[str, ...]
     output_names: tuple[str, ...]
+
+
+def end_blocks(builder: relax.BlockBuilder) -> None:
+    """End what a builder has begun; else TVM logs that it was destroyed "with remaining blocks"."""
+    with contextlib.suppress(tvm.error.InternalError):
+        while True:
+            builder._end_block()
 
 
 def one_line(message: object) -> str:

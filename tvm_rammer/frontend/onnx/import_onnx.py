@@ -19,7 +19,7 @@ from tvm import relax
 from tvm_rammer.errors import ModelError
 from tvm_rammer.frontend.input_constants import Constants
 from tvm_rammer.frontend.input_shapes import Shapes
-from tvm_rammer.frontend.loaded_model import LoadedModel, one_line
+from tvm_rammer.frontend.loaded_model import LoadedModel, end_blocks, one_line
 from tvm_rammer.frontend.onnx.branches import import_graph, refuse_unequal_branches
 from tvm_rammer.frontend.onnx.describe import describe
 from tvm_rammer.frontend.onnx.fix_inputs import fix_inputs, free_inputs
@@ -147,16 +147,9 @@ def _culprit(error: Exception) -> str:
     frames = [frame.f_locals for frame, _ in traceback.walk_tb(error.__traceback__)]
     builders = {id(b): b for f in frames if (b := getattr(f.get("self"), "bb", None)) is not None}
     for builder in builders.values():
-        _end_blocks(builder)
+        end_blocks(builder)
     nodes = [f["node"] for f in frames if isinstance(f.get("node"), onnx.NodeProto)]
     return describe(nodes[-1]) if nodes else "the graph"
-
-
-def _end_blocks(builder: relax.BlockBuilder) -> None:
-    """End what a builder has begun; else TVM logs that it was destroyed "with remaining blocks"."""
-    with contextlib.suppress(tvm.error.InternalError):
-        while True:
-            builder._end_block()
 
 
 def _complaints(caught: Iterable[warnings.WarningMessage]) -> list[str]:

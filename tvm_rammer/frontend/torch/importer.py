@@ -11,7 +11,7 @@ import tvm
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
 from tvm_rammer.errors import ModelError
-from tvm_rammer.frontend.loaded_model import one_line
+from tvm_rammer.frontend.loaded_model import end_blocks, one_line
 from tvm_rammer.frontend.torch.converters import CONVERTERS
 from tvm_rammer.frontend.torch.operator_call import Converter, OperatorCall, refusal
 
@@ -24,7 +24,12 @@ def imported(program: Any, where: str) -> tvm.IRModule:
     ModelError
         A converter refuses an operator's arguments.
     """
-    return _Importer(where).from_exported_program(program, False, False, False, None)
+    importer = _Importer(where)
+    try:
+        return importer.from_exported_program(program, False, False, False, None)
+    except Exception:
+        end_blocks(importer.block_builder)
+        raise
 
 
 class _Importer(ExportedProgramImporter):
