@@ -208,6 +208,29 @@ def test_a_buffer_that_changes_is_refused():
     )
 
 
+class Counting(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.zeros(4), requires_grad=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.w.add_(1)
+        return x + self.w
+
+
+def test_a_parameter_that_changes_is_refused():
+    assert message(exported(Counting(), X[0])) == (
+        "the model: the program changes its parameter 'w' when it runs, which a compiled model "
+        "cannot keep; call model.eval() before the export, or make the parameter an input and "
+        "return its new value"
+    )
+
+
+def test_a_refusal_is_all_that_is_said(capfd):
+    message(exported(lambda x: (x + 1).topk(0), X))
+    assert "remaining blocks" not in capfd.readouterr().err
+
+
 class InPlace(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = x.add_(1)

@@ -67,13 +67,14 @@ def decomposed(program: Any) -> Any:
 def _check_state(program: Any, where: str) -> None:
     """A compiled model keeps nothing from one run to the next."""
     signature = program.graph_signature
-    if signature.buffers_to_mutate:
-        name = next(iter(signature.buffers_to_mutate.values()))
-        raise ModelError(
-            f"{where}: the program changes its buffer {name!r} when it runs, which a compiled "
-            "model cannot keep; call model.eval() before the export, or make the buffer an input "
-            "and return its new value"
-        )
+    for kind in ("buffer", "parameter"):
+        # Older versions of PyTorch know no parameters that change.
+        for name in getattr(signature, f"{kind}s_to_mutate", {}).values():
+            raise ModelError(
+                f"{where}: the program changes its {kind} {name!r} when it runs, which a compiled "
+                f"model cannot keep; call model.eval() before the export, or make the {kind} an "
+                "input and return its new value"
+            )
     for name in signature.user_inputs_to_mutate.values():
         warnings.warn(
             f"{where}: the program changes its input {name!r} in place; the compiled model "
