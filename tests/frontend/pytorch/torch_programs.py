@@ -62,11 +62,15 @@ def bools(*shape: int) -> torch.Tensor:
     return floats(*shape) > 0
 
 
+HALVES = (torch.float16, torch.bfloat16)
+
 X, Y = floats(3, 4), floats(4)
 I, J = ints(9, 3, 4, low=-9), ints(5, 4, low=1)  # noqa: E741
 IMAGE = floats(2, 4, 5, 6)
 CUBE = floats(2, 3, 4)
 SPECIAL = torch.tensor([NAN, math.inf, -math.inf, -1.0, -0.0, 0.0, 0.5, 1.5, 2.5, 7.0])
+
+_ROWS = ints(2, 1, 2, 3)
 
 INDEXING = {
     "select_last": Program(lambda x: x[-1], (X,)),
@@ -100,6 +104,7 @@ INDEXING = {
     "masked_select": Program(torch.masked_select, (X, bools(3, 4)), "aten.masked_select.default"),
     "nonzero": Program(torch.nonzero, (bools(3, 4),), "aten.nonzero.default"),
     "index_select": Program(lambda x, i: x.index_select(-1, i), (CUBE, ints(4, 3))),
+    "index_select_one": Program(lambda x, i: x.index_select(1, i), (CUBE, torch.tensor(2))),
     "take": Program(torch.take, (X, ints(12, 2, 3, low=-12))),
     "take_along_dim": Program(lambda x, i: torch.take_along_dim(x, i, 1), (X, ints(4, 3, 2))),
     "gather": Program(lambda x, i: x.gather(1, i), (X, ints(4, 2, 3))),
@@ -119,6 +124,14 @@ INDEXING = {
     "scatter_add_smaller": Program(
         lambda x, i, s: x.scatter_add(0, i, s), (X, ints(3, 2, 3), floats(4, 4))
     ),
+    "scatter_smaller": Program(lambda x, i, s: x.scatter(0, i, s), (CUBE, _ROWS, floats(1, 2, 3))),
+    "scatter_smaller_inside": Program(
+        lambda x, i, s: x.scatter(1, i, s), (CUBE, ints(3, 1, 1, 2), floats(1, 1, 2))
+    ),
+    "scatter_add_smaller_behind": Program(
+        lambda x, i, s: x.scatter_add(-1, i, s), (CUBE, ints(4, 1, 2, 6), floats(1, 2, 6))
+    ),
+    "scatter_empty": Program(lambda x, i: x.scatter(1, i, 2.5), (X, ints(4, 3, 0))),
     "scatter_reduce_amax": Program(
         lambda x, i, s: x.scatter_reduce(1, i, s, "amax"), (X, ints(4, 3, 6), floats(3, 6))
     ),
@@ -268,6 +281,13 @@ ARITHMETIC = {
     "floor_divide_by_negative": Program(lambda i: i // -4, (I,)),
     "floor_divide_float": Program(lambda x: x // 0.3, (X,)),
     "floor_divide_tensor": Program(lambda i, j: i // j, (I, -J)),
+    "floor_divide_by_infinity": Program(
+        lambda x, y: (x // y, x % y),
+        (
+            torch.tensor([-5.0, 5.0, -5.0, 5.0, 0.0, -7.5, 1.0, -1.0, 6.0]),
+            torch.tensor([math.inf, -math.inf, -math.inf, math.inf, math.inf, 2.5, 0.1, 0.1, -4]),
+        ),
+    ),
     "remainder_int": Program(lambda i: i % 4, (I,)),
     "remainder_negative": Program(lambda i: i % -4, (I,)),
     "remainder_float": Program(lambda x, y: x % y, (X, Y)),
@@ -318,6 +338,21 @@ ARITHMETIC = {
     "bitwise_bool": Program(lambda a, b: (a & b, a | b, a ^ b, ~a), (bools(3, 4), bools(4))),
     "bitwise_mixed": Program(lambda i, j: i & j, (I, J.int())),
     "shifts": Program(lambda i, j: (i << 2, i >> j), (I, J)),
+    **{
+        f"shifts_beyond_{str(dtype).removeprefix('torch.')}": Program(
+            lambda x, n: (x << n, x >> n),
+            (
+                torch.tensor([[5], [100], [0 if dtype is torch.uint8 else -7]], dtype=dtype),
+                torch.tensor(counts, dtype=dtype),
+            ),
+        )
+        for dtype, counts in (
+            (torch.int64, [-1, 0, 1, 62, 63, 64, 99]),
+            (torch.int32, [-1, 0, 1, 30, 31, 32, 99]),
+            (torch.uint8, [0, 1, 7, 8, 99, 255]),
+        )
+    },
+    "shifts_beyond_by_numbers": Program(lambda i: (i << 64, i >> 64, i << -1, i >> -1), (I,)),
     "cast_float_to_int": Program(lambda x: (x * 3).to(torch.int64), (X,)),
     "cast_to_bool": Program(lambda x: x.to(torch.bool), (torch.tensor([0.0, 0.5, -2.0]),)),
     "cast_bool_to_float": Program(lambda a: a.to(torch.float32) * 2, (bools(3, 4),)),
@@ -410,6 +445,8 @@ ACTIVATIONS = {
     "random": Program(lambda x: x + torch.rand(3, 4), (X,), "aten.rand.default"),
 }
 
+_SWINGS = torch.tensor([128.0, -128.0]).repeat(1, 512)
+
 REDUCTIONS = {
     "sum": Program(lambda x: x.sum(), (CUBE,)),
     "sum_axis": Program(lambda x: x.sum(-2, keepdim=True), (CUBE,)),
@@ -439,6 +476,15 @@ REDUCTIONS = {
     ),
     "any_float": Program(lambda x: (x.any(1), x.all(1)), (torch.tensor([[0.0, -0.5], [0, 0]]),)),
     "any_axes": Program(lambda a: torch.any(a, (0, 2)), (bools(2, 3, 4),)),
+    "any_uint8": Program(
+        lambda i: (i.any(), i.any(1), i.all(0)), (ints(2, 3, 4, dtype=torch.uint8) * 3,)
+    ),
+    "any_of_no_axes": Program(
+        lambda x, i: (torch.any(x, ()), torch.any(i, ())), (X.relu(), ints(3, 4).to(torch.uint8))
+    ),
+    "var_scalar_tensor": Program(
+        lambda s: (s.var(correction=0), s.var(), s.std(correction=0)), (torch.tensor(2.0),)
+    ),
     "var": Program(lambda x: (x.var(), x.var(1), x.var((0, 2), unbiased=False)), (CUBE,)),
     "std": Program(lambda x: (x.std(-1), x.std(0, keepdim=True, correction=0)), (CUBE,)),
     "var_mean": Program(lambda x: torch.var_mean(x, -1, keepdim=True), (CUBE,)),
@@ -464,6 +510,47 @@ REDUCTIONS = {
         lambda x: x.sort(stable=True), (torch.tensor([[1.0, 0, 1, 0, 1], [2, 2, 2, 1, 1]]),)
     ),
     "median": Program(lambda x: x.median(1), (floats(3, 5),)),
+    **{
+        f"order_of_{str(values.dtype).removeprefix('torch.')}": Program(
+            lambda x: (
+                x.sort(dim=1, stable=True),
+                x.sort(dim=1, stable=True, descending=True),
+                x.argsort(stable=True),
+                x.topk(2)[0],
+                x.median(1)[0],
+            ),
+            (values,),
+        )
+        for values in (
+            ints(99, 3, 5, low=-99, dtype=torch.int8),
+            ints(255, 3, 5, dtype=torch.uint8),
+            ints(999, 3, 5, low=-999, dtype=torch.int16),
+            floats(3, 5).half(),
+        )
+    },
+    "order_of_bool": Program(
+        lambda x: (x.sort(dim=1, stable=True), x.argsort(descending=True, stable=True)),
+        (bools(3, 5),),
+    ),
+    "topk_of_none": Program(lambda x: x.topk(0), (X,), "it asks for no elements"),
+    **{
+        f"{name}_of_many_{str(dtype).removeprefix('torch.')}": Program(
+            lambda x, body=body, dtype=dtype: body(x.to(dtype)).float(), (value,)
+        )
+        for dtype in HALVES
+        for name, body, value in (
+            ("sum", lambda x: x.sum(1), torch.ones(2, 4096)),
+            ("sum_of_all", torch.sum, torch.ones(2, 4096)),
+            ("mean", lambda x: x.mean(1), torch.full((1, 1024), 128.0)),
+            ("mean_of_all", torch.mean, torch.full((1, 1024), 128.0)),
+            ("prod", lambda x: x.prod(1), torch.tensor([[512.0, 512.0, 1 / 1024]])),
+            ("var", lambda x: x.var(1, correction=0), _SWINGS),
+            ("norm", lambda x: x.norm(dim=1), torch.full((1, 1024), 128.0)),
+            ("norm_of_order_3", lambda x: x.norm(3, dim=1), torch.full((1, 8), 64.0)),
+            ("softmax", lambda x: x.softmax(1), torch.zeros(2, 8192)),
+            ("cumsum", lambda x: x.cumsum(1)[:, -1], torch.ones(2, 4096)),
+        )
+    },
     "count_nonzero": Program(lambda i: torch.count_nonzero(i, 1), (ints(2, 3, 4),)),
     "diff": Program(lambda x: torch.diff(x), (X,)),
     "cross_entropy": Program(F.cross_entropy, (X, ints(4, 3))),
@@ -521,6 +608,12 @@ LAYOUTS = {
     "channel_shuffle": Program(lambda x: F.channel_shuffle(x, 2), (IMAGE,)),
     "meshgrid": Program(lambda x, y: torch.meshgrid(x, y, indexing="xy"), (Y, floats(3))),
     "as_strided": Program(lambda x: x.as_strided((2, 3), (1, 4), 1), (X,)),
+    "as_strided_of_part": Program(
+        lambda x: (x[1:].as_strided((2, 3), (1, 2), 5), x[1:].as_strided((2, 3), (1, 2))), (X,)
+    ),
+    "as_strided_outside": Program(
+        lambda x: x[1:].as_strided((2, 3), (1, 2), 1), (X,), "it reads memory outside"
+    ),
     "identity": Program(lambda x: (x, x), (X,)),
     "contiguous": Program(lambda x: x.t().contiguous().view(-1), (X,)),
     "view_as_bits": Program(lambda x: x.view(torch.int32), (X,), "aten.view.dtype"),
@@ -544,6 +637,14 @@ CREATION = {
     "causal_indices": Program(lambda x: x[torch.arange(3)[:, None], torch.arange(2)], (X,)),
     "hamming_window": Program(lambda x: x * torch.hamming_window(4), (X,)),
     "empty_filled": Program(lambda x: torch.empty(3, 4).copy_(x), (X,)),
+    "bfloat16": Program(
+        lambda x: (
+            (torch.arange(4, dtype=torch.bfloat16) * x.bfloat16()).float(),
+            (torch.linspace(-1, 1, 4, dtype=torch.bfloat16) * x.bfloat16()).float(),
+            (x.bfloat16() + torch.tensor(0.5, dtype=torch.bfloat16)).float(),
+        ),
+        (X,),
+    ),
     "zeros_like_int": Program(lambda x: torch.zeros_like(x, dtype=torch.int64), (X,)),
     "fill": Program(lambda x: torch.fill(x, 2.5), (X,)),
 }
@@ -556,6 +657,17 @@ PRODUCTS = {
     "matmul_broadcast": Program(torch.matmul, (floats(2, 1, 3, 4), floats(5, 4, 2))),
     "matmul_int": Program(torch.matmul, (I, ints(5, 4, 2))),
     "matmul_double": Program(lambda x, y: x.double() @ y.double(), (X, floats(4, 5))),
+    **{
+        f"{name}_of_many_{str(dtype).removeprefix('torch.')}": Program(
+            lambda x, y, body=body, dtype=dtype: body(x.to(dtype), y.to(dtype)).float(), (x, y)
+        )
+        for dtype in HALVES
+        for name, body, x, y in (
+            ("matmul", torch.matmul, torch.ones(2, 4096), torch.ones(4096, 3)),
+            ("bmm", torch.matmul, torch.ones(2, 2, 4096), torch.ones(2, 4096, 3)),
+            ("linear", F.linear, torch.ones(2, 4096), torch.ones(3, 4096)),
+        )
+    },
     "bmm": Program(torch.bmm, (CUBE, floats(2, 4, 5))),
     "addmm": Program(
         lambda b, x, y: torch.addmm(b, x, y, beta=0.5, alpha=2), (floats(5), X, floats(4, 5))
@@ -679,6 +791,15 @@ def resize(
     return Program(lambda x: F.interpolate(x, **options), (floats(*shape),), refusal)
 
 
+def _of_doubles(**options: Any) -> Program:
+    """The difference from PyTorch's own result, as large as float32 would make it visible."""
+    x = floats(1, 2, 5, 6).double()
+    expected = F.interpolate(x, size=(7, 11), **options)
+    return Program(
+        lambda x, y: 1e6 * (F.interpolate(x, size=(7, 11), **options) - y), (x, expected)
+    )
+
+
 RESIZING = {
     "nearest_double": resize(scale_factor=2),
     "nearest_5_to_7": resize(size=(7, 7)),
@@ -703,6 +824,29 @@ RESIZING = {
     "bicubic_corners": resize(size=(7, 9), mode="bicubic", align_corners=True),
     "bicubic_down": resize(size=(3, 4), mode="bicubic"),
     "bicubic_antialias": resize(size=(3, 4), mode="bicubic", antialias=True),
+    **{
+        f"integers_{mode}{'_antialias' * bool(more)}": Program(
+            lambda x, mode=mode, more=more: F.interpolate(x, size=(7, 9), mode=mode, **more),
+            (ints(255, 1, 3, 5, 6, dtype=torch.uint8),),
+            "integers can only be resized by their nearest; convert them to floats",
+        )
+        for mode, more in (("bilinear", {}), ("bicubic", {}), ("bilinear", {"antialias": True}))
+    },
+    **{
+        f"integers_{mode}": Program(
+            lambda x, mode=mode: (
+                F.interpolate(x, size=(7, 9), mode=mode),
+                F.interpolate(x, scale_factor=2, mode=mode),
+            ),
+            (ints(255, 1, 3, 5, 6, dtype=torch.uint8),),
+        )
+        for mode in ("nearest", "nearest-exact")
+    },
+    **{
+        "_".join(["doubles", *options.values(), *more]): _of_doubles(**options, **more)
+        for options in ({"mode": "bilinear"}, {"mode": "bicubic"})
+        for more in ({}, {"align_corners": True}, {"antialias": True})
+    },
     "linear_1d": resize((1, 2, 5), size=7, mode="linear"),
     "trilinear": resize((1, 2, 3, 4, 5), size=(4, 6, 5), mode="trilinear"),
     "area": resize(size=(3, 4), mode="area"),
@@ -798,6 +942,9 @@ RECURRENT = {
         }.items()
     },
     "RNN_relu": Program(nn.RNN(4, 5, nonlinearity="relu"), (floats(3, 2, 4),)),
+    "RNN_relu_nan": Program(
+        nn.RNN(1, 2, nonlinearity="relu"), (torch.tensor([[1.0], [NAN], [1.0]]),)
+    ),
     "LSTM_states": Program(
         Using(nn.LSTM(4, 5), lambda f, x, h, c: f(x, (h, c))),
         (floats(3, 2, 4), floats(1, 2, 5), floats(1, 2, 5)),

@@ -135,5 +135,10 @@ def shape_of(value: Any) -> tuple[int, ...]:
     return tuple(int(size) for size in value.ty.shape)
 
 
+def wide_dtype(dtype: str) -> str:
+    """The type that PyTorch adds up elements of a type in."""
+    return "float32" if dtype in ("float16", "bfloat16") else dtype
+
+
 def is_float(dtype: str) -> bool:
     return "float" in dtype

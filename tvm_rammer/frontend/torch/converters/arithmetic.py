@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from tvm import relax
 
 from tvm_rammer.frontend.torch.operator_call import (
@@ -91,10 +92,10 @@ def _divided(call: OperatorCall, x: Any, y: Any, rounding_mode: str | None = Non
         return call.emit(relax.op.trunc(quotient))
     if rounding_mode is None:
         return quotient
-    rest = _float_remainder(call, x, y)
-    exact = call.emit(relax.op.divide(relax.op.subtract(x, rest), y))
-    zero = call.cast(0)
-    return call.emit(relax.op.where(relax.op.equal(y, zero), quotient, relax.op.round(exact)))
+    rest = call.emit(relax.op.mod(x, y))
+    whole = relax.op.round(relax.op.divide(relax.op.subtract(x, rest), y))
+    below = relax.op.subtract(whole, call.cast(_other_sign(call, rest, y)))
+    return call.emit(relax.op.where(relax.op.equal(y, call.cast(0)), quotient, below))
 
 
 def _remainder(call: OperatorCall, x: Any, y: Any) -> Any:
@@ -106,10 +107,14 @@ def _remainder(call: OperatorCall, x: Any, y: Any) -> Any:
 
 
 def _float_remainder(call: OperatorCall, x: Any, y: Any) -> Any:
-    zero = call.cast(0)
     rest = call.emit(relax.op.mod(x, y))
-    other_sign = relax.op.less(relax.op.multiply(relax.op.sign(rest), relax.op.sign(y)), zero)
-    return call.emit(relax.op.where(other_sign, relax.op.add(rest, y), rest))
+    return call.emit(relax.op.where(_other_sign(call, rest, y), relax.op.add(rest, y), rest))
+
+
+def _other_sign(call: OperatorCall, x: Any, y: Any) -> Any:
+    """Whether one of two is below zero and the other above."""
+    signs = relax.op.multiply(relax.op.sign(x), relax.op.sign(y))
+    return call.emit(relax.op.less(signs, call.cast(0)))
 
 
 def _power(call: OperatorCall, x: Any, y: Any) -> Any:
@@ -197,8 +202,19 @@ def _clamped_above(call: OperatorCall, x: Any, high: Any) -> Any:
 
 
 def _shift(op: Callable[..., Any]) -> Converter:
+    """By the width of an element or more, or by less than nothing: 0 or, to the right, the sign."""
+
     def convert(call: OperatorCall, x: Any, y: Any) -> Any:
-        return call.emit(op(call.cast(x), call.cast(y)))
+        x, count, last = call.cast(x), call.cast(y), np.iinfo(call.dtype).bits - 1
+        if isinstance(y, int) and 0 <= y <= last:
+            return call.emit(op(x, count))
+        not_below = relax.op.greater_equal(count, call.cast(0))
+        not_above = relax.op.less_equal(count, call.cast(last))
+        inside = call.emit(relax.op.logical_and(not_below, not_above))
+        shifted = call.emit(op(x, relax.op.where(inside, count, call.cast(last))))
+        if op is relax.op.right_shift and call.dtype.startswith("int"):
+            return shifted
+        return call.emit(relax.op.where(inside, shifted, call.cast(0)))
 
     return convert
 

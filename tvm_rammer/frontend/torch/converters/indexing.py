@@ -78,7 +78,8 @@ def _selected(call: OperatorCall, x: Any, dim: int, index: int) -> Any:
 def _index_selected(call: OperatorCall, x: Any, dim: int, index: Any) -> Any:
     if not shape_of(x):
         return x
-    return call.emit(relax.op.take(x, index, dim % len(shape_of(x))))
+    positions = call.reshape(index, (math.prod(shape_of(index)),))
+    return call.emit(relax.op.take(x, positions, dim % len(shape_of(x))))
 
 
 def _gathered(call: OperatorCall, x: Any, dim: int, index: Any, *_: Any) -> Any:
@@ -105,14 +106,18 @@ def _diagonal(call: OperatorCall, x: Any, offset: int = 0, first: int = 0, secon
 def _strided(
     call: OperatorCall, x: Any, size: list[int], stride: list[int], offset: Any = None
 ) -> Any:
-    """Positions in the memory of a contiguous tensor."""
+    """Positions in the memory of a contiguous tensor; the offset is that in the whole storage."""
     source = call.node.args[0].meta["val"]
     if not source.is_contiguous():
         call.refuse("its operand is not contiguous; use permute, reshape or unfold")
-    positions = np.full((), offset or 0)
+    start = source.storage_offset()
+    positions = np.full((), 0 if offset is None else offset - start)
     for count, step in zip(size, stride, strict=True):
         positions = np.expand_dims(positions, -1) + np.arange(count) * step
-    flat = call.reshape(x, (math.prod(shape_of(x)),))
+    count = math.prod(shape_of(x))
+    if positions.size and not 0 <= positions.min() <= positions.max() < count:
+        call.refuse("it reads memory outside of its operand; call it on the whole tensor")
+    flat = call.reshape(x, (count,))
     return call.take(flat, table(positions), 0)
 
 

@@ -7,21 +7,29 @@ from typing import Any
 from tvm import relax
 
 from tvm_rammer.frontend.torch.converters.reduction import vector_norm
-from tvm_rammer.frontend.torch.operator_call import Converter, OperatorCall
+from tvm_rammer.frontend.torch.operator_call import (
+    Converter,
+    OperatorCall,
+    dtype_of,
+    wide_dtype,
+)
 
 
-def _product(call: OperatorCall, x: Any, y: Any) -> Any:
-    return call.emit(relax.op.matmul(call.cast(x), call.cast(y)))
+def product(call: OperatorCall, x: Any, y: Any) -> Any:
+    """A product of matrices in the result's type, added up in float32 at least."""
+    x, y = call.cast(x), call.cast(y)
+    wide = wide_dtype(dtype_of(x))
+    return call.cast(call.emit(relax.op.matmul(x, y, wide if wide != dtype_of(x) else None)))
 
 
 def _product_and_sum(
     call: OperatorCall, added: Any, x: Any, y: Any, beta: Any = 1, alpha: Any = 1
 ) -> Any:
     """``beta * added + alpha * (x @ y)``; with a beta of 0, ``added`` may hold anything."""
-    product = _scaled(call, _product(call, x, y), alpha)
+    scaled = _scaled(call, product(call, x, y), alpha)
     if beta == 0:
-        return product
-    return call.emit(relax.op.add(product, _scaled(call, added, beta)))
+        return scaled
+    return call.emit(relax.op.add(scaled, _scaled(call, added, beta)))
 
 
 def _scaled(call: OperatorCall, x: Any, factor: Any) -> Any:
@@ -35,10 +43,10 @@ def _distances(call: OperatorCall, x: Any, y: Any, order: float, *_: Any) -> Any
 
 
 CONVERTERS: dict[str, Converter] = {
-    "mm.default": _product,
-    "bmm.default": _product,
-    "mv.default": _product,
-    "dot.default": _product,
+    "mm.default": product,
+    "bmm.default": product,
+    "mv.default": product,
+    "dot.default": product,
     "addmm.default": _product_and_sum,
     "baddbmm.default": _product_and_sum,
     "_cdist_forward.default": _distances,

@@ -15,6 +15,8 @@ from typing import Any
 from tvm import relax
 
 from tvm_rammer.errors import ModelError
+from tvm_rammer.frontend.torch.converters.arithmetic import clamped
+from tvm_rammer.frontend.torch.converters.product import product
 from tvm_rammer.frontend.torch.operator_call import Converter, OperatorCall, refusal, shape_of
 
 #: The hidden state [batch, hidden], and for an LSTM the memory.
@@ -59,7 +61,7 @@ def _lstm(call: OperatorCall, weights: _Weights) -> _Step:
         memory = call.emit(relax.op.add(memory, added))
         result = call.emit(relax.op.multiply(relax.op.sigmoid(shown), relax.op.tanh(memory)))
         if weights.projection is not None:
-            result = call.emit(relax.op.matmul(result, weights.projection))
+            result = product(call, result, weights.projection)
         return result, memory
 
     return step
@@ -72,8 +74,8 @@ def _gru(call: OperatorCall, weights: _Weights) -> _Step:
     def step(x: Any, state: _State) -> _State:
         (previous,) = state
         reset, updated = (call.emit(relax.op.sigmoid(total(gate, x, previous))) for gate in (0, 1))
-        past = relax.op.matmul(previous, weights.hidden[candidate])
-        fresh = relax.op.matmul(x, weights.inputs[candidate])
+        past = product(call, previous, weights.hidden[candidate])
+        fresh = product(call, x, weights.inputs[candidate])
         if weights.hidden_biases:
             past = relax.op.add(past, weights.hidden_biases[candidate])
             fresh = relax.op.add(fresh, weights.input_biases[candidate])
@@ -85,9 +87,14 @@ def _gru(call: OperatorCall, weights: _Weights) -> _Step:
     return step
 
 
-def _rnn(activation: Callable[[Any], Any], call: OperatorCall, weights: _Weights) -> _Step:
+def _rnn_tanh(call: OperatorCall, weights: _Weights) -> _Step:
     total = _totals(call, weights)
-    return lambda x, state: (call.emit(activation(total(0, x, state[0]))),)
+    return lambda x, state: (call.emit(relax.op.tanh(total(0, x, state[0]))),)
+
+
+def _rnn_relu(call: OperatorCall, weights: _Weights) -> _Step:
+    total = _totals(call, weights)
+    return lambda x, state: (clamped(call, call.emit(total(0, x, state[0])), 0),)
 
 
 def _totals(call: OperatorCall, weights: _Weights) -> Callable[[int, Any, Any], Any]:
@@ -97,8 +104,8 @@ def _totals(call: OperatorCall, weights: _Weights) -> Callable[[int, Any, Any], 
 
     def total(gate: int, x: Any, previous: Any) -> Any:
         products = (
-            relax.op.matmul(x, weights.inputs[gate]),
-            relax.op.matmul(previous, weights.hidden[gate]),
+            product(call, x, weights.inputs[gate]),
+            product(call, previous, weights.hidden[gate]),
         )
         both = relax.op.add(*products)
         return relax.op.add(both, biases[gate]) if biases else both
@@ -208,7 +215,7 @@ CONVERTERS: dict[str, Converter] = {
     for name, gates, cell in (
         ("lstm.input", 4, _lstm),
         ("gru.input", 3, _gru),
-        ("rnn_tanh.input", 1, partial(_rnn, relax.op.tanh)),
-        ("rnn_relu.input", 1, partial(_rnn, relax.op.nn.relu)),
+        ("rnn_tanh.input", 1, _rnn_tanh),
+        ("rnn_relu.input", 1, _rnn_relu),
     )
 }

@@ -14,7 +14,11 @@ from tvm_rammer.frontend.torch.operator_call import (
     dtype_of,
     is_float,
     shape_of,
+    wide_dtype,
 )
+
+#: Types that TVM's runtime has a sort for.
+_SORTED = ("float32", "float64", "int32", "int64")
 
 
 def axes_of(x: Any, dim: Any) -> list[int]:
@@ -31,20 +35,27 @@ def _reduced(call: OperatorCall, op: Callable[..., Any], x: Any, dim: Any, keepd
     return call.emit(op(x, axis=axes_of(x, dim), keepdims=keepdim))
 
 
-def _of_result(op: Callable[..., Any]) -> Converter:
-    """A reduction in the result's type: PyTorch sums booleans and small integers as int64."""
+def _of_result(op: Callable[..., Any], wide: bool = True) -> Converter:
+    """A reduction in the result's type: PyTorch sums booleans and small integers as int64.
+
+    A wide one is computed in a larger type where that is one of 16-bit floats.
+    """
 
     def convert(call: OperatorCall, x: Any, dim: Any = None, keepdim: bool = False, *_: Any) -> Any:
-        return _reduced(call, op, call.cast(x), dim, keepdim)
+        x = call.cast(x)
+        return call.cast(_reduced(call, op, _wide(call, x) if wide else x, dim, keepdim))
 
     return convert
 
 
-def _of_all(op: Callable[..., Any]) -> Converter:
-    def convert(call: OperatorCall, x: Any, *_: Any) -> Any:
-        return _reduced(call, op, call.cast(x), None, False)
+def _wide(call: OperatorCall, x: Any) -> Any:
+    """A tensor in the type that PyTorch adds up in: float32 for floats of 16 bits."""
+    return call.cast(x, wide_dtype(dtype_of(x)))
 
-    return convert
+
+def _of_all(op: Callable[..., Any], wide: bool = True) -> Converter:
+    along = _of_result(op, wide)
+    return lambda call, x, *_: along(call, x)
 
 
 def _extremum(op: Callable[..., Any]) -> Converter:
@@ -57,37 +68,46 @@ def _extremum(op: Callable[..., Any]) -> Converter:
 
 
 def _any(call: OperatorCall, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    """No axes are no reduction here, where other operators take all; of uint8 it is uint8."""
     true = call.cast(call.cast(x, "bool"), "int8")
-    return call.cast(_reduced(call, relax.op.max, true, dim, keepdim), "bool")
+    found = true if dim == [] else _reduced(call, relax.op.max, true, dim, keepdim)
+    return call.cast(call.cast(found, "bool"))
 
 
 def _variance(
     call: OperatorCall, x: Any, dim: Any = None, correction: Any = None, keepdim: bool = False
 ) -> Any:
+    x = _wide(call, x)
+    if not shape_of(x):
+        x, dim, keepdim = call.reshape(x, (1,)), None, False
     count = math.prod(shape_of(x)[axis] for axis in axes_of(x, dim))
     freedom = count - (1 if correction is None else correction)
     variance = _reduced(call, relax.op.variance, x, dim, keepdim)
     scale = count / freedom if freedom > 0 else math.nan
-    return call.emit(relax.op.multiply(variance, call.cast(scale)))
+    return call.cast(call.emit(relax.op.multiply(variance, relax.const(scale, dtype_of(x)))))
 
 
 def _variance_and_mean(
     call: OperatorCall, x: Any, dim: Any = None, correction: Any = None, keepdim: bool = False
 ) -> list[Any]:
     variance = _variance(call, x, dim, correction, keepdim)
-    return [variance, _reduced(call, relax.op.mean, x, dim, keepdim)]
+    return [variance, call.cast(_reduced(call, relax.op.mean, _wide(call, x), dim, keepdim))]
 
 
 def vector_norm(
     call: OperatorCall, x: Any, order: Any = 2, dim: Any = None, keepdim: bool = False, *_: Any
 ) -> Any:
     """``torch.linalg.vector_norm`` for any order."""
-    x = call.cast(x)
+    return call.cast(_norm(call, _wide(call, call.cast(x)), order, dim, keepdim))
+
+
+def _norm(call: OperatorCall, x: Any, order: Any, dim: Any, keepdim: bool) -> Any:
+    dtype = dtype_of(x)
     if order == 2:
         squares = call.emit(relax.op.multiply(x, x))
         return call.emit(relax.op.sqrt(_reduced(call, relax.op.sum, squares, dim, keepdim)))
     if order == 0:
-        there = call.cast(call.emit(relax.op.not_equal(x, call.cast(0))))
+        there = call.cast(call.emit(relax.op.not_equal(x, relax.const(0, dtype))), dtype)
         return _reduced(call, relax.op.sum, there, dim, keepdim)
     sizes = call.emit(relax.op.abs(x))
     if math.isinf(order):
@@ -95,9 +115,9 @@ def vector_norm(
         return _reduced(call, op, sizes, dim, keepdim)
     if order == 1:
         return _reduced(call, relax.op.sum, sizes, dim, keepdim)
-    powers = call.emit(relax.op.power(sizes, call.cast(order)))
+    powers = call.emit(relax.op.power(sizes, relax.const(order, dtype)))
     total = _reduced(call, relax.op.sum, powers, dim, keepdim)
-    return call.emit(relax.op.power(total, call.cast(1 / order)))
+    return call.emit(relax.op.power(total, relax.const(1 / order, dtype)))
 
 
 def _position(op: Callable[..., Any]) -> Converter:
@@ -128,22 +148,37 @@ def _cumulated(op: Callable[..., Any]) -> Converter:
     def convert(call: OperatorCall, x: Any, dim: int, *_: Any) -> Any:
         if not shape_of(x):
             return call.cast(x)
-        return call.emit(op(call.cast(x), axis=axes_of(x, dim)[0], dtype=call.dtype))
+        wide = _wide(call, call.cast(x))
+        return call.cast(call.emit(op(wide, axis=axes_of(x, dim)[0], dtype=dtype_of(wide))))
 
     return convert
+
+
+def _sortable(call: OperatorCall, x: Any) -> Any:
+    """A tensor in a type that TVM can sort, in the same order."""
+    if dtype_of(x) in _SORTED:
+        return x
+    return call.cast(x, "float32" if is_float(dtype_of(x)) else "int32")
 
 
 def _largest(
     call: OperatorCall, x: Any, k: int, dim: int = -1, largest: bool = True, *_: Any
 ) -> Any:
+    if k == 0:
+        call.refuse("it asks for no elements")
     axis = axes_of(x, dim)[0]
-    return call.emit(relax.op.topk(x, k, axis, "both", largest, "int64"))
+    both = call.emit(relax.op.topk(_sortable(call, x), k, axis, "both", largest, "int64"))
+    return [call.cast(call.emit(both[0])), call.emit(both[1])]
 
 
 def _sorted(call: OperatorCall, x: Any, dim: int = -1, descending: bool = False) -> list[Any]:
     axis = axes_of(x, dim)[0]
-    order = call.emit(relax.op.argsort(x, axis, descending, "int64"))
-    return [call.emit(relax.op.gather_elements(x, order, axis)), order]
+    sortable = _sortable(call, x)
+    order = call.emit(relax.op.argsort(sortable, axis, descending, "int64"))
+    return [
+        call.cast(call.emit(relax.op.gather_elements(sortable, order, axis)), dtype_of(x)),
+        order,
+    ]
 
 
 def _stably_sorted(
@@ -168,7 +203,7 @@ def _softmax(op: Callable[..., Any]) -> Converter:
     def convert(call: OperatorCall, x: Any, dim: int, *_: Any) -> Any:
         if not is_float(dtype_of(x)) or not shape_of(x):
             call.refuse("its operand must be a tensor of floats with an axis")
-        return call.emit(op(call.cast(x), axes_of(x, dim)[0]))
+        return call.cast(call.emit(op(_wide(call, call.cast(x)), axes_of(x, dim)[0])))
 
     return convert
 
@@ -178,8 +213,8 @@ CONVERTERS: dict[str, Converter] = {
     "sum.dim_IntList": _of_result(relax.op.sum),
     "mean.default": _of_all(relax.op.mean),
     "mean.dim": _of_result(relax.op.mean),
-    "prod.default": _of_all(relax.op.prod),
-    "prod.dim_int": _of_result(relax.op.prod),
+    "prod.default": _of_all(relax.op.prod, wide=False),
+    "prod.dim_int": _of_result(relax.op.prod, wide=False),
     "amax.default": _extremum(relax.op.max),
     "amin.default": _extremum(relax.op.min),
     "max.default": _extremum(relax.op.max),

@@ -14,7 +14,7 @@ import numpy as np
 from tvm import relax
 
 from tvm_rammer.frontend.torch.converters.indexing import table
-from tvm_rammer.frontend.torch.operator_call import Converter, OperatorCall, shape_of
+from tvm_rammer.frontend.torch.operator_call import Converter, OperatorCall, is_float, shape_of
 
 _MOST_READS = 4
 
@@ -38,10 +38,11 @@ def _nearest(call: OperatorCall, x: Any, size: Any, factors: Any = None) -> Any:
 def _bilinear(
     call: OperatorCall, x: Any, size: Any, align_corners: bool, factors: Any = None
 ) -> Any:
+    _check_floats(call)
     before, after = shape_of(x)[2:], call.shape[2:]
-    if (align_corners and 1 not in after) or (
-        not align_corners and _same_factors(before, after, factors)
-    ):
+    fits = 1 not in after if align_corners else _same_factors(before, after, factors)
+    # TVM computes coordinates in float32.
+    if fits and call.dtype != "float64":
         rule = "align_corners" if align_corners else "half_pixel"
         return call.emit(
             relax.op.image.resize2d(x, after, method="linear", coordinate_transformation_mode=rule)
@@ -49,8 +50,18 @@ def _bilinear(
     return _by_matrices(call, x)
 
 
-def _any_other(call: OperatorCall, x: Any, *_: Any) -> Any:
+def _nearest_exact(call: OperatorCall, x: Any, *_: Any) -> Any:
     return _by_matrices(call, x)
+
+
+def _weighted(call: OperatorCall, x: Any, *_: Any) -> Any:
+    _check_floats(call)
+    return _by_matrices(call, x)
+
+
+def _check_floats(call: OperatorCall) -> None:
+    if not is_float(call.dtype):
+        call.refuse("integers can only be resized by their nearest; convert them to floats")
 
 
 def _same_factors(before: Any, after: Any, factors: Any) -> bool:
@@ -76,7 +87,8 @@ def _matrix(call: OperatorCall, x: Any, axis: int) -> Any:
     # Of the other axis, on which nothing depends, as much as gives one element.
     other = 5 - axis
     across = -(-shape_of(x)[other] // call.shape[other])
-    basis = torch.eye(size)[:, None, :, None] if axis == 2 else torch.eye(size)[:, None, None, :]
+    one = torch.eye(size, dtype=torch.float64 if call.dtype == "float64" else torch.float32)
+    basis = one[:, None, :, None] if axis == 2 else one[:, None, None, :]
     image = basis.repeat((1, 1, 1, across) if axis == 2 else (1, 1, across, 1))
     args = [image, *call.node.args[1:]]
     resized = call.node.target(*args, **call.node.kwargs)
@@ -105,10 +117,10 @@ def _along(call: OperatorCall, x: Any, matrix: Any, axis: int) -> Any:
 CONVERTERS: dict[str, Converter] = {
     "upsample_nearest2d.vec": _nearest,
     "upsample_bilinear2d.vec": _bilinear,
-    "upsample_bicubic2d.vec": _any_other,
-    "_upsample_nearest_exact2d.vec": _any_other,
-    "_upsample_bilinear2d_aa.default": _any_other,
-    "_upsample_bicubic2d_aa.default": _any_other,
-    "_upsample_bilinear2d_aa.vec": _any_other,
-    "_upsample_bicubic2d_aa.vec": _any_other,
+    "upsample_bicubic2d.vec": _weighted,
+    "_upsample_nearest_exact2d.vec": _nearest_exact,
+    "_upsample_bilinear2d_aa.default": _weighted,
+    "_upsample_bicubic2d_aa.default": _weighted,
+    "_upsample_bilinear2d_aa.vec": _weighted,
+    "_upsample_bicubic2d_aa.vec": _weighted,
 }
