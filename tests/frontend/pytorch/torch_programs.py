@@ -126,10 +126,10 @@ INDEXING = {
     ),
     "scatter_smaller": Program(lambda x, i, s: x.scatter(0, i, s), (CUBE, _ROWS, floats(1, 2, 3))),
     "scatter_smaller_inside": Program(
-        lambda x, i, s: x.scatter(1, i, s), (CUBE, ints(3, 1, 1, 2), floats(1, 1, 2))
+        lambda x, i, s: x.scatter(1, i, s), (CUBE, ints(3, 2, 1, 2), floats(2, 1, 2))
     ),
     "scatter_add_smaller_behind": Program(
-        lambda x, i, s: x.scatter_add(-1, i, s), (CUBE, ints(4, 1, 2, 6), floats(1, 2, 6))
+        lambda x, i, s: x.scatter_add(-1, i, s), (CUBE, ints(4, 2, 2, 6), floats(2, 2, 6))
     ),
     "scatter_empty": Program(lambda x, i: x.scatter(1, i, 2.5), (X, ints(4, 3, 0))),
     "scatter_reduce_amax": Program(

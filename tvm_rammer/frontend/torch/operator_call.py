@@ -53,6 +53,10 @@ class OperatorCall:
             return relax.const(value, dtype)
         return value if dtype_of(value) == dtype else self.emit(relax.op.astype(value, dtype))
 
+    def wide(self, value: Any) -> Any:
+        """A tensor in the type that PyTorch adds up in: float32 for floats of 16 bits."""
+        return self.cast(value, wide_dtype(dtype_of(value)))
+
     def reshape(self, value: Any, shape: Sequence[int]) -> Any:
         """A tensor in another shape; 0 is a size (Relax takes it for "as before")."""
         if tuple(shape) == shape_of(value):

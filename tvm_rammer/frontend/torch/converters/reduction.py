@@ -14,7 +14,6 @@ from tvm_rammer.frontend.torch.operator_call import (
     dtype_of,
     is_float,
     shape_of,
-    wide_dtype,
 )
 
 #: Types that TVM's runtime has a sort for.
@@ -43,14 +42,9 @@ def _of_result(op: Callable[..., Any], wide: bool = True) -> Converter:
 
     def convert(call: OperatorCall, x: Any, dim: Any = None, keepdim: bool = False, *_: Any) -> Any:
         x = call.cast(x)
-        return call.cast(_reduced(call, op, _wide(call, x) if wide else x, dim, keepdim))
+        return call.cast(_reduced(call, op, call.wide(x) if wide else x, dim, keepdim))
 
     return convert
-
-
-def _wide(call: OperatorCall, x: Any) -> Any:
-    """A tensor in the type that PyTorch adds up in: float32 for floats of 16 bits."""
-    return call.cast(x, wide_dtype(dtype_of(x)))
 
 
 def _of_all(op: Callable[..., Any], wide: bool = True) -> Converter:
@@ -77,7 +71,7 @@ def _any(call: OperatorCall, x: Any, dim: Any = None, keepdim: bool = False) -> 
 def _variance(
     call: OperatorCall, x: Any, dim: Any = None, correction: Any = None, keepdim: bool = False
 ) -> Any:
-    x = _wide(call, x)
+    x = call.wide(x)
     if not shape_of(x):
         x, dim, keepdim = call.reshape(x, (1,)), None, False
     count = math.prod(shape_of(x)[axis] for axis in axes_of(x, dim))
@@ -91,14 +85,14 @@ def _variance_and_mean(
     call: OperatorCall, x: Any, dim: Any = None, correction: Any = None, keepdim: bool = False
 ) -> list[Any]:
     variance = _variance(call, x, dim, correction, keepdim)
-    return [variance, call.cast(_reduced(call, relax.op.mean, _wide(call, x), dim, keepdim))]
+    return [variance, call.cast(_reduced(call, relax.op.mean, call.wide(x), dim, keepdim))]
 
 
 def vector_norm(
     call: OperatorCall, x: Any, order: Any = 2, dim: Any = None, keepdim: bool = False, *_: Any
 ) -> Any:
     """``torch.linalg.vector_norm`` for any order."""
-    return call.cast(_norm(call, _wide(call, call.cast(x)), order, dim, keepdim))
+    return call.cast(_norm(call, call.wide(call.cast(x)), order, dim, keepdim))
 
 
 def _norm(call: OperatorCall, x: Any, order: Any, dim: Any, keepdim: bool) -> Any:
@@ -148,7 +142,7 @@ def _cumulated(op: Callable[..., Any]) -> Converter:
     def convert(call: OperatorCall, x: Any, dim: int, *_: Any) -> Any:
         if not shape_of(x):
             return call.cast(x)
-        wide = _wide(call, call.cast(x))
+        wide = call.wide(call.cast(x))
         return call.cast(call.emit(op(wide, axis=axes_of(x, dim)[0], dtype=dtype_of(wide))))
 
     return convert
@@ -203,7 +197,7 @@ def _softmax(op: Callable[..., Any]) -> Converter:
     def convert(call: OperatorCall, x: Any, dim: int, *_: Any) -> Any:
         if not is_float(dtype_of(x)) or not shape_of(x):
             call.refuse("its operand must be a tensor of floats with an axis")
-        return call.cast(call.emit(op(_wide(call, call.cast(x)), axes_of(x, dim)[0])))
+        return call.cast(call.emit(op(call.wide(call.cast(x)), axes_of(x, dim)[0])))
 
     return convert
 
