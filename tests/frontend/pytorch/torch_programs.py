@@ -718,6 +718,16 @@ def conv(
 
 CONVOLUTIONS = {
     "conv1d": conv(1, 4, 6),
+    **{
+        f"conv_of_many_{str(dtype).removeprefix('torch.')}": Program(
+            lambda x, w, dtype=dtype: (
+                F.conv2d(x.to(dtype), w.to(dtype)).float(),
+                F.conv_transpose2d(x.to(dtype), w.to(dtype).permute(1, 0, 2, 3)).float(),
+            ),
+            (torch.ones(1, 4096, 2, 2), torch.ones(2, 4096, 1, 1)),
+        )
+        for dtype in HALVES
+    },
     "conv1d_same": conv(1, 4, 6, kernel=4, padding="same"),
     "conv1d_dilated": conv(1, 4, 6, dilation=2, padding=2, stride=2, groups=2),
     "conv2d": conv(2, 4, 6, padding=1),
@@ -765,6 +775,14 @@ WINDOWS = {
         lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2), (floats(1, 2, 4, 6),)
     ),
     "avg_pool": Program(lambda x: F.avg_pool2d(x, 2), (IMAGE,)),
+    "avg_pool_of_many_halves": Program(
+        lambda x: (
+            F.avg_pool2d(x.half(), 32).float(),
+            F.adaptive_avg_pool2d(x.half(), 2).float(),
+            F.avg_pool2d(x.half(), 33, padding=1, count_include_pad=False).float(),
+        ),
+        (torch.full((1, 1, 63, 63), 128.0),),
+    ),
     "avg_pool_padded": Program(lambda x: F.avg_pool2d(x, 3, 2, 1), (IMAGE,)),
     "avg_pool_without_padding": Program(
         lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False), (IMAGE,)
@@ -886,6 +904,10 @@ NORMS = {
     "layer_norm_plain": Program(lambda x: F.layer_norm(x, (3, 4), eps=0.01), (CUBE,)),
     "group_norm": Program(lambda x, w, b: F.group_norm(x, 2, w, b), (IMAGE, floats(4), floats(4))),
     "group_norm_plain": Program(lambda x: F.group_norm(x, 2), (IMAGE,)),
+    "group_norm_half": Program(
+        lambda x: F.group_norm(x.half(), 1).float(),
+        (torch.tensor([100.0, 102.0]).repeat(4096).reshape(1, 2, 4096),),
+    ),
     "group_norm_flat": Program(lambda x, w: F.group_norm(x, 2, w), (floats(3, 4), floats(4))),
     "instance_norm": Program(lambda x, w: F.instance_norm(x, weight=w, bias=w), (IMAGE, floats(4))),
     "rms_norm": Program(lambda x, w: F.rms_norm(x, (4,), w), (CUBE, floats(4))),

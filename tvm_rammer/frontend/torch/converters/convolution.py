@@ -39,7 +39,8 @@ def _convolution(
     else:
         convolve = getattr(relax.op.nn, f"conv{dimensions}d")
         spatial["dilation"] = _each(dilation, dimensions)
-    result = call.emit(convolve(x, weight, groups=groups, **spatial, **layouts))
+    operands = call.wide(x), call.wide(weight)
+    result = call.cast(call.emit(convolve(*operands, groups=groups, **spatial, **layouts)))
     if bias is not None:
         shaped = call.reshape(bias, (1, *shape_of(bias), *[1] * dimensions))
         result = call.emit(relax.op.add(result, shaped))

@@ -10,7 +10,7 @@ from tvm import relax
 
 from tvm_rammer.frontend.torch.operator_call import Converter, OperatorCall, dtype_of, shape_of
 
-#: Types that Relax's layer_norm and group_norm can be built for.
+#: Types that Relax's layer_norm can be built for; its group_norm adds up in the operand's type.
 _WITH_OPERATORS = ("float32", "float16")
 
 
@@ -91,7 +91,7 @@ def _group_norm(
     eps: float,
 ) -> Any:
     dtype, shape = dtype_of(x), shape_of(x)
-    if dtype not in _WITH_OPERATORS:
+    if dtype != "float32":
         grouped = call.reshape(x, (shape[0], groups, math.prod(shape[1:]) // groups))
         result = call.reshape(_standardized(call, grouped, [2], eps), shape)
         along = (channels, *[1] * (len(shape) - 2))

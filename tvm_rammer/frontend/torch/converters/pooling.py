@@ -136,7 +136,7 @@ def _average_pool(dimensions: int) -> Converter:
         kernel = _each(kernel_size, dimensions)
         stride = _each(stride or kernel, dimensions)
         padding = _each(padding, dimensions)
-        x = _with_batch(call, x, dimensions)
+        x = call.wide(_with_batch(call, x, dimensions))
         sizes, out = shape_of(x)[2:], call.shape[-dimensions:]
         behind = _behind(sizes, out, kernel, stride, padding)
         pool = getattr(relax.op.nn, f"avg_pool{dimensions}d")
@@ -156,17 +156,18 @@ def _average_pool(dimensions: int) -> Converter:
             divisors = np.full_like(divisors, divisor_override)
         if np.any(divisors != math.prod(kernel)):
             factors = np.divide(math.prod(kernel), divisors)[None, None]
-            pooled = call.emit(relax.op.multiply(pooled, relax.const(factors, call.dtype)))
-        return call.reshape(pooled, call.shape)
+            pooled = call.emit(relax.op.multiply(pooled, relax.const(factors, dtype_of(x))))
+        return call.cast(call.reshape(pooled, call.shape))
 
     return convert
 
 
 def _adaptive_average_pool(call: OperatorCall, x: Any, output_size: list[int]) -> Any:
     dimensions = len(output_size)
-    x = _with_batch(call, x, dimensions)
+    x = call.wide(_with_batch(call, x, dimensions))
     pool = getattr(relax.op.nn, f"adaptive_avg_pool{dimensions}d")
-    return call.reshape(call.emit(pool(x, list(call.shape[-dimensions:]))), call.shape)
+    pooled = call.emit(pool(x, list(call.shape[-dimensions:])))
+    return call.cast(call.reshape(pooled, call.shape))
 
 
 CONVERTERS: dict[str, Converter] = {
