@@ -512,7 +512,7 @@ CASES: dict[str, Callable[[], Case]] = {
     ),
     "NonMaxSuppression of all boxes": lambda: case(
         "NonMaxSuppression",
-        np.array([[[0, 0, 1, 1], [0, 0.1, 1, 1.1], [0, 2, 1, 3]]], np.float32),
+        np.array([[[0, 0, 1, 1], [0, 1.1, 1, 0.1], [0, 2, 1, 3]]], np.float32),
         np.array([[[0.9, 0.8, 0.7]]], np.float32),
         np.array([2**63 - 1]),
         _f(0.5),

@@ -25,6 +25,7 @@ _SHAPE_OPERANDS = {
     "BlackmanWindow": (0,),
     "ConstantOfShape": (0,),
     "Expand": (1,),
+    "NonMaxSuppression": (2, 3, 4),
     "OneHot": (1,),
     "Pad": (1, 3),
     "Range": (0, 1, 2),

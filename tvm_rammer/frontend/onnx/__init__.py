@@ -15,6 +15,7 @@
 ``describe``     what messages call nodes and types
 ``operators``    operators that TVM's importer lacks, as operators it knows
 ``branches``     TVM's importer, with branches of ``If`` that hold their operators
+``sequences``    sequences of tensors under one name
 ``recurrent``    LSTM, GRU and RNN as operators for each step
 ===============  ==================================================================
 """

@@ -29,6 +29,7 @@ from tvm_rammer.frontend.onnx.names import all_nodes
 from tvm_rammer.frontend.onnx.onnx_file import OnnxModel, read_onnx_file
 from tvm_rammer.frontend.onnx.operators import rewrite_operators
 from tvm_rammer.frontend.onnx.recurrent import unroll_recurrent
+from tvm_rammer.frontend.onnx.sequences import without_aliases
 from tvm_rammer.frontend.onnx.validate import validate
 
 #: What protobuf can hold in one message.
@@ -89,6 +90,7 @@ def _prepared(proto: onnx.ModelProto, where: str) -> onnx.ModelProto:
     rewrite_operators(proto, where)
     _refuse_foreign(proto, where)
     refuse_unequal_branches(proto.graph, where)
+    without_aliases(proto.graph)
     return unroll_recurrent(proto, where)
 
 
