@@ -51,7 +51,7 @@ from tvm_rammer.testing.contenders import available_threads
 from tvm_rammer.testing.corpus.architectures import ARCHITECTURES
 from tvm_rammer.testing.corpus.checking import Case, Files, Limits, check
 from tvm_rammer.testing.corpus.entries import Entry, Form
-from tvm_rammer.testing.corpus.racing import Race, race
+from tvm_rammer.testing.corpus.racing import RaceTimes, race
 from tvm_rammer.testing.corpus.trained import TRAINED
 from tvm_rammer.testing.fair_timing import Settings
 from tvm_rammer.units import counted
@@ -217,7 +217,7 @@ def is_open(
 def examine(entry: Entry, form: Form, run: Run, progress: Progress | None = None) -> ModelRecord:
     """Check a case, and time it if it agrees."""
     case = Case(entry, form, run.cache, run.limits, run.threads)
-    raced: list[Race] = []
+    raced: list[RaceTimes] = []
 
     def time_it(files: Files, library: Path) -> None:
         assert run.timing

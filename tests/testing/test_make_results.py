@@ -17,7 +17,7 @@ from tvm_rammer.testing.bench.scaling import BOUNDS, Scaling
 from tvm_rammer.testing.bench.study import BARRIERS, PlanResult, PlanRoofline, Study
 from tvm_rammer.testing.corpus.checking import Checked
 from tvm_rammer.testing.corpus.difference import Difference
-from tvm_rammer.testing.corpus.racing import Race
+from tvm_rammer.testing.corpus.racing import RaceTimes
 from tvm_rammer.testing.kernel_bench import CaseResult
 from tvm_rammer.testing.timing_results import Outcome, Ratio
 from tvm_rammer.vdevice.ceilings import Ceilings
@@ -77,8 +77,8 @@ def store_kernels(folder: Path) -> None:
 
 
 def store_models(folder: Path) -> None:
-    race = Race({"onnxruntime": 2.0, "openvino": 4.0, "auto": 1.0}, "onnxruntime", HALF)
-    slow = Race({"onnxruntime": 1.0, "auto": 2.0}, "onnxruntime", Ratio(2.0, 1.9, 2.1))
+    race = RaceTimes({"onnxruntime": 2.0, "openvino": 4.0, "auto": 1.0}, "onnxruntime", HALF)
+    slow = RaceTimes({"onnxruntime": 1.0, "auto": 2.0}, "onnxruntime", Ratio(2.0, 1.9, 2.1))
     checked = Checked("done", "", Difference(1e-6, 1e-6, 1e-6), {"build_s": 3.5})
     wrong = Checked("compare", "output 0 is off by 1")
     missing = Checked("fetch", "npm is not installed")

@@ -129,6 +129,11 @@ def is_zero(value: Any) -> bool:
     return isinstance(value, tirx.FloatImm | tirx.IntImm) and value.value == 0
 
 
+def is_number(expression: Any, number: int) -> bool:
+    """Whether an expression is an integer, and which."""
+    return isinstance(expression, tirx.IntImm) and int(expression) == number
+
+
 def is_choice(expression: Any) -> bool:
     """Whether an expression is ``if_then_else(condition, value, otherwise)``."""
     return isinstance(expression, Call) and bool(_CHOICE.same_as(expression.op))

@@ -17,6 +17,7 @@ from tvm.ir import Call, TensorLoad
 from tvm_rammer.kernel.blocks import (
     all_are_int64,
     is_choice,
+    is_number,
     is_zero,
     loads,
     only_reduction,
@@ -256,7 +257,7 @@ def _places(
             remainder, inner = remainders.pop(place, (None, axis))
             step = inner.extent
             numbers = [index.b, *([remainder.b] if remainder is not None else [])]
-            if len(numbers) < 2 or not all(_is_number(number, step) for number in numbers):
+            if len(numbers) < 2 or not all(is_number(number, step) for number in numbers):
                 return None
             value = axis.var * tirx.const(step, str(axis.var.ty)) + inner.var
         extent = extents.get(place)
@@ -266,7 +267,3 @@ def _places(
         if extent < axis.extent * step:
             inside.append(value < tirx.const(extent, str(axis.var.ty)))
     return None if remainders else (values, tuple(inside))
-
-
-def _is_number(expression: Any, number: int) -> bool:
-    return isinstance(expression, tirx.IntImm) and int(expression) == number

@@ -10,7 +10,7 @@ import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.ir import TensorLoad
 
-from tvm_rammer.kernel.blocks import distinct, loads
+from tvm_rammer.kernel.blocks import distinct, is_number, loads
 from tvm_rammer.kernel.inlined_size import kept_results
 from tvm_rammer.kernel.pointwise import Axis, FlatViews, Pointwise, pointwise_store, substitute
 from tvm_rammer.kernel.scheduled import Scheduled
@@ -110,18 +110,14 @@ def _sole_block(nest: Any) -> s_tir.SBlock | None:
     """The block of a nest of loops that runs it once at every point, ``None`` for other nests."""
     extents: dict[Any, int] = {}
     while isinstance(nest, tirx.For):
-        if not isinstance(nest.extent, tirx.IntImm) or not _is_number(nest.min, 0):
+        if not isinstance(nest.extent, tirx.IntImm) or not is_number(nest.min, 0):
             return None
         extents[nest.loop_var] = int(nest.extent)
         nest = nest.body
-    if not isinstance(nest, s_tir.SBlockRealize) or not _is_number(nest.predicate, 1):
+    if not isinstance(nest, s_tir.SBlockRealize) or not is_number(nest.predicate, 1):
         return None
     for value, axis in zip(nest.iter_values, nest.block.iter_vars, strict=True):
-        single = 1 if _is_number(value, 0) else None
+        single = 1 if is_number(value, 0) else None
         if extents.pop(value, single) != int(axis.dom.extent):
             return None
     return None if extents else nest.block
-
-
-def _is_number(expression: Any, number: int) -> bool:
-    return isinstance(expression, tirx.IntImm) and int(expression) == number

@@ -10,6 +10,8 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from tvm_rammer.frontend.onnx.names import all_names
+
 #: Since this version of ONNX's operators Split has to be told how many parts it makes.
 _SPLIT_COUNTS_SINCE = 18
 #: Since these versions the sizes of a Split and the axes of a reduction are inputs.
@@ -34,7 +36,7 @@ class Nodes:
         self._graph = graph
         self._version = version
         self._prefix = prefix
-        self._taken = set(_names(graph))
+        self._taken = all_names(graph)
 
     @contextmanager
     def into(self, graph: onnx.GraphProto) -> Iterator[None]:
@@ -129,15 +131,3 @@ def rounded_to_bytes(nodes: Nodes, value: str) -> str:
     rounded = nodes.op("Add", nodes.op("Round", nodes.op("Div", value, scale)), point)
     inside = nodes.op("Min", nodes.op("Max", rounded, zero), steps)
     return nodes.op("Mul", nodes.op("Sub", inside, point), scale)
-
-
-def _names(graph: onnx.GraphProto) -> set[str]:
-    """All names of tensors of a graph and of the graphs in it."""
-    named = (*graph.initializer, *graph.input, *graph.output)
-    names = {value.name for value in named}
-    for node in graph.node:
-        names.update(node.input, node.output)
-        for attribute in node.attribute:
-            for inner in (attribute.g, *attribute.graphs):
-                names |= _names(inner)
-    return names

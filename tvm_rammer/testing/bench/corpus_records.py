@@ -16,7 +16,7 @@ from tvm_rammer.testing.corpus.checking import Checked
 from tvm_rammer.testing.corpus.difference import Difference
 from tvm_rammer.testing.corpus.entries import Architecture, Entry, Form
 from tvm_rammer.testing.corpus.export import definition
-from tvm_rammer.testing.corpus.racing import Race
+from tvm_rammer.testing.corpus.racing import RaceTimes
 from tvm_rammer.testing.timing_results import Ratio
 
 _FORMAT = 1
@@ -41,7 +41,7 @@ class ModelRecord:
     code, model : str
         Digests of the compiler and of the model that were checked.
     checked : Checked
-    race : Race or None
+    race : RaceTimes or None
         None where it was not timed.
     """
 
@@ -52,7 +52,7 @@ class ModelRecord:
     code: str
     model: str
     checked: Checked
-    race: Race | None = None
+    race: RaceTimes | None = None
 
     @property
     def agrees(self) -> bool:
@@ -153,7 +153,7 @@ def _record(item: Mapping[str, Any]) -> ModelRecord:
     difference = Difference(**checked["difference"]) if checked["difference"] else None
     race = None
     if timed:
-        race = Race(**{**timed, "ratio": Ratio(**timed["ratio"]) if timed["ratio"] else None})
+        race = RaceTimes(**{**timed, "ratio": Ratio(**timed["ratio"]) if timed["ratio"] else None})
     return ModelRecord(
         **{**item, "checked": Checked(**{**checked, "difference": difference}), "race": race}
     )

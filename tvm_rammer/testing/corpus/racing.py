@@ -23,7 +23,7 @@ OURS = "auto"
 
 
 @dataclass(frozen=True)
-class Race:
+class RaceTimes:
     """Who took how long.
 
     Attributes
@@ -49,7 +49,7 @@ class Race:
 
 def race(
     case: Case, files: Files, library: Path, settings: Settings, progress: Progress | None = None
-) -> Race:
+) -> RaceTimes:
     """Time a library and the peers on the same inputs."""
     peers = []
     if files.onnx and files.onnx_inputs:
@@ -74,7 +74,7 @@ def write_fixed(files: Files, path: Path) -> None:
     onnx.save(proto, str(path))
 
 
-def result(outcomes: list[Outcome]) -> Race:
+def result(outcomes: list[Outcome]) -> RaceTimes:
     """What outcomes say: medians, the fastest peer, and the ratio to it."""
     timed = {o.name: o for o in outcomes if o.status == "ok" and o.blocks_ns}
     ms = {name: outcome.quartiles_ms()[1] for name, outcome in timed.items()}
@@ -82,4 +82,4 @@ def result(outcomes: list[Outcome]) -> Race:
     ratio = paired_ratio(timed[OURS], timed[best]) if best and OURS in timed else None
     notes = {o.name: f"{o.status}: {o.note}" for o in outcomes if o.name not in timed}
     disturbance = max((o.disturbance for o in timed.values()), default=0.0)
-    return Race(ms, best, ratio, notes, disturbance)
+    return RaceTimes(ms, best, ratio, notes, disturbance)
