@@ -71,3 +71,29 @@ def test_calibrate_measures_again(call, found, monkeypatch):
     found(OK)
     call("doctor", "--calibrate")
     assert asked == [True]
+
+
+def test_the_cache_is_cleared_of_what_is_ours(call, tmp_path, monkeypatch):
+    monkeypatch.setenv("TVM_RAMMER_CACHE_DIR", str(tmp_path))
+    (tmp_path / "kernel_costs.json").write_text("damaged")
+    (tmp_path / "photo.json").write_text("")
+    assert call("doctor", "--clear-cache").stdout == (
+        f"removed 1 file of measurements from {tmp_path}\n"
+    )
+    assert list(tmp_path.iterdir()) == [tmp_path / "photo.json"]
+    (tmp_path / "decisions.json").write_text("")
+    assert json.loads(call("doctor", "--clear-cache", "--json").stdout) == {
+        "cache": str(tmp_path),
+        "removed": [str(tmp_path / "decisions.json")],
+    }
+
+
+def test_a_folder_in_the_place_of_a_file_is_not_cleared(call, tmp_path, monkeypatch):
+    monkeypatch.setenv("TVM_RAMMER_CACHE_DIR", str(tmp_path))
+    folder = tmp_path / "decisions.json"
+    folder.mkdir()
+    result = call("doctor", "--clear-cache")
+    assert (result.exit_code, result.stderr) == (
+        1,
+        f"error: {folder}: cannot be removed: Is a directory; remove it yourself\n",
+    )

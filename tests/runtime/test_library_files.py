@@ -150,9 +150,57 @@ def test_a_path_that_is_a_folder(library, tmp_path):
 def test_without_a_compiler(library, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     monkeypatch.delenv("CXX", raising=False)
-    message = export_error(library, tmp_path / "lstm.so")
-    assert message.startswith(f"{tmp_path / 'lstm.so'}: cannot be linked (")
-    assert message.endswith("); install a C++ compiler (g++)")
+    monkeypatch.delenv("CC", raising=False)
+    path = tmp_path / "lstm.so"
+    assert export_error(library, path) == (
+        f"{path}: no C++ compiler is found; install g++, or set CXX to one"
+    )
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_compiler_that_is_not_there(library, tmp_path, monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    path = tmp_path / "lstm.so"
+    assert export_error(library, path) == (
+        f"{path}: CXX is 'no-such-compiler' (No such file or directory); set it to a C++ compiler"
+    )
+    assert os.listdir(tmp_path) == []
+
+
+COMPLAINTS = {
+    "ld: final link failed: No space left on device": (
+        "cannot be written: No space left on device; make room on the disk, or choose another path"
+    ),
+    "note: be careful\nc++: fatal error: no input files\nmore": (
+        "cannot be linked (c++: fatal error: no input files); correct that, or set CXX to another "
+        "compiler"
+    ),
+    "": "cannot be linked (RuntimeError); correct that, or set CXX to another compiler",
+}
+
+
+@pytest.mark.parametrize("said", COMPLAINTS)
+def test_what_a_compiler_complains_about(library, tmp_path, monkeypatch, said):
+    compiler = tmp_path / "compiler"
+    compiler.write_text(f"#!/bin/sh\necho '{said}'\nexit 1\n")
+    compiler.chmod(0o700)
+    monkeypatch.setenv("CXX", str(compiler))
+    path = tmp_path / "lstm.so"
+    assert export_error(library, path) == f"{path}: {COMPLAINTS[said]}"
+    assert os.listdir(tmp_path) == ["compiler"]
+
+
+@needs_compiler
+def test_a_compiler_for_another_processor(tmp_path, monkeypatch):
+    other = "aarch64" if MACHINE == "x86_64" else "x86_64"
+    monkeypatch.setenv("CXX", "g++")
+    target = {"kind": "llvm", "mtriple": f"{other}-linux-gnu", "num-cores": 2}
+    library = tvm_rammer.build(models.lstm(1, 1, hidden=16), target=target, policy="sequential")
+    path = tmp_path / "other.so"
+    assert export_error(library, path) == (
+        f"{path}: cannot be linked (g++ does not link for {other}); "
+        f"set CXX to a compiler that does, e.g. CXX={other}-linux-gnu-g++"
+    )
     assert os.listdir(tmp_path) == []
 
 
@@ -167,7 +215,8 @@ def test_a_file_never_appears_half_written(library, tmp_path, monkeypatch):
 
     monkeypatch.setattr(Executable, "export_library", fail)
     assert export_error(library, path) == (
-        f"{path}: cannot be written: No space left on device; choose another path"
+        f"{path}: cannot be written: No space left on device; "
+        "make room on the disk, or choose another path"
     )
     assert os.listdir(tmp_path) == ["lstm.so"]
     assert path.read_text() == "older"

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 
 from tvm_rammer.schedule.decisions import Contender, Decision, load_decision, store_decision
-from tvm_rammer.vdevice.cache import load_json, store_json
 
 DECISION = Decision(
     "estf",
@@ -18,9 +18,13 @@ DECISION = Decision(
 )
 
 
+CONTENDER = asdict(DECISION.contenders[0])
+
+
 @pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
+def file(tmp_path, monkeypatch) -> Path:
     monkeypatch.setenv("TVM_RAMMER_CACHE_DIR", str(tmp_path))
+    return tmp_path / "decisions.json"
 
 
 def test_what_is_stored_comes_back():
@@ -40,41 +44,54 @@ def test_the_last_of_two_decisions_counts():
     assert found is not None and found.reason == "again"
 
 
-def test_another_version_is_ignored_with_a_note():
+def test_another_version_is_ignored_with_a_note_and_kept(file):
     store_decision("a", DECISION)
-    stored = load_json("decisions.json")
-    stored["a"]["version"] = "0.0.1/1"
-    store_json("decisions.json", stored)
+    stored = json.loads(file.read_text())
+    stored["a"] = {"version": "0.0.1/1", "decision": ["of", "another", "form"]}
+    file.write_text(json.dumps(stored))
     assert load_decision("a") == (
         None,
         "a stored decision of version 0.0.1/1 was ignored (this is 0.1.0/1)",
     )
+    store_decision("b", DECISION)
+    assert json.loads(file.read_text())["a"] == stored["a"]
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "problem"),
     [
-        {"chosen": "none of them"},
-        {"how": "guessed"},
-        {"contenders": [{"name": "estf", "predicted": float("nan"), "measured": None}]},
-        {"contenders": [{"name": "estf", "predicted": -1.0, "measured": None, "ratio": None}]},
-        {"contenders": [{"name": "estf", "predicted": "1", "measured": None, "ratio": None}]},
-        {"contenders": 3},
-        {"left_out": [1]},
-        {"unknown": 1},
+        ({"chosen": "none of them"}, "'none of them' is chosen, but it is no contender"),
+        ({"how": "guessed"}, "how is \"guessed\"; it must be one of 'measured', 'stored', 'sim"),
+        ({"contenders": [{"name": "estf"}]}, "contenders[0] lacks the key 'predicted'; add it"),
+        ({"contenders": [CONTENDER | {"predicted": -1.0}]}, "-1.0 is no time"),
+        (
+            {"contenders": [CONTENDER | {"predicted": "1"}]},
+            'contenders[0].predicted is "1"; it must be a number',
+        ),
+        ({"contenders": [CONTENDER | {"ratio": [1.0]}]}, "ratio is [1.0]; it must be a list of 3"),
+        ({"contenders": 3}, "contenders is 3; it must be a list"),
+        ({"left_out": [1]}, "left_out[0] is 1; it must be a list of 2"),
+        ({"unknown": 1}, "it has the unknown key 'unknown'; the keys are chosen, how, "),
+        ({"seconds": 10**400}, "seconds is 1000000000000000000"),
+        ({"reason": []}, "reason is []; it must be a string"),
     ],
 )
-def test_a_damaged_decision_is_ignored_with_a_note(change):
+def test_a_damaged_decision_is_ignored_with_a_warning(file, change, problem):
     store_decision("a", DECISION)
-    stored = load_json("decisions.json")
+    stored = json.loads(file.read_text())
     stored["a"]["decision"] |= change
-    store_json("decisions.json", stored)
-    assert load_decision("a") == (None, "a stored decision that cannot be read was ignored")
+    file.write_text(json.dumps(stored))
+    with pytest.warns(UserWarning) as caught:
+        assert load_decision("a") == (None, "")
+    text = str(caught[0].message)
+    assert text.startswith(f"{file}: 1 measurement cannot be used and is ignored (of 'a' ")
+    assert problem in text
 
 
-@pytest.mark.parametrize("content", [[], {"a": 1}, {"a": {"decision": 1}}, "text"])
-def test_a_file_of_another_form_holds_no_decision(content):
-    store_json("decisions.json", content)
-    assert load_decision("a")[0] is None
-    store_decision("a", DECISION)
+@pytest.mark.parametrize("content", ["[]", '{"a": 1}', '{"a": {"decision": 1}}', '"text"', "{"])
+def test_a_file_of_another_form_holds_no_decision(file, content):
+    file.write_text(content)
+    with pytest.warns(UserWarning):
+        assert load_decision("a")[0] is None
+        store_decision("a", DECISION)
     assert load_decision("a") == (DECISION, "")

@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -84,49 +85,42 @@ def test_what_is_not_this_machine_keeps_its_costs(measurements):
     assert measurements == []
 
 
+def times(**changed: object) -> dict[str, object]:
+    return {**asdict(FAST), **changed}
+
+
 @needs_two_cores
 @pytest.mark.parametrize(
-    "damage",
+    ("costs", "problem"),
     [
-        "",
-        "{",
-        "[]",
-        "null",
-        '{"key": 1}',
-        '{"costs": {}}',
-        '{"key": KEY, "costs": [1]}',
-        '{"key": KEY, "costs": {"2": {"launch": 1}}}',
-        '{"key": KEY, "costs": {"2": {"launch": -1, "barrier": 1e-6, "point_to_point": 1e-6}}}',
-        '{"key": KEY, "costs": {"2": {"launch": "x", "barrier": 1e-6, "point_to_point": 1e-6}}}',
-        "\x00\xff",
+        ([1], "it is [1]; it must be an object"),
+        ({"2": {"launch": 1}}, "[\"2\"] lacks the key 'barrier'; add it"),
+        ({"two": asdict(FAST)}, "are costs of 'two' workers"),
+        ({"2": times(launch=-1)}, "are no costs of synchronising: "),
+        ({"2": times(launch="x")}, '["2"].launch is "x"; it must be a number'),
+        ({"2": times(launch=10**400)}, '["2"].launch is 1000'),
+        ({"2": times(memory={**asdict(KEPT), "transfer": -1.0})}, "are no costs of memory: "),
+        ({"2": times(memory={**asdict(KEPT), "bandwidth": 0.0})}, "are no costs of memory: "),
+        (
+            {"2": times(memory={**asdict(KEPT), "missing": [[1]]})},
+            '["2"].memory.missing[0] is [1]; it must be a list of 2',
+        ),
     ],
 )
-def test_a_damaged_file_is_measured_anew(folder, measurements, damage):
+def test_damaged_costs_are_measured_anew(folder, measurements, costs, problem):
     calibrated(HOST)
     (file,) = folder.iterdir()
     good = file.read_text()
-    file.write_text(damage.replace("KEY", json.dumps(json.loads(good)["key"])))
-    assert not vdevice_for().calibrated
-    assert calibrated(HOST).calibrated
+    file.write_text(json.dumps(dict.fromkeys(json.loads(good), costs)))
+    with pytest.warns(UserWarning) as caught:
+        assert not vdevice_for().calibrated
+    text = str(caught[0].message)
+    assert text.startswith(f"{file}: 1 measurement cannot be used and is ignored (of ")
+    assert problem in text
+    with pytest.warns(UserWarning):
+        assert calibrated(HOST).calibrated
     assert file.read_text() == good
     assert len(measurements) == 2
-
-
-@needs_two_cores
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("transfer", -1.0), ("transfer_byte", "x"), ("bandwidth", 0.0), ("missing", [[1]])],
-)
-def test_damaged_costs_of_memory_are_measured_anew(folder, measurements, field, value):
-    calibrated(HOST)
-    (file,) = folder.iterdir()
-    good = file.read_text()
-    stored = json.loads(good)
-    stored["costs"]["2"]["memory"][field] = value
-    file.write_text(json.dumps(stored))
-    assert not vdevice_for().calibrated
-    assert calibrated(HOST) == calibrated(HOST, refresh=True)
-    assert file.read_text() == good
 
 
 @needs_two_cores

@@ -116,17 +116,22 @@ def test_what_is_not_this_machine_has_no_ceilings(measurements):
 
 
 @pytest.mark.parametrize(
-    "damage",
-    ["", "[]", '{"key": 1}', '{"key": KEY, "ceilings": {"flops": 1e9}}', "low", '"x"'],
+    ("damage", "problem"),
+    [
+        ([], "it is []; it must be an object"),
+        ({"flops": 1e9}, "it lacks the key 'l1'; add it"),
+        ({**asdict(LOW), "l3": 0.0}, "are no ceilings of a core: "),
+        ({**asdict(LOW), "l3": None}, "l3 is null; it must be a number"),
+    ],
 )
-def test_a_damaged_file_is_measured_anew(folder, measurements, damage):
+def test_damaged_ceilings_are_measured_anew(folder, measurements, damage, problem):
     ceilings(TARGET, HOST)
     (file,) = folder.iterdir()
-    stored = json.loads(file.read_text())
-    if damage == "low":
-        damage = json.dumps({**stored, "ceilings": {**asdict(LOW), "l3": 0.0}})
-    file.write_text(damage.replace("KEY", json.dumps(stored["key"])))
-    assert ceilings(TARGET, HOST) == HIGH
+    file.write_text(json.dumps(dict.fromkeys(json.loads(file.read_text()), damage)))
+    with pytest.warns(UserWarning) as caught:
+        assert ceilings(TARGET, HOST) == HIGH
+    assert str(caught[0].message).startswith(f"{file}: 1 measurement cannot be used")
+    assert problem in str(caught[0].message)
 
 
 def test_the_level_is_the_nearest_memory_that_holds_the_working_set():

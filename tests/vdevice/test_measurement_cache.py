@@ -1,49 +1,225 @@
-"""The cache is a convenience: whatever is wrong with its folder, work goes on."""
+"""The cache is a convenience: whatever is wrong with its folder, work goes on and nothing hangs."""
 
+from __future__ import annotations
+
+import json
 import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
-from tvm_rammer.vdevice import cache_directory, load_json, store_json
+from tvm_rammer.vdevice import CacheFile, cache_directory, clear_cache
+from tvm_rammer.vdevice import cache as module
+
+TIMES = CacheFile("decisions.json", float)
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TVM_RAMMER_CACHE_DIR", str(tmp_path / "new" / "cache"))
     return tmp_path / "new" / "cache"
 
 
-def test_what_was_stored_is_loaded(folder):
-    assert load_json("a.json") is None
-    store_json("a.json", {"x": [1, 2.5]})
-    assert load_json("a.json") == {"x": [1, 2.5]}
-    assert os.listdir(folder) == ["a.json"]
+def warning(call) -> str:
+    with pytest.warns(UserWarning) as caught:
+        call()
+    (one,) = {str(each.message) for each in caught}
+    return one
 
 
-def test_a_failing_store_leaves_the_old_file_and_nothing_else(folder, monkeypatch):
-    store_json("a.json", "old")
+def test_what_was_added_is_loaded(folder):
+    assert TIMES.load() == {}
+    TIMES.add({"x": 1.5})
+    TIMES.add({"y": 2, "x": 3})
+    assert TIMES.load() == {"y": 2.0, "x": 3.0}
+    assert os.listdir(folder) == ["decisions.json"]
+
+
+def test_the_oldest_entries_are_dropped(folder):
+    few = CacheFile("decisions.json", int, most=2)
+    for number in range(4):
+        few.add({str(number): number})
+    assert few.load() == {"2": 2, "3": 3}
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), "1", None, 10**400])
+def test_what_is_no_entry_is_not_kept(folder, value):
+    TIMES.add({"x": value, "y": 1.0})
+    assert TIMES.load() == {"y": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("content", "cause"),
+    [
+        ("", "Expecting value: line 1 column 1 (char 0)"),
+        ("{", "Expecting property name"),
+        ("[" * 100_000, "it is nested too deeply"),
+        ('{"x": Infinity}', "Infinity is not a number"),
+        ('{"x": 1, "x": 2}', "the key 'x' is there twice"),
+        ('{"x": ' + "9" * 10_000 + "}", "Exceeds the limit"),
+        ("\x00", "Expecting value"),
+        (b'"\xff"', "'utf-8' codec can't decode"),
+    ],
+)
+def test_a_file_that_is_no_json_is_ignored_and_named_and_replaced(folder, content, cause):
+    TIMES.add({"x": 1.0})
+    path = folder / "decisions.json"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    text = warning(TIMES.load)
+    assert text.startswith(f"{path} cannot be read and is ignored ({cause}")
+    assert text.endswith("); remove it")
+    warning(lambda: TIMES.add({"y": 2.0}))
+    assert TIMES.load() == {"y": 2.0}
+
+
+def test_a_list_is_ignored_and_named(folder):
+    TIMES.add({"x": 1.0})
+    path = folder / "decisions.json"
+    path.write_text("[1]")
+    assert warning(TIMES.load) == f"{path} holds no measurements and is ignored; remove it"
+
+
+@pytest.mark.parametrize("value", [10**400, 1e999, "1", None, [], {}, True])
+def test_one_bad_entry_does_not_cost_the_others(folder, value):
+    TIMES.add({"x": 1.0})
+    path = folder / "decisions.json"
+    text = json.dumps({"x": 1.0, "bad": value}).replace("Infinity", "1e999")
+    path.write_text(text)
+    found = warning(lambda: TIMES.load() == {"x": 1.0} or pytest.fail())
+    assert found.startswith(f"{path}: 1 measurement cannot be used and is ignored (of 'bad' it is ")
+    assert found.endswith("; it must be a number)")
+
+
+def make_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def make_device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def make_terminal(path: Path) -> None:
+    path.symlink_to("/dev/ptmx")
+
+
+@pytest.mark.parametrize("make", [make_pipe, make_device, make_terminal, Path.mkdir])
+def test_what_is_no_file_is_no_wait(folder, make):
+    folder.mkdir(parents=True)
+    path = folder / "decisions.json"
+    make(path)
+    assert "cannot be read and is ignored (" in warning(TIMES.load)
+    assert str(path) in warning(TIMES.load)
+    with pytest.warns(UserWarning):
+        TIMES.add({"x": 1.0})
+    if path.is_dir():
+        assert os.listdir(folder) == ["decisions.json"]
+    else:
+        assert TIMES.load() == {"x": 1.0}
+
+
+def test_a_file_of_another_size_is_ignored(folder):
+    folder.mkdir(parents=True)
+    path = folder / "decisions.json"
+    path.touch()
+    os.truncate(path, 1 << 40)
+    assert warning(TIMES.load) == (
+        f"{path} cannot be read and is ignored (it has 1099511627776 bytes); remove it"
+    )
+
+
+def test_a_failing_write_leaves_the_old_file_and_nothing_else(folder, monkeypatch):
+    TIMES.add({"x": 1.0})
 
     def fail(source, target):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", fail)
     with pytest.warns(UserWarning, match="No space left on device"):
-        store_json("a.json", "new")
-    assert load_json("a.json") == "old"
-    assert os.listdir(folder) == ["a.json"]
+        TIMES.add({"x": 2.0})
+    assert TIMES.load() == {"x": 1.0}
+    assert os.listdir(folder) == ["decisions.json"]
 
 
 def test_a_folder_that_cannot_be_made_costs_one_warning(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     folder = tmp_path / "file" / "cache"
     monkeypatch.setenv("TVM_RAMMER_CACHE_DIR", str(folder))
-    with pytest.warns(UserWarning) as caught:
-        store_json("a.json", 1)
-    assert [str(warning.message) for warning in caught] == [
+    assert warning(lambda: TIMES.add({"x": 1.0})) == (
         f"measurements are not kept, as {folder} cannot be written (Not a directory): "
         "set TVM_RAMMER_CACHE_DIR to a folder that can"
-    ]
-    assert load_json("a.json") is None
+    )
+    assert TIMES.load() == {}
+
+
+WRITER = """
+import sys
+from tvm_rammer.vdevice.cache import CacheFile
+
+for number in range(int(sys.argv[2])):
+    CacheFile("decisions.json", float).add({f"{sys.argv[1]} {number}": 1.0})
+    print(number, flush=True)
+"""
+
+
+def writer(name: str, entries: int) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", WRITER, name, str(entries)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def test_four_writers_lose_nothing(folder):
+    writers = [writer(str(number), 100) for number in range(4)]
+    assert [each.wait() for each in writers] == [0] * 4
+    for each in writers:
+        each.stdout.close()
+    assert len(TIMES.load()) == 400
+
+
+def test_killed_writers_lose_nothing_and_leave_nothing(folder):
+    """What a writer has said that it wrote is there, whatever became of it and of the others."""
+    steady = writer("steady", 60)
+    killed = [writer(f"killed {number}", 10_000) for number in range(3)]
+    said = {}
+    for number, each in enumerate(killed):
+        for _ in range(5 + 7 * number):
+            said[number] = each.stdout.readline()
+        each.send_signal(signal.SIGKILL)
+        said[number] = (each.stdout.read().splitlines() or [said[number]])[-1]
+        each.stdout.close()
+        each.wait()
+    assert steady.wait() == 0
+    steady.stdout.close()
+    found = TIMES.load()
+    for number, last in said.items():
+        assert all(f"killed {number} {each}" in found for each in range(int(last) + 1))
+    assert all(f"steady {each}" in found for each in range(60))
+    TIMES.add({"x": 1.0})
+    assert os.listdir(folder) == ["decisions.json"]
+
+
+def test_a_writer_that_is_stopped_does_not_stop_others(folder, monkeypatch):
+    monkeypatch.setattr(module, "_LOCK_SECONDS", 0.1)
+    folder.mkdir(parents=True)
+    with module._lock(folder):
+        started = time.monotonic()
+        text = warning(lambda: TIMES.add({"x": 1.0}))
+        assert time.monotonic() - started < 5
+    assert text.startswith(
+        f"measurements are not kept, as {folder} cannot be written (another process has locked it)"
+    )
+
+
+def test_clearing_takes_what_is_ours(folder):
+    TIMES.add({"x": 1.0})
+    (folder / "mine.json").write_text("")
+    (folder / "ceilings-0123456789abcdef.json").write_text("")
+    removed = clear_cache()
+    assert [path.name for path in removed] == ["ceilings-0123456789abcdef.json", "decisions.json"]
+    assert os.listdir(folder) == ["mine.json"]
+    assert clear_cache() == []
 
 
 def test_without_the_variable_it_is_the_users_cache_folder(monkeypatch):

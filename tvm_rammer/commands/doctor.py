@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tvm_rammer.commands.command import Command, Result
+from tvm_rammer.errors import InputError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,6 +21,7 @@ _EXAMPLES = """\b
 Examples:
   tvm-rammer doctor
   tvm-rammer doctor --calibrate
+  tvm-rammer doctor --clear-cache
   tvm-rammer doctor --json
 """
 
@@ -28,12 +30,15 @@ _STYLES = {"ok": "green", "warn": "yellow", "bad": "bold red"}
 
 @click.command("doctor", cls=Command, short_help="Is this machine set up well?", epilog=_EXAMPLES)
 @click.option("--calibrate", is_flag=True, help="Measure the synchronisation costs again.")
-def command(calibrate: bool) -> Result:
+@click.option("--clear-cache", is_flag=True, help="Forget what was measured, and look at nothing.")
+def command(calibrate: bool, clear_cache: bool) -> Result:
     """Look at everything here that makes programs wrong or slow, and say what to do about it.
 
     The first time it measures what synchronising costs, and keeps that for later plans. Exit
     status 1 if something does not work.
     """
+    if clear_cache:
+        return _cleared()
     from tvm_rammer.commands.native_work import native_work
 
     with native_work("looking at this machine"):
@@ -45,6 +50,21 @@ def command(calibrate: bool) -> Result:
     bad = any(finding.level == "bad" for finding in findings)
     document = {"ok": not bad, "findings": [asdict(finding) for finding in findings]}
     return Result(document, (_table(findings), "", _summary(findings)), exit_code=int(bad))
+
+
+def _cleared() -> Result:
+    from tvm_rammer.units import counted
+    from tvm_rammer.vdevice.cache import cache_directory, clear_cache
+
+    folder = cache_directory()
+    try:
+        removed = clear_cache()
+    except OSError as error:
+        raise InputError(
+            f"{error.filename}: cannot be removed: {error.strerror}; remove it yourself"
+        ) from error
+    text = f"removed {counted(len(removed), 'file')} of measurements from {folder}"
+    return Result({"cache": str(folder), "removed": list(map(str, removed))}, (text,))
 
 
 def _table(findings: Sequence[Finding]) -> Table:

@@ -6,6 +6,9 @@ import os
 from pathlib import Path
 
 from tvm_rammer.errors import InputError
+from tvm_rammer.files import advice_for, write_whole
+
+_DESCRIPTORS = ("/dev/fd", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/proc")
 
 
 def require_writable(path: Path) -> None:
@@ -20,18 +23,24 @@ def require_writable(path: Path) -> None:
 
 
 def write_file(path: Path, content: str | bytes) -> None:
-    """Write a file, which appears complete or not at all."""
+    """Write a file, which appears complete or not at all.
+
+    Where a device or a pipe is, e.g. ``/dev/stdout``, the content goes there instead.
+    """
     data = content.encode() if isinstance(content, str) else content
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        if path.exists() and not path.is_file():  # /dev/stdout
-            path.write_bytes(data)
-            return
-        try:
-            partial.write_bytes(data)
-            os.replace(partial, path)
-        finally:
-            partial.unlink(missing_ok=True)
+        if _is_stream(path):
+            with path.open("ab") as stream:
+                stream.write(data)
+        else:
+            write_whole(path, data)
     except OSError as error:
-        cause = error.strerror or error
-        raise InputError(f"{path}: cannot be written: {cause}; choose another path") from error
+        cause, advice = error.strerror or error, advice_for(error)
+        raise InputError(f"{path}: cannot be written: {cause}; {advice}") from error
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether a name stands for a device, a pipe or what this process has open already."""
+    if any(path.absolute().is_relative_to(place) for place in _DESCRIPTORS):
+        return True
+    return path.exists() and not path.is_file() and not path.is_dir()

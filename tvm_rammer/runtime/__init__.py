@@ -4,5 +4,6 @@
 - ``check``: compares a library with what ONNX Runtime or PyTorch computes
 - ``graph_module``: an instance that runs; ``profile``: when its rTasks really ran
 - ``report``, ``kernel_report``, ``simulated``: what was decided, what kernels reach, timelines
+- ``linking``: why a library could not be linked
 - ``shared_object``: what is wrong with a file, told before the system's loader dies of it
 """

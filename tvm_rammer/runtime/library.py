@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -15,10 +14,12 @@ from tvm import relax
 from tvm.runtime import Executable
 
 from tvm_rammer.errors import DeviceError, InputError, LibraryError
+from tvm_rammer.files import working_folder
 from tvm_rammer.progress import tell
 from tvm_rammer.rprogram import RProgram
 from tvm_rammer.runtime.description import LibraryDescription, read_description
 from tvm_rammer.runtime.graph_module import GraphModule, check_cpu
+from tvm_rammer.runtime.linking import link_problem
 from tvm_rammer.runtime.report import Report, make_report
 from tvm_rammer.runtime.shared_object import defect
 from tvm_rammer.runtime.simulated import simulated
@@ -29,6 +30,7 @@ from tvm_rammer.transform.partition_regions import is_region
 from tvm_rammer.transform.pipeline import PartitionedModule, lower_for_vm, plan_module
 from tvm_rammer.transform.stock_memory import stock_plan_bytes
 from tvm_rammer.units import counted, listed
+from tvm_rammer.vdevice.target import architecture
 from tvm_rammer.view.html import timeline_frame
 from tvm_rammer.view.svg import timeline_svg
 
@@ -206,18 +208,14 @@ class Library:
         if not isinstance(self.executable, Executable):
             raise LibraryError(f"{target}: a loaded library is a file already; copy that")
         try:
-            with tempfile.TemporaryDirectory(dir=target.parent, prefix=".rammer-") as folder:
-                written = Path(folder) / target.name
+            with working_folder(target.parent) as folder:
+                written = folder / target.name
                 self.executable.export_library(str(written))
                 os.replace(written, target)
-        except OSError as error:
-            raise LibraryError(
-                f"{target}: cannot be written: {error.strerror or error}; choose another path"
-            ) from error
-        except (RuntimeError, TypeError) as error:
-            raise LibraryError(
-                f"{target}: cannot be linked ({_last_line(error)}); install a C++ compiler (g++)"
-            ) from error
+        except (OSError, RuntimeError, TypeError) as error:
+            built_for = architecture(tvm.target.Target(self.description.target))
+            problem = link_problem(error, built_for)
+            raise LibraryError(f"{target}: {problem}") from error
         return target
 
 

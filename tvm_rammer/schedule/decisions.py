@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from math import isfinite
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from tvm_rammer import __version__
-from tvm_rammer.vdevice.cache import load_json, store_json
+from tvm_rammer.records import read_as
+from tvm_rammer.vdevice.cache import CacheFile
 
 How = Literal["measured", "stored", "simulated"]
 
 #: Raised when policies, kernels or measuring change so much that older decisions are not used.
 FORMAT_VERSION = 1
-_FILE = "decisions.json"
-#: Older decisions are dropped beyond this many.
-_MAX_ENTRIES = 2_000
 
 
 @dataclass(frozen=True)
@@ -44,6 +41,11 @@ class Contender:
     measured: float | None = None
     ratio: tuple[float, float, float] | None = None
     rounds: int = 0
+
+    def times(self) -> list[float]:
+        """All that was predicted or measured."""
+        measured = [] if self.measured is None else [self.measured]
+        return [self.predicted, *measured, *(self.ratio or ())]
 
 
 @dataclass(frozen=True)
@@ -81,24 +83,37 @@ class Decision:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Decision:
-        """The decision that ``dataclasses.asdict`` made plain data of.
+        """The decision that ``dataclasses.asdict`` and JSON made plain data of.
 
         Raises
         ------
         ValueError
             If it is of another form.
         """
-        try:
-            contenders = tuple(_contender(item) for item in content["contenders"])
-            left_out = tuple((str(name), str(why)) for name, why in content["left_out"])
-            made = cls(**{**content, "contenders": contenders, "left_out": left_out})
-        except (LookupError, TypeError, AttributeError) as error:
-            raise ValueError(f"this is no decision: {error}") from error
-        if made.chosen not in {contender.name for contender in contenders}:
-            raise ValueError(f"{made.chosen!r} is chosen, but it is no contender")
-        if made.how not in get_args(How):
-            raise ValueError(f"{made.how!r} is no way to decide")
-        return made
+        decision: Decision = read_as(cls, content)
+        names = [contender.name for contender in decision.contenders]
+        if decision.chosen not in names:
+            raise ValueError(f"{decision.chosen!r} is chosen, but it is no contender")
+        times = [time for contender in decision.contenders for time in contender.times()]
+        if min(times) < 0:
+            raise ValueError(f"{min(times)} is no time")
+        return decision
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A decision as it is kept; only that of this version has a form that is known."""
+
+    version: str
+    decision: Any
+
+
+def _check(entry: _Entry) -> None:
+    if entry.version == _version():
+        Decision.from_dict(entry.decision)
+
+
+_DECISIONS = CacheFile("decisions.json", _Entry, _check, most=2_000)
 
 
 def load_decision(key: str) -> tuple[Decision | None, str]:
@@ -109,45 +124,19 @@ def load_decision(key: str) -> tuple[Decision | None, str]:
     tuple of (Decision or None, str)
         The note says why a decision that is there cannot be used; empty otherwise.
     """
-    stored = load_json(_FILE)
-    entry = stored.get(key) if isinstance(stored, dict) else None
+    entry: _Entry | None = _DECISIONS.load().get(key)
     if entry is None:
         return None, ""
-    version = entry.get("version") if isinstance(entry, dict) else None
-    if version != _version():
-        return None, f"a stored decision of version {version} was ignored (this is {_version()})"
-    try:
-        return Decision.from_dict(entry["decision"]), ""
-    except (LookupError, TypeError, ValueError):
-        return None, "a stored decision that cannot be read was ignored"
+    if entry.version != _version():
+        note = f"a stored decision of version {entry.version} was ignored (this is {_version()})"
+        return None, note
+    return Decision.from_dict(entry.decision), ""
 
 
 def store_decision(key: str, decision: Decision) -> None:
     """Keep a decision for the next build."""
-    stored = load_json(_FILE)
-    entries = dict(stored) if isinstance(stored, dict) else {}
-    entries.pop(key, None)
-    entries[key] = {"version": _version(), "decision": asdict(decision)}
-    store_json(_FILE, dict(list(entries.items())[-_MAX_ENTRIES:]))
+    _DECISIONS.add({key: asdict(_Entry(_version(), asdict(decision)))})
 
 
 def _version() -> str:
     return f"{__version__}/{FORMAT_VERSION}"
-
-
-def _contender(item: Mapping[str, Any]) -> Contender:
-    ratio = item["ratio"]
-    if ratio is not None:
-        middle, low, high = map(_seconds, ratio)
-        ratio = (middle, low, high)
-    measured = None if item["measured"] is None else _seconds(item["measured"])
-    rounds = int(item.get("rounds", 0))
-    return Contender(str(item["name"]), _seconds(item["predicted"]), measured, ratio, rounds)
-
-
-def _seconds(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{value!r} is no number")
-    if not isfinite(value) or value < 0:
-        raise ValueError(f"{value} is no time")
-    return float(value)

@@ -8,7 +8,7 @@
 - ``doctor``: what makes co-scheduled programs wrong or slow on this machine
 """
 
-from tvm_rammer.vdevice.cache import cache_directory, load_json, store_json
+from tvm_rammer.vdevice.cache import CacheFile, cache_directory, clear_cache
 from tvm_rammer.vdevice.calibrate import calibrated
 from tvm_rammer.vdevice.cpu import HostCPU, detect_cpu, host_cpu
 from tvm_rammer.vdevice.doctor import Finding, diagnose
@@ -17,19 +17,19 @@ from tvm_rammer.vdevice.target import host_target, resolve_target, vdevice_for
 from tvm_rammer.vdevice.vdevice import OversubscriptionWarning, VDevice
 
 __all__ = [
+    "CacheFile",
     "Finding",
     "HostCPU",
     "OversubscriptionWarning",
     "VDevice",
     "cache_directory",
     "calibrated",
+    "clear_cache",
     "configure_pool",
     "detect_cpu",
     "diagnose",
     "host_cpu",
     "host_target",
-    "load_json",
     "resolve_target",
-    "store_json",
     "vdevice_for",
 ]

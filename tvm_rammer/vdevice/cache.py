@@ -1,15 +1,44 @@
-"""Keeps measurements between processes: small JSON files in the user's cache folder."""
+"""Keeps measurements between processes: small JSON files in the user's cache folder.
+
+Nothing that is in such a file stops a build: what cannot be read is ignored and named. Writers take
+turns, so that no entry is lost.
+"""
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
-import tempfile
+import stat
+import time
 import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import platformdirs
+
+from tvm_rammer.files import remove_unfinished, write_whole
+from tvm_rammer.records import FieldError, parse_json, read_as
+from tvm_rammer.units import counted
+
+#: A file that is larger holds something else.
+_MOST_BYTES = 64 << 20
+#: Seconds until a writer gives up: others hold the lock for milliseconds, unless they are stopped.
+_LOCK_SECONDS = 10.0
+#: Says that a file system has no locks.
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+#: What this package has ever put into the folder.
+_OURS = (
+    "calibration*.json",
+    "ceilings*.json",
+    "decisions.json",
+    "kernel_costs.json",
+    "model_statistics.json",
+)
 
 
 def cache_directory() -> Path:
@@ -17,37 +46,165 @@ def cache_directory() -> Path:
     return Path(os.environ.get("TVM_RAMMER_CACHE_DIR") or platformdirs.user_cache_dir("tvm-rammer"))
 
 
-def load_json(name: str, folder: Path | None = None) -> Any:
-    """What was stored under ``name``, here or in another folder; None if nothing can be read."""
-    try:
-        return json.loads(((folder or cache_directory()) / name).read_text())
-    except (OSError, ValueError):
-        return None
+def clear_cache() -> list[Path]:
+    """Remove what was measured and decided, and nothing else; the files that were there.
 
-
-def store_json(name: str, value: Any) -> None:
-    """Store ``value`` under ``name`` in one step, so that nobody ever reads half a file.
-
-    A folder that cannot be written costs a measurement the next time, and one warning now.
+    Raises
+    ------
+    OSError
+        When one cannot be removed.
     """
     folder = cache_directory()
+    remove_unfinished(folder)
+    found = sorted({path for pattern in _OURS for path in folder.glob(pattern)})
+    for path in found:
+        path.unlink()
+    return found
+
+
+@dataclass(frozen=True)
+class CacheFile:
+    """A file of the cache folder, with entries of one type under keys of text.
+
+    Attributes
+    ----------
+    name : str
+        Of the file.
+    kind : type
+        What every entry is; see :func:`~tvm_rammer.records.read_as`.
+    check : callable, optional
+        Raises a ValueError for an entry of the type that no measurement gives.
+    most : int
+        Older entries are dropped beyond this many.
+    """
+
+    name: str
+    kind: Any
+    check: Callable[[Any], None] | None = None
+    most: int = 1_000
+
+    def load(self, folder: Path | None = None) -> dict[str, Any]:
+        """The entries, here or in another folder; what cannot be used is left out with a warning.
+
+        Returns
+        -------
+        dict
+            Older ones first.
+        """
+        path = (folder or cache_directory()) / self.name
+        return {key: entry for key, (_, entry) in self._read(path).items()}
+
+    def add(self, fresh: Mapping[str, Any]) -> None:
+        """Add entries of plain data to those on disk, in place of those with the same keys.
+
+        What :meth:`load` would not give back is not kept. A folder that cannot be written costs a
+        measurement the next time, and one warning now.
+        """
+        folder = cache_directory()
+        path = folder / self.name
+        usable = {key: value for key, value in fresh.items() if self._is_usable(value)}
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with _lock(folder):
+                kept = {k: raw for k, (raw, _) in self._read(path).items() if k not in usable}
+                entries = dict(list({**kept, **usable}.items())[-self.most :])
+                write_whole(path, json.dumps(entries, indent=1).encode())
+        except OSError as error:
+            _warn(
+                f"measurements are not kept, as {folder} cannot be written ({error.strerror}): "
+                "set TVM_RAMMER_CACHE_DIR to a folder that can"
+            )
+
+    def _read(self, path: Path) -> dict[str, tuple[Any, Any]]:
+        """Every entry that can be used, as it is written and as what it is."""
+        try:
+            stored = parse_json(_text(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
+        except (OSError, ValueError) as error:
+            cause = (error.strerror if isinstance(error, OSError) else None) or error
+            _warn(f"{path} cannot be read and is ignored ({cause}); remove it")
+            return {}
+        if not isinstance(stored, dict):
+            _warn(f"{path} holds no measurements and is ignored; remove it")
+            return {}
+        found, problems = {}, []
+        for key, value in stored.items():
+            try:
+                found[key] = value, self._entry(value)
+            except ValueError as error:
+                problem = error.within("it") if isinstance(error, FieldError) else error
+                problems.append(f"of {_short(key)} {problem}")
+        if problems:
+            _warn(
+                f"{path}: {counted(len(problems), 'measurement')} cannot be used and "
+                f"{'is' if len(problems) == 1 else 'are'} ignored ({problems[0]})"
+            )
+        return found
+
+    def _entry(self, value: Any) -> Any:
+        entry = read_as(self.kind, value)
+        if self.check is not None:
+            self.check(entry)
+        return entry
+
+    def _is_usable(self, value: Any) -> bool:
+        try:
+            self._entry(json.loads(json.dumps(value)))
+        except ValueError:
+            return False
+        return True
+
+
+def _text(path: Path) -> str:
+    """What is in a file; a pipe, a device or a folder in its place is an error and no wait."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(handle, "rb") as file:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            raise ValueError("it is no file")
+        if found.st_size > _MOST_BYTES:
+            raise ValueError(f"it has {found.st_size} bytes")
+        return file.read(_MOST_BYTES).decode()
+
+
+@contextmanager
+def _lock(folder: Path) -> Iterator[None]:
+    """Wait until no other process writes into the folder.
+
+    The lock is on the folder itself, and the system gives it up when a process ends.
+
+    Raises
+    ------
+    OSError
+        When another process does not give it up.
+    """
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    give_up = time.monotonic() + _LOCK_SECONDS
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        _replace(folder / name, json.dumps(value, indent=1))
+        while not _try_lock(handle):
+            if time.monotonic() > give_up:
+                raise TimeoutError(errno.ETIMEDOUT, "another process has locked it")
+            time.sleep(0.002)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _try_lock(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
     except OSError as error:
-        warnings.warn(
-            f"measurements are not kept, as {folder} cannot be written ({error.strerror}): "
-            "set TVM_RAMMER_CACHE_DIR to a folder that can",
-            stacklevel=2,
-        )
+        if error.errno not in _NO_LOCKS:
+            raise
+    return True
 
 
-def _replace(path: Path, text: str) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
-    try:
-        with os.fdopen(handle, "w") as file:
-            file.write(text)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+def _short(key: str) -> str:
+    return repr(key if len(key) <= 60 else key[:57] + "...")
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, stacklevel=3)

@@ -6,20 +6,20 @@ Everything else takes what it left in the cache, or the defaults.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from tvm_rammer.vdevice.cache import load_json, store_json
+from tvm_rammer.records import read_as
+from tvm_rammer.vdevice.cache import CacheFile
 from tvm_rammer.vdevice.cpu import host_cpu
 from tvm_rammer.vdevice.vdevice import DEFAULT_MEMORY, MemoryCosts, VDevice
 
@@ -77,8 +77,8 @@ def calibrated(vdevice: VDevice, *, refresh: bool = False) -> VDevice:
     if not known:
         known = _undisturbed(measure(host_cpu().cores))
         if known:
-            store = {str(count): asdict(costs) for count, costs in known.items()}
-            store_json(_file(), {"key": _key(), "costs": store})
+            plain = {str(count): asdict(costs) for count, costs in known.items()}
+            _CALIBRATIONS.add({_key(): plain})
     return _nearest(known, vdevice)
 
 
@@ -160,43 +160,41 @@ def _nearest(known: dict[int, SyncCosts], vdevice: VDevice) -> VDevice:
 
 
 def _load() -> dict[int, SyncCosts]:
-    stored = load_json(_file())
-    try:
-        return _parsed(stored["costs"]) if stored["key"] == _key() else {}
-    except (LookupError, TypeError, ValueError, AttributeError):
-        return {}
+    stored: dict[str, SyncCosts] = _CALIBRATIONS.load().get(_key(), {})
+    return {int(count): costs for count, costs in stored.items()}
 
 
 def _parsed(costs: Any) -> dict[int, SyncCosts]:
-    parsed = {int(count): _costs(each) for count, each in costs.items()}
-    for each in parsed.values():
+    parsed: dict[str, SyncCosts] = read_as(_KIND, costs)
+    _check(parsed)
+    return {int(count): each for count, each in parsed.items()}
+
+
+def _check(costs: Mapping[str, SyncCosts]) -> None:
+    for count, each in costs.items():
+        if not count.isdecimal():
+            raise ValueError(f"are costs of {count!r} workers")
         if not all(0 < cost < 1 for cost in (each.launch, each.barrier, each.point_to_point)):
-            raise ValueError(f"these are no costs of synchronising: {each}")
-    return parsed
+            raise ValueError(f"are no costs of synchronising: {each}")
+        memory = each.memory
+        numbers = (memory.transfer, memory.transfer_byte, memory.core_bandwidth, memory.bandwidth)
+        if not all(0 <= number < 1e15 for number in numbers) or min(numbers[2:]) < 1e6:
+            raise ValueError(f"are no costs of memory: {memory}")
 
 
-def _costs(stored: Any) -> SyncCosts:
-    memory = stored["memory"]
-    missing = tuple((int(nbytes), float(share)) for nbytes, share in memory["missing"])
-    costs = MemoryCosts(**{**memory, "missing": missing})
-    numbers = [costs.transfer, costs.transfer_byte, costs.core_bandwidth, costs.bandwidth]
-    if not all(0 <= number < 1e15 for number in numbers) or min(numbers[2:]) < 1e6:
-        raise ValueError(f"these are no costs of memory: {costs}")
-    return SyncCosts(**{**stored, "memory": costs})
+_KIND = dict[str, SyncCosts]
+_CALIBRATIONS = CacheFile("calibrations.json", _KIND, _check)
 
 
-def _key() -> dict[str, Any]:
+def _key() -> str:
     """All that a measurement depends on."""
     host = host_cpu()
-    return {
-        "cpu": host.model,
-        "cores": host.cores,
-        "threads": host.threads,
-        "tvm": metadata.version("apache-tvm"),
-        "format": FORMAT_VERSION,
-    }
-
-
-def _file() -> str:
-    digest = hashlib.sha256(json.dumps(_key()).encode()).hexdigest()
-    return f"calibration-{digest[:16]}.json"
+    return json.dumps(
+        {
+            "cpu": host.model,
+            "cores": host.cores,
+            "threads": host.threads,
+            "tvm": metadata.version("apache-tvm"),
+            "format": FORMAT_VERSION,
+        }
+    )

@@ -6,7 +6,6 @@ much there is to gain. Measured once (in under a second), kept on disk between p
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -19,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tvm_rammer.vdevice.cache import load_json, store_json
+from tvm_rammer.vdevice.cache import CacheFile
 from tvm_rammer.vdevice.ceiling_text import (
     multiply_add_loop,
     multiply_adds,
@@ -108,12 +107,12 @@ def ceilings(target: Any, vdevice: VDevice, *, refresh: bool = False) -> Ceiling
     """
     if not vdevice.host or vdevice.kind != "cpu":
         return None
-    known = _load(vdevice)
+    known: Ceilings | None = _CEILINGS.load().get(_key(vdevice))
     if known is not None and not refresh:
         return known
     measured = measure(target, vdevice)
     best = measured if known is None else measured.best(known)
-    store_json(_file(vdevice), {"key": _key(vdevice), "ceilings": asdict(best)})
+    _CEILINGS.add({_key(vdevice): asdict(best)})
     return best
 
 
@@ -264,29 +263,23 @@ def compile_loops(target: Any, vdevice: VDevice) -> Any:
     return tvm.tirx.build(tvm.IRModule(functions), target)
 
 
-def _load(vdevice: VDevice) -> Ceilings | None:
-    stored = load_json(_file(vdevice))
-    try:
-        if stored["key"] != _key(vdevice):
-            return None
-        found = Ceilings(**stored["ceilings"])
-        return found if all(1e6 < value < 1e18 for value in asdict(found).values()) else None
-    except (LookupError, TypeError, ValueError, AttributeError):
-        return None
+def _check(found: Ceilings) -> None:
+    if not all(1e6 < value < 1e18 for value in asdict(found).values()):
+        raise ValueError(f"are no ceilings of a core: {found}")
 
 
-def _key(vdevice: VDevice) -> dict[str, Any]:
+_CEILINGS = CacheFile("ceilings.json", Ceilings, _check)
+
+
+def _key(vdevice: VDevice) -> str:
     """All that a measurement depends on."""
-    return {
-        "cpu": host_cpu().model,
-        "vector_bytes": vdevice.vector_bytes,
-        "features": list(vdevice.features),
-        "caches": [vdevice.l1_bytes, vdevice.l2_bytes, vdevice.l3_bytes],
-        "tvm": metadata.version("apache-tvm"),
-        "format": FORMAT_VERSION,
-    }
-
-
-def _file(vdevice: VDevice) -> str:
-    digest = hashlib.sha256(json.dumps(_key(vdevice)).encode()).hexdigest()
-    return f"ceilings-{digest[:16]}.json"
+    return json.dumps(
+        {
+            "cpu": host_cpu().model,
+            "vector_bytes": vdevice.vector_bytes,
+            "features": list(vdevice.features),
+            "caches": [vdevice.l1_bytes, vdevice.l2_bytes, vdevice.l3_bytes],
+            "tvm": metadata.version("apache-tvm"),
+            "format": FORMAT_VERSION,
+        }
+    )

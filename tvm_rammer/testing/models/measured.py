@@ -11,9 +11,9 @@ import onnx
 
 from tvm_rammer.testing.models.registry import ModelInfo
 from tvm_rammer.testing.models.statistics import ModelStatistics, statistics
-from tvm_rammer.vdevice.cache import load_json, store_json
+from tvm_rammer.vdevice.cache import CacheFile
 
-_FILE = "model_statistics.json"
+_COUNTED = CacheFile("model_statistics.json", ModelStatistics)
 
 
 def known_statistics(info: ModelInfo, tiny: bool = False) -> ModelStatistics:
@@ -26,16 +26,12 @@ def known_statistics(info: ModelInfo, tiny: bool = False) -> ModelStatistics:
         At the size for quick tests.
     """
     name = f"{info.name} (tiny)" if tiny else info.name
-    stored = load_json(_FILE)
-    if not isinstance(stored, dict) or stored.get("builders") != _builders():
-        stored = {"builders": _builders(), "models": {}}
-    try:
-        return ModelStatistics(**stored["models"][name])
-    except (KeyError, TypeError):
-        counted = statistics(info.tiny() if tiny else info.build())
-    stored.setdefault("models", {})[name] = asdict(counted)
-    store_json(_FILE, stored)
-    return counted
+    key = f"{_builders()}/{name}"
+    known: ModelStatistics | None = _COUNTED.load().get(key)
+    if known is None:
+        known = statistics(info.tiny() if tiny else info.build())
+        _COUNTED.add({key: asdict(known)})
+    return known
 
 
 @cache
