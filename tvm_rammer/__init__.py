@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from tvm_rammer.frontend import LoadedModel, load_model
     from tvm_rammer.runtime.build import build
     from tvm_rammer.runtime.graph_module import GraphModule
-    from tvm_rammer.runtime.library import Library, load
+    from tvm_rammer.runtime.library import Library
+    from tvm_rammer.runtime.loading import load
     from tvm_rammer.transform.pipeline import pipeline
 
 __version__ = "0.1.0"
@@ -51,7 +52,7 @@ _HOMES = {
     "Library": "tvm_rammer.runtime.library",
     "LoadedModel": "tvm_rammer.frontend",
     "build": "tvm_rammer.runtime.build",
-    "load": "tvm_rammer.runtime.library",
+    "load": "tvm_rammer.runtime.loading",
     "load_model": "tvm_rammer.frontend",
     "pipeline": "tvm_rammer.transform.pipeline",
 }

@@ -176,7 +176,7 @@ def open_library(source: Path, **options: Any) -> Library:
     from tvm_rammer.commands.native_work import native_work
 
     with native_work(f"loading {source.name}"):
-        from tvm_rammer.runtime.library import load
+        from tvm_rammer.runtime.loading import load
 
         return load(source)
 

@@ -66,11 +66,18 @@ class GraphModule:
     description : LibraryDescription
     device : tvm.runtime.Device
         A CPU.
+    library : object, optional
+        Kept as long as the instance: what is in use is loaded once.
     """
 
     def __init__(
-        self, module: tvm.runtime.Module, description: LibraryDescription, device: Any
+        self,
+        module: tvm.runtime.Module,
+        description: LibraryDescription,
+        device: Any,
+        library: Any = None,
     ) -> None:
+        self._library = library
         self._description = description
         self._device = device
         self._skip_guard = module.get_function(f"{GUARD}_skip", query_imports=True)

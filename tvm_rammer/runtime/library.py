@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,13 @@ from tvm_rammer.errors import DeviceError, InputError, LibraryError
 from tvm_rammer.files import working_folder
 from tvm_rammer.progress import tell
 from tvm_rammer.rprogram import RProgram
-from tvm_rammer.runtime.description import LibraryDescription, read_description
-from tvm_rammer.runtime.graph_module import GraphModule, check_cpu
+from tvm_rammer.runtime.checksum import seal
+from tvm_rammer.runtime.description import LibraryDescription
+from tvm_rammer.runtime.graph_module import GraphModule
 from tvm_rammer.runtime.linking import link_problem
+from tvm_rammer.runtime.private_copy import PrivateCopy
 from tvm_rammer.runtime.report import Report, make_report
-from tvm_rammer.runtime.shared_object import defect
 from tvm_rammer.runtime.simulated import simulated
-from tvm_rammer.transform.add_guard import GUARD
 from tvm_rammer.transform.attach_description import ModelNames
 from tvm_rammer.transform.options import Options
 from tvm_rammer.transform.partition_regions import is_region
@@ -55,12 +55,15 @@ class Library:
         What it was planned from: only a library that was built in this process can be planned anew.
     options : Options, optional
         Those of the build.
+    copy : PrivateCopy, optional
+        The file in memory that a loaded library runs from.
     """
 
     executable: Any
     description: LibraryDescription
     source: PartitionedModule | None = None
     options: Options | None = None
+    copy: PrivateCopy | None = field(default=None, compare=False)
 
     @property
     def module(self) -> tvm.runtime.Module:
@@ -132,10 +135,12 @@ class Library:
         if device.dlpack_device_type() != tvm.cpu().dlpack_device_type():
             raise DeviceError(f"a library for CPUs does not run on {device}; give it tvm.cpu()")
         try:
-            return GraphModule(self.module, self.description, device)
+            # What was loaded is shared as long as it is in use; what was built may go.
+            shared = None if self.copy is None else self
+            return GraphModule(self.module, self.description, device, shared)
         except (RuntimeError, tvm.error.InternalError) as error:
             raise LibraryError(
-                f"the library does not run here ({_last_line(error)}): it was compiled for "
+                f"the library does not run here ({last_line(error)}): it was compiled for "
                 f"{self.description.target}; export it to a machine of that kind"
             ) from error
 
@@ -186,7 +191,7 @@ class Library:
     def export_library(self, path: str | os.PathLike[str]) -> Path:
         """Write the library as a shared object that TVM's runtime loads.
 
-        The file appears complete or not at all.
+        The file appears complete or not at all, and ends with a checksum.
 
         Parameters
         ----------
@@ -211,6 +216,7 @@ class Library:
             with working_folder(target.parent) as folder:
                 written = folder / target.name
                 self.executable.export_library(str(written))
+                seal(written)
                 os.replace(written, target)
         except (OSError, RuntimeError, TypeError) as error:
             built_for = architecture(tvm.target.Target(self.description.target))
@@ -230,34 +236,7 @@ def assemble(
     return Library(executable, LibraryDescription(planned.content), partitioned, options)
 
 
-def load(path: str | os.PathLike[str]) -> Library:
-    """Load a library that :meth:`Library.export_library` wrote.
-
-    Raises
-    ------
-    LibraryError
-        When the file is missing, no library, of another version, or needs another CPU.
-    """
-    where = Path(path)
-    if not where.is_file():
-        raise LibraryError(f"{where}: no such file; export a library there first")
-    if problem := defect(where):
-        raise LibraryError(f"{where}: {problem}; compile the model again")
-    try:
-        module = tvm.runtime.load_module(str(where.resolve()))
-    except Exception as error:
-        raise LibraryError(
-            f"{where}: TVM cannot load it ({_last_line(error)}); compile the model again"
-        ) from error
-    try:
-        machine = relax.VirtualMachine(module, tvm.cpu())
-    except (AttributeError, ValueError, RuntimeError) as error:
-        raise LibraryError(f"{where}: not a library of tvm_rammer; compile the model") from error
-    description = read_description(machine, str(where))
-    check_cpu(module.get_function(GUARD, query_imports=True))
-    return Library(module, description)
-
-
-def _last_line(error: BaseException) -> str:
+def last_line(error: BaseException) -> str:
+    """What an error of TVM's says, without the trace before it."""
     lines = str(error).strip().splitlines()
     return lines[-1] if lines else type(error).__name__

@@ -1,0 +1,111 @@
+"""A library whose file was damaged is refused, whatever the damage."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from small_models import Branches, branches, floats, python
+
+import tvm_rammer
+from tvm_rammer.errors import LibraryError
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++ to link")
+
+
+@pytest.fixture(scope="module")
+def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    library = tvm_rammer.build(Branches, policy="sequential")
+    path = tmp_path_factory.mktemp("content") / "branches.so"
+    return library.export_library(path).read_bytes()
+
+
+def flip(content: bytes, rng: random.Random) -> bytes:
+    damaged = bytearray(content)
+    damaged[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+    return bytes(damaged)
+
+
+def cut(content: bytes, rng: random.Random) -> bytes:
+    return content[: rng.randrange(len(content))]
+
+
+def zero(content: bytes, rng: random.Random) -> bytes:
+    size = 1 << rng.randrange(4, 14)
+    start = rng.randrange(len(content) - size)
+    return content[:start] + bytes(size) + content[start + size :]
+
+
+def swap(content: bytes, rng: random.Random) -> bytes:
+    """Two blocks change places, as when a disk loses track of them."""
+    size = 1 << rng.randrange(4, 13)
+    one, two = sorted(rng.sample(range(0, len(content) - size, size), 2))
+    first, second = content[one : one + size], content[two : two + size]
+    return content[:one] + second + content[one + size : two] + first + content[two + size :]
+
+
+def append(content: bytes, rng: random.Random) -> bytes:
+    return content + rng.randbytes(rng.randrange(1, 100))
+
+
+def load_error(path: Path) -> str:
+    with pytest.raises(LibraryError) as refused:
+        tvm_rammer.load(path)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("damage", [flip, cut, zero, swap, append])
+def test_forty_damages_of_a_kind_are_refused(content, tmp_path, damage):
+    rng = random.Random(damage.__name__)
+    path = tmp_path / "damaged.so"
+    damaged = [found for _ in range(80) if (found := damage(content, rng)) != content]
+    assert len(damaged) >= 40
+    for each in damaged[:40]:
+        path.write_bytes(each)
+        assert load_error(path).startswith(f"{path}: ")
+
+
+def test_the_undamaged_library_loads(content, tmp_path):
+    path = tmp_path / "whole.so"
+    path.write_bytes(content)
+    x, y = floats(4, 8), floats(4, 8, seed=1)
+    (got,) = tvm_rammer.load(path).create()(x, y)
+    assert abs(got.numpy() - branches(x, y)).max() < 1e-5
+
+
+def test_a_wrong_checksum_is_said(content, tmp_path):
+    path = tmp_path / "damaged.so"
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    assert load_error(path) == (
+        f"{path}: it is damaged: its checksum is wrong; compile the model again, or load it with "
+        "checksum=False if you trust it"
+    )
+
+
+def test_a_missing_checksum_is_said(content, tmp_path):
+    path = tmp_path / "stripped.so"
+    path.write_bytes(content[:-50])
+    assert load_error(path) == (
+        f"{path}: it ends without a checksum; compile the model again, or load it with "
+        "checksum=False if you trust it"
+    )
+
+
+def test_a_library_without_a_checksum_loads_by_request(content, tmp_path):
+    path = tmp_path / "stripped.so"
+    path.write_bytes(content[:-50])
+    assert tvm_rammer.load(path, checksum=False).description.num_veus > 0
+
+
+def test_tvms_runtime_takes_a_file_with_a_checksum(content, tmp_path):
+    path = tmp_path / "branches.so"
+    path.write_bytes(content)
+    code = """
+import sys
+import tvm
+module = tvm.runtime.load_module(sys.argv[1])
+print(module.get_function("tvm_rammer_num_veus", query_imports=True)() > 0)
+"""
+    assert python(code, path) == "True\n"
