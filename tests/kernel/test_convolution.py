@@ -154,6 +154,31 @@ def test_epilogue(channels, padding):
     assert_close(out, np.maximum(want + residual, 0))
 
 
+@QUICK
+@given(
+    kept=st.tuples(st.integers(1, 2), st.integers(1, 9), st.integers(1, 8), st.integers(1, 9)),
+    constant_weights=st.booleans(),
+    vdevice=vdevices,
+)
+@example((2, 4, 8, 9), True, VDEVICES[0])
+@example((1, 9, 8, 5), True, VDEVICES[1])
+@example((2, 1, 7, 9), False, VDEVICES[1])
+def test_slice_of_the_results(kept, constant_weights, vdevice):
+    """A slice from the first result on is fused; what it leaves out is not computed."""
+    x, w = numbers((2, 9, 8, 3)), numbers((9, 3, 3, 3), seed=1)
+    attrs = attributes(padding=(1, 1, 1, 1))
+
+    def block(x, *weights):
+        made = OP.nn.relu(conv2d(x, weights[0] if weights else constant(w), attrs))
+        return OP.strided_slice(made, [0, 1, 2, 3], (0, 0, 0, 0), kept)
+
+    inputs = [x] if constant_weights else [x, w]
+    (out,), origins = run_relax(block, *inputs, vdevice=vdevice)
+    slices = tuple(slice(end) for end in kept)
+    assert_close(out, np.maximum(convolve(x, w, attrs), 0)[slices])
+    assert origins == ["convolution"]
+
+
 def test_weights_that_are_no_constants():
     """They are packed when the kernel runs, by tiles of their own."""
     x, w = numbers((1, 6, 6, 3)), numbers((48, 3, 3, 3), seed=1)

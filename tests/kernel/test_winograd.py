@@ -163,6 +163,22 @@ def test_epilogue():
     assert origins == ["winograd"]
 
 
+@pytest.mark.parametrize(
+    ("kept", "origin"), [((1, 9, 14, 32), "winograd"), ((1, 14, 14, 9), "convolution")]
+)
+@pytest.mark.parametrize("vdevice", VDEVICES, ids=lambda vdevice: str(vdevice.vector_bytes))
+def test_slice_of_the_results(kept, origin, vdevice):
+    """Behind a slice only some rows are computed; the algorithm needs all channels."""
+
+    def block(x):
+        return OP.strided_slice(conv2d(x, W), [1, 2, 3], (0, 0, 0), kept[1:])
+
+    (out,), origins = run_relax(block, X, vdevice=vdevice)
+    want = convolve(X, W, ONE_AROUND)[:, : kept[1], :, : kept[3]]
+    assert_close(out, want, 2e-5)
+    assert origins == [origin]
+
+
 def test_a_large_image_is_one_stage():
     """The transformed inputs of a block then stay with its task."""
     x, w = numbers((1, 48, 48, 16)), numbers((16, 3, 3, 16), seed=1)

@@ -107,7 +107,7 @@ def test_groups_of_channels(taps, groups):
 @pytest.mark.parametrize(("taps", "transform"), [((5, 5), "F(4,5)"), ((1, 9), "F(6,3)")])
 def test_filters_that_one_group_of_taps_covers_get_its_transform(taps, transform):
     func = legalized_func(lambda x: conv2d(x, numbers((32, *taps, 32))), X)
-    made = WinogradLines().apply(func, frozenset([1]), HOST)
+    made = WinogradLines().apply(func, frozenset([1]), VDEVICES[0])
     assert made is not None
     assert made.tiling.startswith(transform)
 
@@ -147,6 +147,18 @@ def test_epilogue():
     (out,), origins = run_relax(block, X, residual)
     want = convolve(X, weight, padding=(0, 3, 0, 3)) + bias + residual
     assert_close(out, np.maximum(want, 0), 2e-5)
+    assert origins == [NAME]
+
+
+def test_slice_of_the_results():
+    """Behind a slice only some lines, and some places of them, are computed."""
+    weight = numbers((32, 5, 5, 32), seed=1)
+
+    def block(x):
+        return relax.op.strided_slice(conv2d(x, weight), [1, 2], (0, 0), (13, 17))
+
+    (out,), origins = run_relax(block, X)
+    assert_close(out, convolve(X, weight)[:, :13, :17], 2e-5)
     assert origins == [NAME]
 
 

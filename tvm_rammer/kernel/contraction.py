@@ -129,17 +129,17 @@ def find_contraction(func: tirx.PrimFunc) -> Contraction | None:
     epilogue = _epilogue(sch, blocks[-1], sums, spatial) if number + 1 < len(blocks) else None
     if number + 1 < len(blocks) and epilogue is None:
         return None
-    store, repeated, inside = epilogue or (_own_store(sums), (), ())
+    made = epilogue or _Epilogue(_own_store(sums), spatial, (), ())
     return Contraction(
         sch.mod["main"],
-        spatial,
+        made.spatial,
         reduced,
         factors,
         block.init.value,
-        store,
+        made.store,
         sums.buffer,
-        repeated,
-        inside,
+        made.repeated,
+        made.inside,
     )
 
 
@@ -200,11 +200,23 @@ def _own_store(sums: Any) -> Any:
     return tirx.BufferStore(sums.buffer, load, list(sums.indices))
 
 
+@dataclass(frozen=True)
+class _Epilogue:
+    """The last block in terms of the sum's axes, as in :class:`Contraction`.
+
+    ``spatial`` may be shorter than the sums are: behind a slice only the first ones are computed.
+    """
+
+    store: Any
+    spatial: tuple[Axis, ...]
+    repeated: tuple[Axis, ...]
+    inside: tuple[Any, ...]
+
+
 def _epilogue(
     sch: s_tir.Schedule, last: Any, sums: Any, spatial: tuple[Axis, ...]
-) -> tuple[Any, tuple[Axis, ...], tuple[Any, ...]] | None:
-    """The last block in terms of the sum's axes, its axes along which the sum is repeated, and
-    where it has a place for a sum."""
+) -> _Epilogue | None:
+    """What becomes of the sums, ``None`` if it cannot be said in terms of their axes."""
     block = sch.get(last)
     store = block.body
     if not isinstance(store, tirx.BufferStore):
@@ -215,6 +227,11 @@ def _epilogue(
     if not all(tvm_ffi.structural_equal(read.indices, reads[0].indices) for read in reads):
         return None
     own, _ = _axes(block)
+    extents = {axis.var: axis.extent for axis in own}
+    spatial = tuple(
+        Axis(axis.var, min(axis.extent, extents.get(index, axis.extent)))
+        for index, axis in zip(reads[0].indices, spatial, strict=True)
+    )
     found = _places(own, list(zip(reads[0].indices, spatial, strict=True)))
     if found is None:
         return None
@@ -224,7 +241,8 @@ def _epilogue(
         substitute(store.value, values),
         [substitute(index, values) for index in store.indices],
     )
-    return changed, tuple(axis for axis in own if axis.var not in values), inside
+    repeated = tuple(axis for axis in own if axis.var not in values)
+    return _Epilogue(changed, spatial, repeated, inside)
 
 
 def _places(

@@ -29,10 +29,14 @@ _LINEAR = (tirx.And, tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.Add, tirx.Sub, tir
 
 @dataclass(frozen=True)
 class Definition:
-    """``target[indices] = value`` for all values of ``axes``: what one block computes."""
+    """``target[indices] = value`` for all values of ``axes``: what one block computes.
+
+    ``extents`` are those of the axes.
+    """
 
     axes: tuple[Any, ...]
     store: Any
+    extents: tuple[int, ...]
 
     def value(self, place: Sequence[Any]) -> Any:
         """The value at a place."""
@@ -73,8 +77,9 @@ class PlainConvolution:
 
     @property
     def output_extents(self) -> tuple[int, int, int]:
-        """Batch, height and width of the results."""
-        batch, height, width, _ = map(int, self.result.shape)
+        """Batch, height and width of the results, without those that a slice leaves out."""
+        shape = self.epilogue.extents if self.epilogue else map(int, self.result.shape)
+        batch, height, width, _ = shape
         return batch, height, width
 
     def read(self, place: Sequence[Any]) -> Any:
@@ -144,6 +149,8 @@ def match_convolution(
         return None
     if epilogue and not _reads_in_place(epilogue, result):
         return None
+    if epilogue and epilogue.extents[-1] != channels.outputs:
+        return None
     params = tuple(sch.mod["main"].params)
     return PlainConvolution(
         data.source, prologue, result, epilogue, position, taps, strides, channels, params
@@ -184,7 +191,10 @@ def _channels(sch: s_tir.Schedule, conv: Any, data: Any, weight: Any) -> Channel
 
 def _definition(sch: s_tir.Schedule, block: Any) -> Definition:
     found = sch.get(block)
-    return Definition(tuple(axis.var for axis in found.iter_vars), found.body)
+    axes, extents = zip(
+        *((axis.var, int(axis.dom.extent)) for axis in found.iter_vars), strict=True
+    )
+    return Definition(axes, found.body, extents)
 
 
 def _defines(definition: Definition, buffer: Any) -> bool:
