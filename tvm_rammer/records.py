@@ -10,6 +10,8 @@ from math import isfinite
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from tvm_rammer.errors import RammerError
+
 Reader = Callable[[Any], Any]
 
 #: Numbers end up in 64-bit arithmetic.
@@ -117,7 +119,10 @@ def _record_reader(kind: type) -> Reader:
                 found[key] = read_field(value[key])
             except FieldError as error:
                 raise error.inside(f".{key}") from None
-        return kind(**found)
+        try:
+            return kind(**found)
+        except (ValueError, RammerError) as error:
+            raise FieldError(f"is none: {error}") from None
 
     return read
 

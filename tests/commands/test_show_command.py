@@ -79,7 +79,8 @@ def test_an_edited_plan_is_proved_again(call, refused, library, tmp_path):
     document["programs"][0]["veus"][0].pop(0)
     (tmp_path / "plan.json").write_text(json.dumps(document))
     assert refused("show", "plan.json") == (
-        "error: plan.json: tiles [0, 1) of operator 'matmul' do not run; run every tile once"
+        "error: plan.json: programs[0]: tiles [0, 1) of operator 'matmul' do not run; "
+        "run every tile once"
     )
 
 
@@ -88,7 +89,7 @@ def test_a_plan_with_a_wrong_field(call, refused, library, tmp_path):
     document["programs"][0]["veus"][0][0]["start"] = "x"
     (tmp_path / "plan.json").write_text(json.dumps(document))
     assert refused("show", "plan.json") == (
-        'error: plan.json: veus[0][0].start is "x"; it must be an integer'
+        'error: plan.json: programs[0]: veus[0][0].start is "x"; it must be an integer'
     )
 
 
@@ -98,8 +99,8 @@ def test_a_plan_without_a_field(call, refused, library, tmp_path, missing):
     del document[missing]
     (tmp_path / "plan.json").write_text(json.dumps(document))
     assert refused("show", "plan.json") == (
-        "error: plan.json: not a plan that `tvm-rammer show --json` wrote, or damaged "
-        f"(KeyError: '{missing}'); write it again"
+        "error: plan.json: not a plan that `tvm-rammer show --json` wrote, or damaged: "
+        f"it lacks the key '{missing}'; add it"
     )
 
 

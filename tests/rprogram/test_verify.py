@@ -48,7 +48,63 @@ def serial(*operators: int) -> tuple[tuple[RTask, ...], ...]:
     return (tuple(RTask(op, 0, PLAN.kernel_of(op).num_tiles) for op in operators),)
 
 
+FULL = ((1 << 32) - 1,) * 16
+
 MALFORMED = [
+    (
+        with_kernel(1, footprints=(FULL, FULL)),
+        "kernel 'scale' has 2 footprints for 3 pointers; give one for each, or none at all",
+    ),
+    (
+        with_kernel(0, footprints=(FULL, FULL[:9])),
+        "kernel 'square' has a footprint that is not 16 masks of 32 cells; "
+        "correct it, or leave it empty",
+    ),
+    (
+        with_kernel(0, footprints=(FULL, (1 << 32, *FULL[1:]))),
+        "kernel 'square' has a footprint that is not 16 masks of 32 cells; "
+        "correct it, or leave it empty",
+    ),
+    (
+        replace(
+            PLAN,
+            operators=PLAN.operators[::-1],
+            veus=tuple(
+                tuple(replace(task, operator=2 - task.operator) for task in tasks)
+                for tasks in PLAN.veus
+            ),
+        ),
+        "operator 'add' reads what 'square' writes and stands before it; "
+        "list operators in the order of their data",
+    ),
+    (
+        with_task(PLAN, 0, 1, wave=7),
+        "'add' tiles [0, 2) (vEU 0, position 1) is in wave 7; number them from 0 to below 7",
+    ),
+    (
+        with_task(PLAN, 0, 0, wave=-1),
+        "'square' tiles [0, 4) (vEU 0, position 0) is in wave -1; number them from 0 to below 7",
+    ),
+    (
+        replace(PLAN, arena_bytes=1 << 60),
+        "arena_bytes is 1152921504606846976, which no machine has; correct it",
+    ),
+    (
+        with_buffer(PLAN, 0, shape=(1 << 40, 1 << 40)),
+        "buffer 'x' has 4835703278458516698824704 bytes, which no machine has; correct its shape",
+    ),
+    (
+        replace(
+            PLAN,
+            buffers=(
+                *PLAN.buffers,
+                Buffer("wide", (1 << 26, 4), "float32", "input", 1),
+                Buffer("part", (1 << 26, 2), "float32", "part", 5, pitch=16),
+            ),
+        ),
+        "the parts up to buffer 'part' have 67108864 rows, a plan may have 33554432; "
+        "correct their pitches",
+    ),
     (
         with_buffer(PLAN, 2, space="heap"),
         "buffer 'squared' is in the space 'heap'; "

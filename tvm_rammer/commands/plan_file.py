@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tvm_rammer.errors import PlanError
+from tvm_rammer.records import FieldError, parse_json
 
 if TYPE_CHECKING:
     from tvm_rammer.runtime.description import LibraryDescription
@@ -17,7 +17,7 @@ def read_plan(source: Path) -> LibraryDescription | None:
     if source.suffix != ".json":
         return None
     try:
-        content = json.loads(source.read_text())
+        content = parse_json(source.read_text())
     except (OSError, ValueError):
         return None  # whoever reads it as a model says what is wrong
     if not isinstance(content, dict) or "programs" not in content:
@@ -32,14 +32,12 @@ def read_plan(source: Path) -> LibraryDescription | None:
         )
     description = LibraryDescription(content)
     try:
-        _ = (description.num_veus, description.target, description.policy, description.form)
-        _ = (description.inputs, description.outputs, description.left_out, description.programs)
-        _ = (description.explanations, description.decisions)
+        description.check()
     except PlanError as error:
         raise PlanError(f"{source}: {error}") from error
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+    except ValueError as error:
+        problem = error.within("it") if isinstance(error, FieldError) else error
         raise PlanError(
-            f"{source}: not a plan that `tvm-rammer show --json` wrote, or damaged "
-            f"({type(error).__name__}: {error}); write it again"
+            f"{source}: not a plan that `tvm-rammer show --json` wrote, or damaged: {problem}"
         ) from error
     return description

@@ -186,11 +186,12 @@ class RTask:
 class RProgram:
     """A complete static schedule of one region of a network.
 
-    ``veus[v]`` is the ordered list of rTasks of vEU ``v``. Task ``i`` of a vEU happens before task
-    ``j > i`` of the same vEU, and the first ``count`` tasks of vEU ``u`` happen before a task that
-    holds ``Wait(u, count)``; happens-before is the transitive closure of the two. ``launches`` are
-    the kernel symbols of the compiled program in the order in which they are launched: one for all,
-    or one per wavefront; none while it is only a plan.
+    Operators come after those whose results they read. ``veus[v]`` is the ordered list of rTasks of
+    vEU ``v``. Task ``i`` of a vEU happens before task ``j > i`` of the same vEU, and the first
+    ``count`` tasks of vEU ``u`` happen before a task that holds ``Wait(u, count)``; happens-before
+    is the transitive closure of the two. ``launches`` are the kernel symbols of the compiled
+    program in the order in which they are launched: one for all, or one per wavefront; none while
+    it is only a plan.
     """
 
     name: str

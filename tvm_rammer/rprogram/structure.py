@@ -10,8 +10,30 @@ from typing import get_args
 
 from tvm_rammer.errors import PlanError
 from tvm_rammer.rprogram.happens_before import Place, task_label
-from tvm_rammer.rprogram.program import ALIGNMENT, Buffer, Mode, RProgram, Space, dtype_bytes
-from tvm_rammer.rprogram.rows import Rows, columns_of, root_of, row_strides, rows_of
+from tvm_rammer.rprogram.program import (
+    ALIGNMENT,
+    CELLS,
+    TILE_RANGES,
+    Buffer,
+    Mode,
+    RKernel,
+    RProgram,
+    Space,
+    dtype_bytes,
+)
+from tvm_rammer.rprogram.rows import (
+    Rows,
+    columns_of,
+    predecessors_of,
+    root_of,
+    row_strides,
+    rows_of,
+)
+
+#: More than any machine has, and few enough to be added up in 64 bits.
+_MOST_BYTES = 1 << 46
+#: All parts together consist of no more rows, as each takes time and memory.
+_MOST_ROWS = 1 << 25
 
 
 def check_structure(program: RProgram) -> list[Rows]:
@@ -27,6 +49,9 @@ def check_structure(program: RProgram) -> list[Rows]:
     PlanError
         Naming the first thing that is wrong.
     """
+    for name in ("arena_bytes", "constant_bytes"):
+        if not 0 <= getattr(program, name) <= _MOST_BYTES:
+            raise PlanError(f"{name} is {getattr(program, name)}, which no machine has; correct it")
     for buffer in program.buffers:
         _check_buffer(program, buffer)
     _check_parts(program)
@@ -35,17 +60,45 @@ def check_structure(program: RProgram) -> list[Rows]:
     if outputs != list(range(len(outputs))):
         raise PlanError(f"outputs are numbered {outputs}; number them from 0, each once")
     for kernel in program.kernels:
-        if kernel.num_tiles < 0 or not (isfinite(kernel.tile_time) and kernel.tile_time >= 0):
-            raise PlanError(
-                f"kernel {kernel.name!r} has {kernel.num_tiles} tiles of {kernel.tile_time} s; "
-                "give it finite numbers from 0"
-            )
-        for mode in kernel.modes:
-            if mode not in get_args(Mode):
-                raise PlanError(f"kernel {kernel.name!r} has the mode {mode!r}; use read or write")
+        _check_kernel(kernel)
     _check_operators(program, rows)
+    _check_order(program)
     _check_tasks(program)
     return rows
+
+
+def _check_kernel(kernel: RKernel) -> None:
+    where = f"kernel {kernel.name!r}"
+    if kernel.num_tiles < 0 or not (isfinite(kernel.tile_time) and kernel.tile_time >= 0):
+        raise PlanError(
+            f"{where} has {kernel.num_tiles} tiles of {kernel.tile_time} s; "
+            "give it finite numbers from 0"
+        )
+    for mode in kernel.modes:
+        if mode not in get_args(Mode):
+            raise PlanError(f"{where} has the mode {mode!r}; use read or write")
+    if kernel.footprints and len(kernel.footprints) != len(kernel.modes):
+        raise PlanError(
+            f"{where} has {len(kernel.footprints)} footprints for {len(kernel.modes)} pointers; "
+            "give one for each, or none at all"
+        )
+    for masks in kernel.footprints:
+        if masks and (len(masks) != TILE_RANGES or min(masks) < 0 or max(masks) >> CELLS):
+            raise PlanError(
+                f"{where} has a footprint that is not {TILE_RANGES} masks of {CELLS} cells; "
+                "correct it, or leave it empty"
+            )
+
+
+def _check_order(program: RProgram) -> None:
+    """Operators come after those whose results they read: whoever looks at a plan relies on it."""
+    for number, producers in enumerate(predecessors_of(program)):
+        if producers and max(producers) >= number:
+            late = program.operators[max(producers)].name
+            raise PlanError(
+                f"operator {program.operators[number].name!r} reads what {late!r} writes and "
+                "stands before it; list operators in the order of their data"
+            )
 
 
 def _check_buffer(program: RProgram, buffer: Buffer) -> None:
@@ -57,6 +110,10 @@ def _check_buffer(program: RProgram, buffer: Buffer) -> None:
         raise PlanError(f"{where} has the shape {buffer.shape}; give it extents from 0")
     if not _is_dtype(buffer.dtype):
         raise PlanError(f"{where} has the unknown dtype {buffer.dtype!r}; use a TVM dtype")
+    if buffer.nbytes > _MOST_BYTES:
+        raise PlanError(
+            f"{where} has {buffer.nbytes} bytes, which no machine has; correct its shape"
+        )
     if buffer.space == "part":
         return
     if buffer.pitch:
@@ -82,6 +139,7 @@ def _check_buffer(program: RProgram, buffer: Buffer) -> None:
 def _check_parts(program: RProgram) -> None:
     """Every part lies in a buffer that is none, and all parts of one have the same pitch."""
     pitches: dict[int, int] = {}
+    count = 0
     for buffer in program.buffers:
         if buffer.space != "part":
             continue
@@ -103,6 +161,12 @@ def _check_parts(program: RProgram) -> None:
                 f"{pitches[buffer.index]}; give all of its parts the same"
             )
         _check_columns(buffer, whole, where)
+        count += whole.nbytes // buffer.pitch
+        if count > _MOST_ROWS:
+            raise PlanError(
+                f"the parts up to {where} have {count} rows, a plan may have "
+                f"{_MOST_ROWS}; correct their pitches"
+            )
 
 
 def _check_columns(part: Buffer, whole: Buffer, where: str) -> None:
@@ -211,6 +275,7 @@ def _check_tasks(program: RProgram) -> None:
     if not program.veus:
         raise PlanError("the program has no vEU; give it at least one")
     runs: list[list[tuple[int, int, Place]]] = [[] for _ in program.operators]
+    most_waves = program.num_tasks + len(program.operators)
     for veu, position, task in program.tasks():
         if not 0 <= task.operator < len(program.operators):
             raise PlanError(
@@ -222,6 +287,11 @@ def _check_tasks(program: RProgram) -> None:
             raise PlanError(
                 f"{task_label(program, veu, position)} is not a range of the {tiles} tiles "
                 "of its operator; correct it"
+            )
+        if not 0 <= task.wave < most_waves:
+            raise PlanError(
+                f"{task_label(program, veu, position)} is in wave {task.wave}; "
+                f"number them from 0 to below {most_waves}"
             )
         runs[task.operator].append((task.start, task.stop, (veu, position)))
     for number, ranges in enumerate(runs):

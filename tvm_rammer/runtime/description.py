@@ -5,19 +5,23 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
 import tvm
 
-from tvm_rammer.errors import InputError, LibraryError
+from tvm_rammer.errors import InputError, LibraryError, PlanError, RammerError
+from tvm_rammer.records import read_as
 from tvm_rammer.rprogram import RProgram
 from tvm_rammer.rprogram.serialize import from_json
 from tvm_rammer.schedule import Decision, Explanation
 from tvm_rammer.transform.attach_description import DESCRIBE, FORMAT_VERSION
 from tvm_rammer.transform.direct_call import DirectCall
+from tvm_rammer.transform.options import Options
 from tvm_rammer.transform.partition_regions import LeftOut
+from tvm_rammer.units import listed
+from tvm_rammer.vdevice import resolve_target
 
 #: What a model's interface may hold besides tensors: the word that stands for the dtype.
 _NO_TENSORS = {"tuple": "a tuple", "shape": "a shape", "prim": "a number", "any": "an object"}
@@ -48,89 +52,149 @@ class TensorInfo:
 
 
 @dataclass(frozen=True)
+class RegionPlan:
+    """Why a region has its plan: None where the user chose the policy; and what limits it."""
+
+    region: str
+    decision: Decision | None
+    explanation: Explanation
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a description says; the plans themselves are read when somebody asks for them."""
+
+    format: int
+    tvm: str
+    target: str
+    options: Options
+    num_veus: int
+    vdevice: str
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
+    direct: DirectCall | None
+    programs: tuple[Any, ...]
+    plans: tuple[RegionPlan, ...]
+    arenas: dict[str, int]
+    left_out: tuple[LeftOut, ...]
+
+
+@dataclass(frozen=True)
 class LibraryDescription:
-    """The description that a library carries; see the fields of its JSON text."""
+    """The description that a library carries; its JSON is that of :class:`Content`."""
 
     content: Mapping[str, Any]
+
+    @cached_property
+    def _said(self) -> Content:
+        known = [field.name for field in fields(Content)]
+        said: Content = read_as(Content, {k: v for k, v in self.content.items() if k in known})
+        return said
 
     @property
     def num_veus(self) -> int:
         """vEUs that the library was planned for."""
-        return int(self.content["num_veus"])
+        return self._said.num_veus
 
     @property
     def target(self) -> str:
         """The target that it was compiled for."""
-        return str(self.content["target"])
+        return self._said.target
 
     @property
     def vdevice(self) -> str:
         """The name of the device that it was planned for."""
-        return str(self.content["vdevice"])
+        return self._said.vdevice
 
     @property
     def policy(self) -> str:
         """The policy that was asked for: ``"auto"`` where nothing was."""
-        return str(self.content["options"]["policy"])
+        return self._said.options.policy
 
     @property
     def form(self) -> str:
         """The form of its kernels."""
-        return str(self.content["options"]["form"])
+        return self._said.options.form
 
-    @cached_property
+    @property
     def inputs(self) -> tuple[TensorInfo, ...]:
         """The model's inputs, in the order of ``main``'s parameters."""
-        return tuple(map(_tensor, self.content["inputs"]))
+        return self._said.inputs
 
-    @cached_property
+    @property
     def outputs(self) -> tuple[TensorInfo, ...]:
         """The model's outputs."""
-        return tuple(map(_tensor, self.content["outputs"]))
+        return self._said.outputs
 
-    @cached_property
+    @property
     def direct(self) -> DirectCall | None:
         """How ``main`` calls its only kernel, if that is all it does."""
-        found = self.content["direct"]
-        if found is None:
-            return None
-        return DirectCall(found["region"], tuple(found["inputs"]), tuple(found["outputs"]))
+        return self._said.direct
 
     @cached_property
     def programs(self) -> dict[str, RProgram]:
         """The rProgram of every region by its name, proved safe again."""
-        found = [from_json(json.dumps(item)) for item in self.content["programs"]]
-        return {program.name: program for program in found}
+        found = {}
+        for number, item in enumerate(self._said.programs):
+            try:
+                program = from_json(json.dumps(item))
+            except PlanError as error:
+                raise PlanError(f"programs[{number}]: {error}") from error
+            found[program.name] = program
+        return found
 
     @cached_property
     def explanations(self) -> dict[str, Explanation]:
         """What limits the plan of every region."""
-        return {
-            item["region"]: Explanation(**item["explanation"]) for item in self.content["plans"]
-        }
+        return {plan.region: plan.explanation for plan in self._said.plans}
 
     @cached_property
     def decisions(self) -> dict[str, Decision]:
         """Why every region has its plan; a region whose policy the user chose is missing."""
         return {
-            item["region"]: Decision.from_dict(item["decision"])
-            for item in self.content["plans"]
-            if item["decision"] is not None
+            plan.region: plan.decision for plan in self._said.plans if plan.decision is not None
         }
 
-    @cached_property
+    @property
     def left_out(self) -> tuple[LeftOut, ...]:
         """Operators that are in no plan, and why."""
-        return tuple(LeftOut(**item) for item in self.content["left_out"])
+        return self._said.left_out
 
     def arena_bytes(self, region: str) -> int:
         """Bytes of the arena tensor that a region's kernel takes."""
-        return int(self.content["arenas"][region])
+        return self._said.arenas[region]
 
+    def check(self) -> None:
+        """Read all of it, and see that its parts are of the same regions.
 
-def _tensor(item: Mapping[str, Any]) -> TensorInfo:
-    shape = None if item["shape"] is None else tuple(item["shape"])
-    return TensorInfo(item["name"], shape, item["dtype"])
+        Raises
+        ------
+        ValueError
+            With the path to what is wrong.
+        PlanError
+            If a plan is not safe.
+        """
+        said, regions = self._said, sorted(self.programs)
+        if len(regions) < len(said.programs):
+            raise ValueError("programs has two of one name; give each its own")
+        for name, named in (
+            ("plans", sorted(plan.region for plan in said.plans)),
+            ("arenas", sorted(said.arenas)),
+        ):
+            if named != regions:
+                raise ValueError(
+                    f"{name} is of {listed(named)}, programs of "
+                    f"{listed(regions)}; list the same regions"
+                )
+        if said.num_veus < 1:
+            raise ValueError(f"num_veus is {said.num_veus}; it must be at least 1")
+        for info in (*said.inputs, *said.outputs):
+            if info.shape is not None and min(info.shape, default=0) < 0:
+                raise ValueError(f"{info.name!r} has the shape {info.shape}; give it sizes from 0")
+        try:
+            resolve_target(said.target)
+        except RammerError as error:
+            raise ValueError(f"target: {error}") from error
 
 
 def read_description(vm: Any, where: str) -> LibraryDescription:
