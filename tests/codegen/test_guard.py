@@ -47,12 +47,16 @@ else:
 num_threads = tvm_ffi.get_global_func("runtime.NumThreads")
 configure = tvm_ffi.get_global_func("runtime.config_threadpool")
 
+shared = (ctypes.c_int64 * 4)(8, 4, 0, 0)
+
 def fail(*arguments):
     raise ValueError("no threads left")
 
 actions = {
     "guard": guard["guard"],
     "skip": guard["guard_skip"],
+    "check": guard["guard_check"],
+    "share": lambda: guard["guard_share"](ctypes.addressof(shared)),
     "touch": num_threads,
     "lower": lambda: configure(-3, 1, list(map(str, cpus))),
     "pin": lambda: os.sched_setaffinity(0, cpus[-1:]),
@@ -158,6 +162,17 @@ def test_pool_stays_as_it_is_in_a_thread_that_skips(library):
 
 
 @several_cpus
+def test_checking_the_cpu_leaves_the_pool_alone(library):
+    assert sessions(library, "check")[0][0] == default_workers(library)
+
+
+@several_cpus
+def test_what_a_library_knows_of_threads_may_be_kept_elsewhere(library):
+    assert sessions(library, "share skip guard lower guard")[0][0] == 1
+    assert sessions(library, "skip lower share guard")[0][0] == WORKERS
+
+
+@several_cpus
 def test_fewer_workers_set_by_other_code_are_raised_again(library):
     assert sessions(library, "guard lower guard")[0][0] == WORKERS
 
@@ -200,7 +215,7 @@ def test_this_machine_can_run_what_is_compiled_for_it():
 
 
 @on_x86
-@pytest.mark.parametrize("symbol", ["guard", "guard_skip"])
+@pytest.mark.parametrize("symbol", ["guard", "guard_skip", "guard_check"])
 @pytest.mark.parametrize("mcpu", ["sapphirerapids", "bdver4"])
 def test_lesser_cpu_is_an_error(mcpu, symbol):
     target = Target({"kind": "llvm", "mcpu": mcpu})

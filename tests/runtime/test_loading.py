@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import threading
@@ -166,6 +167,27 @@ for line in open("/proc/self/smaps"):
 """
     kilobytes = sum(map(int, python(code, path).split()))
     assert 0 < kilobytes < 400
+
+
+def test_libgccs_table_of_threads_does_not_grow(content, tmp_path):
+    path = tmp_path / "model.so"
+    libgcc = ctypes.CDLL("libgcc_s.so.1")
+
+    def next_place() -> int:
+        variable = (ctypes.c_int64 * 4)(4, 4, 0, 0)
+        libgcc.__emutls_get_address(variable)
+        return variable[2]
+
+    def run(number: int) -> None:
+        write_version(content, number, path)
+        machine = relax.VirtualMachine(tvm_rammer.load(path).executable, tvm.cpu())
+        machine["main"](tvm.runtime.tensor(np.zeros((1, SIZE), "float32")))
+
+    run(0)
+    before = next_place()
+    for number in range(3):
+        run(number)
+    assert next_place() == before + 1
 
 
 # Surroundings

@@ -6,7 +6,11 @@ A library runs in processes that have TVM's runtime and nothing of this package.
   illegal instruction: the guard alone is compiled for the oldest CPU of the architecture;
 - gives the thread's pool a worker for each vEU: TVM's pools are thread-local, take their size at
   the first touch and have half of the CPUs by default. The thread's CPUs stay as they are, its
-  workers share them. Of a pool that other code touched before, it uses what is there.
+  workers share them. Of a pool that other code touched before, it uses what is there;
+- notices a fork. The thread that comes through it has its pool's queues and none of the workers: a
+  launch would wait for ever, and the pool cannot be made anew. If the pool was used before the
+  fork, the thread computes alone from then on, else it gets workers; new threads of the child have
+  pools of their own.
 """
 
 from __future__ import annotations
@@ -16,9 +20,9 @@ from typing import Any, NamedTuple
 
 import tvm
 from tvm import tirx
-from tvm.ir import GlobalVar
+from tvm.ir import GlobalVar, PrimType
 
-from tvm_rammer.codegen.guard_text import LEFT_ALONE, guard_functions
+from tvm_rammer.codegen.guard_text import FORKED, LEFT_ALONE, LOST, guard_functions
 from tvm_rammer.vdevice.target import architecture
 
 #: Set to "0", a library leaves the pools of TVM's workers as they are.
@@ -128,8 +132,11 @@ def build_guard(symbol: str, target: Any, num_workers: int) -> Any:
     Parameters
     ----------
     symbol : str
-        Name of the packed function to export; ``<symbol>_skip`` is exported too: it checks the CPU
-        and leaves the thread's pool to the caller. Neither has arguments or a result.
+        Name of the packed function to export. ``<symbol>_skip`` checks the CPU and leaves the
+        thread's pool to the caller, ``<symbol>_check`` checks the CPU and does nothing else. None
+        has arguments or a result. ``<symbol>_share`` takes the address of a variable of libgcc's
+        emulated thread-local kind, of 8 bytes and zero at first: what the library knows of threads
+        is kept there.
     target : Target
         What the library's kernels are compiled for, as
         :func:`~tvm_rammer.vdevice.target.resolve_target` returns it.
@@ -143,12 +150,21 @@ def build_guard(symbol: str, target: Any, num_workers: int) -> Any:
     """
     processor = architecture(target)
     needed = needed_features(target)
-    text = guard_functions(processor, [_FEATURES[processor][name] for name in needed])
+    constructor = f"{symbol}_constructor"
+    rows = [_FEATURES[processor][name] for name in needed]
+    text = guard_functions(processor, rows, constructor)
     guard = _guard(_check(target, needed), num_workers)
     skip = tirx.SeqStmt([*_check(target, needed), _remember(LEFT_ALONE)])
-    # One import serves both functions: they share the thread's word.
+    address = tirx.Var("address", "int64")
+    # One import serves all functions: they share the thread's word.
     guard = tirx.AttrStmt(0, "pragma_import_llvm", text, guard)
-    functions = [_exported(symbol, guard), _exported(f"{symbol}_skip", skip)]
+    functions = [
+        _exported(symbol, guard),
+        _exported(f"{symbol}_skip", skip),
+        _exported(f"{symbol}_check", _sequence(_check(target, needed))),
+        _exported(f"{symbol}_share", _call("rammer_share_thread", address), [address]),
+        _c_function(constructor, _call("rammer_note_process")),
+    ]
     module = tvm.IRModule({GlobalVar(f.attrs["global_symbol"]): f for f in functions})
     return tvm.tirx.build(module, target=_oldest(target))
 
@@ -162,13 +178,19 @@ def needed_features(target: Any) -> tuple[str, ...]:
 def _guard(check: list[Any], num_workers: int) -> Any:
     word = tirx.Var("word", "int32")
     ours = tirx.SeqStmt(_configure(num_workers))
+    alone = tirx.SeqStmt(_give_up_pool())
     first = tirx.IfThenElse(_settled_by_user(), _remember(LEFT_ALONE), ours)
-    fewer = tirx.call_packed("runtime.NumThreads") < word
+    new = tirx.call_extern("int32", "rammer_pool_is_new") != 0
+    forked = tirx.IfThenElse(_settled_by_user(), alone, tirx.IfThenElse(new, ours, alone))
+    fewer = tirx.call_packed("runtime.NumThreads") < tirx.min(word, num_workers)
     again = tirx.IfThenElse(fewer, tirx.SeqStmt(_configure(num_workers)), None)
     return tirx.SeqStmt(
         [
             tirx.Bind(word, tirx.call_extern("int32", "rammer_recall")),
-            tirx.IfThenElse(word == 0, tirx.SeqStmt([*check, first]), None),
+            tirx.IfThenElse(tirx.Or(word == 0, word == FORKED), _sequence(check), None),
+            tirx.IfThenElse(word == 0, first, None),
+            tirx.IfThenElse(word == FORKED, forked, None),
+            tirx.IfThenElse(word == LOST, alone, None),
             tirx.IfThenElse(word > 0, again, None),
         ]
     )
@@ -205,21 +227,41 @@ def _check(target: Any, needed: Sequence[str]) -> list[Any]:
 
 
 def _configure(num_workers: int) -> list[Any]:
-    """Give the thread's pool its workers and remember how many these are."""
-    got = tirx.Var("got", "int32")
+    """Give the thread's pool its workers."""
     text = (
         f"TVM's thread pool could not get {num_workers} workers: "
         f"set {OPT_OUT}=0 to use those that it has"
     )
+    return _settle("rammer_configure", text, num_workers)
+
+
+def _give_up_pool() -> list[Any]:
+    """Let a thread whose workers were lost work alone."""
+    text = "TVM's thread pool was lost in a fork, and could not be given up: use a new thread"
+    return _settle("rammer_give_up_pool", text)
+
+
+def _settle(function: str, text: str, *arguments: Any) -> list[Any]:
+    """Do something about the thread's pool and remember what came of it."""
+    got = tirx.Var("got", "int32")
     return [
-        tirx.Bind(got, tirx.call_extern("int32", "rammer_configure", num_workers)),
+        tirx.Bind(got, tirx.call_extern("int32", function, *arguments)),
         _require(got != 0, text),
         _remember(got),
     ]
 
 
 def _remember(word: Any) -> Any:
-    return tirx.Evaluate(tirx.call_extern("void", "rammer_remember", word))
+    return _call("rammer_remember", word)
+
+
+def _call(function: str, *arguments: Any) -> Any:
+    return tirx.Evaluate(tirx.call_extern("void", function, *arguments))
+
+
+def _sequence(statements: list[Any]) -> Any:
+    """Statements as one; TVM wants no sequence of a single one."""
+    return statements[0] if len(statements) == 1 else tirx.SeqStmt(statements)
 
 
 def _require(condition: Any, text: str) -> Any:
@@ -227,9 +269,17 @@ def _require(condition: Any, text: str) -> Any:
     return tirx.AssertStmt(condition, "RuntimeError", [text])
 
 
-def _exported(symbol: str, body: Any) -> Any:
-    func = tirx.PrimFunc([], body)
+def _exported(symbol: str, body: Any, params: Sequence[Any] = ()) -> Any:
+    func = tirx.PrimFunc(list(params), body)
     return func.with_attrs({"global_symbol": symbol, "tirx.is_scheduled": True, "s_tir": True})
+
+
+def _c_function(symbol: str, body: Any) -> Any:
+    """A function without arguments that is called as one of C."""
+    statements = tirx.SeqStmt([body, tirx.Return(tirx.const(0, "int32"))])
+    func = tirx.PrimFunc([], statements, ret_type=PrimType("int32"))
+    calling = {"global_symbol": symbol, "calling_conv": 1}
+    return func.with_attrs({**calling, "tirx.is_scheduled": True, "s_tir": True})
 
 
 def _oldest(target: Any) -> Any:

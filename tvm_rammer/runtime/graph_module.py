@@ -19,7 +19,7 @@ from tvm_rammer.runtime.profile import Profile, profile_kernel
 from tvm_rammer.transform.add_guard import GUARD
 from tvm_rammer.transform.attach_description import STATE
 from tvm_rammer.units import listed
-from tvm_rammer.vdevice import configure_pool
+from tvm_rammer.vdevice import configure_pool, in_pool_thread
 
 
 @dataclass(frozen=True)
@@ -80,10 +80,9 @@ class GraphModule:
         self._library = library
         self._description = description
         self._device = device
+        check_cpu(module)
         self._skip_guard = module.get_function(f"{GUARD}_skip", query_imports=True)
         self._thread = 0
-        check_cpu(self._skip_guard)
-        self._prepare_thread()
         self._vm = relax.VirtualMachine(module, device)
         self._names = [info.name for info in description.inputs]
         self._inputs = [self._empty(info) for info in description.inputs]
@@ -100,8 +99,8 @@ class GraphModule:
 
     @property
     def num_workers(self) -> int:
-        """Workers that the calling thread has for them; with fewer the plan still runs."""
-        return self._prepare_thread()
+        """Workers that a run from the calling thread has; with fewer than vEUs it still runs."""
+        return in_pool_thread(self._prepare_thread)
 
     def set_input(self, key: int | str | None = None, value: Any = None, /, **inputs: Any) -> None:
         """Copy values into inputs.
@@ -135,6 +134,9 @@ class GraphModule:
         """Run the model on the inputs that are set; ``inputs`` are set before."""
         if inputs:
             self.set_input(**inputs)
+        in_pool_thread(self._run)
+
+    def _run(self) -> None:
         self._prepare_thread()
         if self._kernel is not None:
             self._kernel(*self._arguments)
@@ -235,9 +237,13 @@ class GraphModule:
                 "only a model that is one planned region can be profiled; "
                 "`tvm-rammer explain` says what is left out of this one"
             )
-        self._prepare_thread()
         program = self._description.programs[direct.region]
-        return profile_kernel(self._kernel, self._arguments, len(direct.inputs), program, runs)
+
+        def work() -> Profile:
+            self._prepare_thread()
+            return profile_kernel(self._kernel, self._arguments, len(direct.inputs), program, runs)
+
+        return in_pool_thread(work)
 
     def _time(self, number: int) -> float:
         started = time.perf_counter()
@@ -301,10 +307,10 @@ def _number(what: str, key: Any, names: Sequence[str]) -> int:
     return key.__index__()
 
 
-def check_cpu(guard: Any) -> None:
+def check_cpu(module: tvm.runtime.Module) -> None:
     """Raise a LibraryError if this CPU lacks a feature that a library was compiled for."""
     try:
-        guard()
+        module.get_function(f"{GUARD}_check", query_imports=True)()
     except RuntimeError as error:
         raise LibraryError(str(error).strip().splitlines()[-1]) from error
 

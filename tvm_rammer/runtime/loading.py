@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 from pathlib import Path
@@ -21,6 +22,9 @@ from tvm_rammer.transform.add_guard import GUARD
 
 #: The loaded libraries that are in use, by the digest of their content.
 _in_use: WeakValueDictionary[bytes, Library] = WeakValueDictionary()
+#: What all loaded libraries know of threads (see :func:`~tvm_rammer.codegen.guard.build_guard`): a
+#: variable of 8 bytes, aligned to 4; libgcc never takes back what it gave out for one.
+_threads = (ctypes.c_int64 * 4)(8, 4, 0, 0)
 _lock = threading.Lock()
 # A child of fork gets the lock as it is, without the thread that would release it.
 os.register_at_fork(
@@ -95,5 +99,7 @@ def _loaded(where: Path, copy: PrivateCopy) -> Library:
     except (AttributeError, ValueError, RuntimeError) as error:
         raise LibraryError(f"{where}: not a library of tvm_rammer; compile the model") from error
     description = read_description(machine, str(where))
-    check_cpu(module.get_function(GUARD, query_imports=True))
+    check_cpu(module)
+    # Nothing has run yet, so that nothing is kept in the library's own variable.
+    module.get_function(f"{GUARD}_share", query_imports=True)(ctypes.addressof(_threads))
     return Library(module, description, copy=copy)

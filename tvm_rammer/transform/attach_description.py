@@ -28,7 +28,7 @@ from tvm_rammer.transform.relax_util import operator_name, type_shape
 from tvm_rammer.vdevice import VDevice
 
 #: Increased whenever a library can no longer be read by older versions of this package.
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 #: Returns the description: zlib-compressed JSON as a tensor of uint8.
 DESCRIBE = "tvm_rammer_describe"
 #: Returns (constants, table) of the region that ``main`` calls directly.

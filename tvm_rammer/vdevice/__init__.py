@@ -12,7 +12,7 @@ from tvm_rammer.vdevice.cache import CacheFile, cache_directory, clear_cache
 from tvm_rammer.vdevice.calibrate import calibrated
 from tvm_rammer.vdevice.cpu import HostCPU, detect_cpu, host_cpu
 from tvm_rammer.vdevice.doctor import Finding, diagnose
-from tvm_rammer.vdevice.pool import configure_pool
+from tvm_rammer.vdevice.pool import configure_pool, in_pool_thread
 from tvm_rammer.vdevice.target import host_target, resolve_target, vdevice_for
 from tvm_rammer.vdevice.vdevice import OversubscriptionWarning, VDevice
 
@@ -30,6 +30,7 @@ __all__ = [
     "diagnose",
     "host_cpu",
     "host_target",
+    "in_pool_thread",
     "resolve_target",
     "vdevice_for",
 ]

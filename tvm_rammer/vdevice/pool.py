@@ -2,14 +2,21 @@
 
 TVM's pool is thread-local. It takes its size when something in the thread touches it first (by
 default half of the hardware threads on x86, and the thread is pinned to these), and it never grows.
+
+A thread that comes through a fork has the pool that it had, but none of the workers, and what is
+launched there waits for ever. A new thread has a new pool: :func:`in_pool_thread` uses one where it
+must.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import cycle, islice
+from typing import TypeVar
 
 from tvm_rammer.vdevice.cpu import host_cpu
 from tvm_rammer.vdevice.vdevice import MAX_OVERSUBSCRIPTION, positive_count
@@ -20,6 +27,10 @@ _SHARE_ALL_CPUS = -3
 # With as many workers as CPUs, and only then, this is how they must end up; left to themselves, two
 # that spin for each other can share one CPU for seconds, and a run takes five times as long.
 _ONE_CPU_EACH = -2
+# None of TVM's modes: it sets the number of workers and touches no thread, dead ones neither.
+_BIND_NONE = 0
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -31,7 +42,52 @@ class _Pool:
     got: int = 0
 
 
+@dataclass
+class _Fork:
+    """What is known of this process's threads around a fork.
+
+    ``lost`` is the thread that came through the last one and left workers behind, ``stand_in`` runs
+    what it wants to launch, ``threads`` is their number just before.
+    """
+
+    lost: int | None = None
+    stand_in: ThreadPoolExecutor | None = None
+    threads: int = 1
+
+
 _local = threading.local()
+_fork = _Fork()
+
+
+def _before_fork() -> None:
+    _fork.threads = len(os.listdir("/proc/self/task"))
+
+
+def _after_fork_in_child() -> None:
+    # Without another thread there was no worker. A thread that had lost its own still has none.
+    if _fork.threads > 1:
+        _fork.lost = threading.get_ident()
+    elif _fork.lost != threading.get_ident():
+        _fork.lost = None
+    if _fork.lost is not None:
+        vars(_local).clear()
+    _fork.stand_in = None
+
+
+os.register_at_fork(before=_before_fork, after_in_child=_after_fork_in_child)
+
+
+def in_pool_thread(work: Callable[[], T]) -> T:
+    """Call a function that launches workers where there are some.
+
+    That is the calling thread, unless it came through a fork that left workers behind; then it is
+    another one, always the same, and the call costs some 40 microseconds more.
+    """
+    if threading.get_ident() != _fork.lost:
+        return work()
+    if _fork.stand_in is None:
+        _fork.stand_in = ThreadPoolExecutor(1, thread_name_prefix="tvm-rammer-after-fork")
+    return _fork.stand_in.submit(work).result()
 
 
 def configure_pool(num_workers: int) -> int:
@@ -41,6 +97,8 @@ def configure_pool(num_workers: int) -> int:
     cores, or ``num_workers`` if that is more. A later call uses more or fewer workers of that pool,
     but cannot enlarge it, nor can the first call once other code has used the pool in this thread.
     Afterwards the thread and the workers may run on all CPUs that the process had at import.
+
+    In a thread that came through a fork and left workers behind it is the only worker.
 
     A ``TVM_NUM_THREADS`` below ``num_workers`` is the user's wish and wins. Asking again for the
     same number costs a tenth of a microsecond.
@@ -81,6 +139,9 @@ def _configured(pool: _Pool | None, asked: int) -> _Pool:
     from tvm import get_global_func
 
     configure = get_global_func("runtime.config_threadpool")
+    if threading.get_ident() == _fork.lost:
+        configure(_BIND_NONE, 1, ["0"])
+        return _Pool(1, asked, 1)
     host = host_cpu()
     used = min(asked, requested_workers() or asked, MAX_OVERSUBSCRIPTION * host.threads)
     if pool is None:
