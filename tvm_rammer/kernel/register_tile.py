@@ -20,6 +20,9 @@ _WEIGHTS = 0.3
 _MOST_VECTORS = 4
 #: Without and with data of its own for each column.
 _MOST_ROWS = (15, 7)
+#: Processors with so few vector registers (SSE, AVX) cannot multiply by an element of memory in all
+#: lanes. LLVM takes two steps of a single vector at once, and then spills sums of more rows.
+_FEW_REGISTERS, _MOST_ROWS_OF_FEW = 16, 10
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,15 @@ def _fits(tile: RegisterTile, vdevice: VDevice, itemsize: int, taps: int) -> boo
     sums = tile.rows * tile.vectors
     per_vector = max(1, tile.lanes * itemsize // vdevice.vector_bytes)
     registers = (sums + (sums if taps else tile.vectors)) * per_vector + 2
-    return registers <= vdevice.vector_registers and sums * tile.lanes * itemsize < STACK_LIMIT
+    spilt = spills(tile, vdevice, _MOST_ROWS_OF_FEW) and not taps
+    fits = registers <= vdevice.vector_registers and not spilt
+    return fits and sums * tile.lanes * itemsize < STACK_LIMIT
+
+
+def spills(tile: RegisterTile, vdevice: VDevice, most_rows: int) -> bool:
+    """Whether a tile of a single vector has more than ``most_rows`` where registers are few."""
+    few = vdevice.vector_registers <= _FEW_REGISTERS
+    return few and tile.vectors == 1 and tile.rows > most_rows
 
 
 def _cycles(tile: RegisterTile, rows: int, itemsize: int, taps: int) -> float:

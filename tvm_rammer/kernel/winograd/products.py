@@ -8,11 +8,13 @@ from typing import Any
 from tvm import tirx
 
 from tvm_rammer.kernel.loops import buffer, loop, sequence, unrolled, vector
-from tvm_rammer.kernel.register_tile import RegisterTile, lanes_for
+from tvm_rammer.kernel.register_tile import RegisterTile, lanes_for, spills
 from tvm_rammer.vdevice import VDevice
 
 #: Of a register tile.
 _MOST_ROWS, _MOST_VECTORS = 14, 4
+#: Of one vector where registers are few: with 11 rows products take three times as long.
+_MOST_ROWS_OF_FEW = 6
 
 
 def register_tiles(tiles: int, channels: int, vdevice: VDevice) -> Iterator[RegisterTile]:
@@ -22,7 +24,9 @@ def register_tiles(tiles: int, channels: int, vdevice: VDevice) -> Iterator[Regi
         if channels % (vectors * lanes) == 0:
             most = min(_MOST_ROWS, (vdevice.vector_registers - 2 - vectors) // vectors)
             for rows in range(1, min(tiles, most) + 1):
-                yield RegisterTile(rows, vectors, lanes)
+                tile = RegisterTile(rows, vectors, lanes)
+                if not spills(tile, vdevice, _MOST_ROWS_OF_FEW):
+                    yield tile
 
 
 def register_products(
