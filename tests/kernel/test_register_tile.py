@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kernel_runs import VDEVICES
 
-from tvm_rammer.kernel.register_tile import STACK_LIMIT, lanes_for, register_tile
+from tvm_rammer.kernel.register_tile import (
+    STACK_LIMIT,
+    lanes_for,
+    overlapping_lanes,
+    register_tile,
+)
+from tvm_rammer.kernel.winograd.products import register_tiles
 
 WIDE, MIDDLE, NARROW = VDEVICES
 
@@ -28,6 +34,27 @@ WIDE, MIDDLE, NARROW = VDEVICES
 def test_lanes(columns, vdevice, lanes):
     """A full, half or quarter vector, and never one of a single lane."""
     assert lanes_for(columns, vdevice) == lanes
+
+
+@pytest.mark.parametrize(
+    ("columns", "vdevice", "lanes"),
+    [
+        (32, WIDE, 16),
+        (24, WIDE, 8),
+        (40, WIDE, 8),
+        (20, WIDE, 8),
+        (28, WIDE, 16),
+        (12, WIDE, 8),
+        (12, MIDDLE, 8),
+        (20, MIDDLE, 8),
+        (5, MIDDLE, 4),
+        (3, MIDDLE, None),
+        (0, NARROW, None),
+    ],
+)
+def test_overlapping_lanes(columns, vdevice, lanes):
+    """The fewest cycles, where narrow vectors of a wide processor take half of one."""
+    assert overlapping_lanes(columns, vdevice) == lanes
 
 
 @given(
@@ -66,3 +93,10 @@ def test_tiles_of_wide_vectors(rows, columns, tile):
 def test_no_outputs():
     assert register_tile(0, 16, WIDE) is None
     assert register_tile(16, 0, WIDE) is None
+
+
+def test_sums_are_not_spilled_where_registers_are_few():
+    """LLVM takes two steps at once of a tile with a single vector."""
+    assert register_tile(56, 8, MIDDLE).rows == 10
+    assert max(tile.rows for tile in register_tiles(56, 8, MIDDLE)) == 6
+    assert max(tile.rows for tile in register_tiles(56, 16, WIDE)) == 14

@@ -166,6 +166,18 @@ class Layout:
     def ragged(self) -> bool:
         return self.group % (self.vectors * self.lanes) != 0
 
+    def column(self, tile: Any, vector: Any) -> Any:
+        """The first column of a vector of a tile, the tiles of all groups numbered through."""
+        if not self.ragged:
+            return tile * self.vectors * self.lanes + vector * self.lanes
+        group, in_group = tile // self.tiles, tile % self.tiles
+        return group * self.group + self.first(in_group * self.vectors + vector)
+
+    def columns_of(self, tile: int) -> list[int]:
+        """All columns of a tile, in the order of its vectors."""
+        starts = (self.column(tile, vector) for vector in range(self.vectors))
+        return [start + lane for start in starts for lane in range(self.lanes)]
+
     def first(self, vector: Any) -> Any:
         """The first column, within its group, of a vector of the group."""
         first = vector * self.lanes

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tvm_rammer.kernel.columns import Layout
+from tvm_rammer.kernel.register_tile import RegisterTile
+
 
 @dataclass(frozen=True)
 class Channels:
@@ -23,6 +26,10 @@ class Channels:
     def width(self) -> int:
         """Output channels of a group."""
         return self.outputs // self.groups
+
+    def layout(self, tile: RegisterTile) -> Layout:
+        """How the output channels become the vectors of register tiles."""
+        return Layout(self.outputs, self.width, tile.vectors, tile.lanes)
 
     def input(self, output: Any, number: Any) -> Any:
         """The input channel that has a number among those of an output channel's group."""

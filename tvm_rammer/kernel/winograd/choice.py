@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from tvm_rammer.kernel.finer import Option, finer_tilings
-from tvm_rammer.kernel.register_tile import RegisterTile, lanes_for
+from tvm_rammer.kernel.register_tile import RegisterTile, overlapping_lanes
 from tvm_rammer.kernel.winograd.accuracy import winograd_error
 from tvm_rammer.kernel.winograd.channels import Channels
 from tvm_rammer.kernel.winograd.cycles import (
@@ -61,8 +61,8 @@ def choose_tiling(
 ) -> WinogradTiling | None:
     """The tiling with the fewest modelled cycles, ``None`` if a direct convolution is as good."""
     channels = size.channels
-    lanes = lanes_for(channels.inputs, vdevice)
-    if lanes is None or lanes_for(channels.width, vdevice) is None:
+    lanes = overlapping_lanes(channels.inputs, vdevice)
+    if lanes is None or overlapping_lanes(channels.width, vdevice) is None:
         return None
     if not (size.batch and size.height and size.width):
         return None
@@ -86,8 +86,8 @@ def winograd_cycles(size: ConvolutionSize, tiling: WinogradTiling, vdevice: VDev
     """Modelled cycles of a tiling on one vEU."""
     transform, register = tiling.transform, tiling.register_tile
     tiles = _grid(size, transform).num_tiles
-    vectors_in = size.channels.inputs // tiling.lanes
-    vectors_out = size.channels.outputs // register.lanes
+    vectors_in = -(-size.channels.inputs // tiling.lanes)
+    vectors_out = size.channels.layout(register).total
     operations = _INPUT_OPERATIONS * vectors_in + _OUTPUT_OPERATIONS * vectors_out
     transforms = tiles * transform.products * operations * per_operation(vdevice)
     compute = transforms + _products(size, tiling, tiles, vdevice)
@@ -104,7 +104,8 @@ def in_parts(
     """A staged tiling as its tasks of products: how many, and the modelled cycles of each."""
     transform, tile = tiling.transform, tiling.task_tile
     blocks = -(-_grid(size, transform).num_tiles // tiling.block)
-    tasks = blocks * size.channels.outputs // tiling.columns * prod(tiling.parts)
+    layout = size.channels.layout(tiling.register_tile)
+    tasks = blocks * layout.groups * layout.tiles * prod(tiling.parts)
     steps = size.channels.depth * step_cycles(tile, tiling.rows, vdevice)
     results = tiling.rows * tile.vectors * (2.0 + _OUTPUT_OPERATIONS) * per_operation(vdevice)
     weights = 4 * transform.products * size.channels.depth * tile.vectors * tile.lanes
@@ -116,10 +117,12 @@ def finer(size: ConvolutionSize, tiling: WinogradTiling, vdevice: VDevice) -> li
     """Tilings that divide the tasks of one whose packing and transformed inputs they share."""
     if tiling.fused:
         return []
+    # Vectors that overlap are stored by one task.
+    ragged = size.channels.layout(tiling.register_tile).ragged
     options = [
         in_parts(size, replace(tiling, parts=(down, across)), vdevice)
         for down in _divisors(tiling.block)
-        for across in _divisors(tiling.register_tile.vectors)
+        for across in (_divisors(tiling.register_tile.vectors) if not ragged else [1])
         if down * across > 1
     ]
     return finer_tilings(in_parts(size, tiling, vdevice), options, vdevice.num_veus)
@@ -180,10 +183,9 @@ def _register_tile(tiles: int, channels: int, vdevice: VDevice) -> RegisterTile:
 
     def cycles(tile: RegisterTile) -> float:
         # The more sums, the more of them LLVM may spill.
+        spilt = 1 + 0.003 * tile.rows * tile.vectors
         return (
-            step_cycles(tile, tiles, vdevice)
-            / tile.vectors
-            * (1 + 0.003 * tile.rows * tile.vectors)
+            step_cycles(tile, tiles, vdevice) * -(-channels // (tile.vectors * tile.lanes)) * spilt
         )
 
     return min(register_tiles(tiles, channels, vdevice), key=cycles)
@@ -191,7 +193,8 @@ def _register_tile(tiles: int, channels: int, vdevice: VDevice) -> RegisterTile:
 
 def _products(size: ConvolutionSize, tiling: WinogradTiling, tiles: int, vdevice: VDevice) -> float:
     register = tiling.register_tile
-    groups = size.channels.outputs // tiling.columns
+    layout = size.channels.layout(register)
+    groups = layout.groups * layout.tiles
     # Every sum is cleared and stored once.
     sums = 2.0 * tiles * register.vectors * per_operation(vdevice)
     steps = size.channels.depth * step_cycles(register, tiles, vdevice)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from math import sqrt
 
-from tvm_rammer.kernel.register_tile import RegisterTile, lanes_for
+from tvm_rammer.kernel.register_tile import RegisterTile, overlapping_lanes
 from tvm_rammer.kernel.winograd.channels import Channels
 from tvm_rammer.vdevice import VDevice
 
@@ -26,8 +26,9 @@ MANY_ROWS = 28
 def direct_cycles(outputs: int, taps: int, channels: Channels, vdevice: VDevice) -> float:
     """Cycles of a direct convolution of so many outputs per channel, on one vEU."""
     weights = taps * channels.depth * channels.outputs
-    lanes = lanes_for(channels.width, vdevice) or 1
-    compute = 1.06 * outputs * weights / lanes * per_operation(vdevice)
+    lanes = overlapping_lanes(channels.width, vdevice) or 1
+    vectors = channels.groups * -(-channels.width // lanes)
+    compute = 1.06 * outputs * taps * channels.depth * vectors * per_operation(vdevice)
     return together(compute, weight_cycles(4 * weights, vdevice)) + STAGE_CYCLES
 
 

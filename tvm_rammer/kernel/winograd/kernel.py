@@ -38,7 +38,8 @@ def winograd_function(
     Its weights are those that ``tiling.packing`` makes.
     """
     channels = conv.channels
-    groups = channels.outputs // tiling.columns
+    layout = channels.layout(tiling.register_tile)
+    groups = layout.groups * layout.tiles
     shape = (groups, tiling.transform.products, channels.depth, tiling.columns)
     weight = buffer("weight", shape)
     params = list(conv.params)
@@ -170,9 +171,10 @@ class _Kernel:
         patch = buffer("patch", (transform.outputs, transform.inputs, tile.lanes))
         above = share.down * tiling.rows
         first = block * tiling.block + above
-        channel = share.across * columns
-        start = share.group * tiling.columns + channel
+        channel, part = share.across * columns, share.across * tile.vectors
         channels = self.conv.channels
+        layout = channels.layout(tiling.register_tile)
+        start = layout.column(share.group, part)
         full, ragged = divmod(tiling.rows, tile.rows)
 
         def product(which: Any) -> Any:
@@ -198,7 +200,14 @@ class _Kernel:
             def read(y: Any, x: Any, channel: Any) -> Any:
                 return products[tile, y * transform.inputs + x, channel]
 
-            made = output_transform(self.conv, tiling, first + tile, start, patch, read)
+            made = output_transform(
+                self.conv,
+                tiling,
+                first + tile,
+                lambda vector: layout.column(share.group, part + vector),
+                patch,
+                read,
+            )
             return self._if_any(first + tile, made, self.num_tiles)
 
         return tirx.SeqStmt(

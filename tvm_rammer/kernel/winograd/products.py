@@ -8,7 +8,7 @@ from typing import Any
 from tvm import tirx
 
 from tvm_rammer.kernel.loops import buffer, loop, sequence, unrolled, vector
-from tvm_rammer.kernel.register_tile import RegisterTile, lanes_for, spills
+from tvm_rammer.kernel.register_tile import RegisterTile, overlapping_lanes, spills
 from tvm_rammer.vdevice import VDevice
 
 #: Of a register tile.
@@ -18,10 +18,14 @@ _MOST_ROWS_OF_FEW = 6
 
 
 def register_tiles(tiles: int, channels: int, vdevice: VDevice) -> Iterator[RegisterTile]:
-    """The register tiles that fit: rows of so many tiles of the image, vectors of channels."""
-    lanes = lanes_for(channels, vdevice) or 1
+    """The register tiles that fit: rows of so many tiles of the image, vectors of channels.
+
+    Where vectors do not divide the channels, the last ones of a tile overlap.
+    """
+    lanes = overlapping_lanes(channels, vdevice) or 1
+    divided = channels % lanes == 0
     for vectors in range(1, _MOST_VECTORS + 1):
-        if channels % (vectors * lanes) == 0:
+        if channels % (vectors * lanes) == 0 if divided else 1 < vectors <= channels // lanes + 1:
             most = min(_MOST_ROWS, (vdevice.vector_registers - 2 - vectors) // vectors)
             for rows in range(1, min(tiles, most) + 1):
                 tile = RegisterTile(rows, vectors, lanes)

@@ -46,7 +46,7 @@ class Winograd:
         tiling = choose_tiling(size, vdevice, self.tolerance)
         if tiling is None:
             return None
-        packings = ((conv.weight_position, tiling.packing),)
+        packings = ((conv.weight_position, tiling.packing(conv.channels)),)
         tilings = [tiling, *finer(size, tiling, vdevice)]
         variants = [(winograd_function(conv, each, vdevice), str(each)) for each in tilings]
         return Scheduled.of_variants(variants, self.name, packings)

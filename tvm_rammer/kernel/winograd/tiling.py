@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from tvm_rammer.kernel.columns import Layout
 from tvm_rammer.kernel.register_tile import RegisterTile
 from tvm_rammer.kernel.scheduled import Packing
+from tvm_rammer.kernel.winograd.channels import Channels
 from tvm_rammer.kernel.winograd.matrices import Transform
 
 #: Filters that are transformed together. The caches hold them, and numpy multiplies so few by one
@@ -19,17 +21,18 @@ _FILTERS = 512
 
 @dataclass(frozen=True)
 class WinogradPacking(Packing):
-    """Transforms weights and lays them out ``[out / columns, (m + 2)^2, in, columns]``.
+    """Transforms weights and lays them out ``[tile of columns, (m + 2)^2, in, columns]``.
 
     A weight that is not finite makes all results of its output channel NaN.
     """
 
     transform: Transform
-    columns: int
+    layout: Layout
 
     def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        outer, _, _, inner = shape
-        return outer // self.columns, self.transform.products, inner, self.columns
+        layout = self.layout
+        tiles, columns = layout.groups * layout.tiles, layout.vectors * layout.lanes
+        return tiles, self.transform.products, shape[-1], columns
 
     def fill(self, packed: np.ndarray, array: np.ndarray) -> None:
         groups, _, inner, columns = packed.shape
@@ -37,7 +40,7 @@ class WinogradPacking(Packing):
         with np.errstate(invalid="ignore"):
             for group, first in product(range(groups), range(0, inner, step)):
                 some = slice(first, first + step)
-                weights = array[group * columns : (group + 1) * columns, :, :, some]
+                weights = array[self.layout.columns_of(group), :, :, some]
                 packed[group, :, some] = self.transform.transform_weight(weights)
 
 
@@ -127,7 +130,6 @@ class WinogradTiling:
         """Bytes of transformed inputs between the stages."""
         return 0 if self.fused else 4 * tiles * self.transform.products * in_channels
 
-    @property
-    def packing(self) -> WinogradPacking:
+    def packing(self, channels: Channels) -> WinogradPacking:
         """How the weights are packed."""
-        return WinogradPacking(self.transform, self.columns)
+        return WinogradPacking(self.transform, channels.layout(self.register_tile))

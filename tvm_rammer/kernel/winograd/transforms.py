@@ -43,15 +43,35 @@ def input_transform(
             columns = tirx.IfThenElse(all_of(tests), columns, at_edge)
         return sequence([columns, _rows(tiling, patch, first, write)])
 
-    channels = conv.channels.inputs // lanes
-    body = loop("channels", channels, lambda vector: transform(vector * lanes))
+    body = vectors_of(conv.channels.inputs, lanes, transform)
     return sequence([bound, *places, body])
 
 
+def vectors_of(channels: int, lanes: int, made: Callable[[Any], Any]) -> Any:
+    """What is made of the vector from a first channel on, for all channels.
+
+    The last vector overlaps where they do not divide the channels.
+    """
+
+    def of_vector(vector: Any) -> Any:
+        first = vector * lanes
+        return made(tirx.min(first, number(channels - lanes)) if channels % lanes else first)
+
+    return loop("channels", -(-channels // lanes), of_vector)
+
+
 def output_transform(
-    conv: PlainConvolution, tiling: WinogradTiling, tile: Any, first: Any, patch: Any, read: Read
+    conv: PlainConvolution,
+    tiling: WinogradTiling,
+    tile: Any,
+    channel: Callable[[Any], Any],
+    patch: Any,
+    read: Read,
 ) -> Any:
-    """Transform a task's channels, from ``first`` on, of a tile; do the epilogue and store them."""
+    """Transform a task's channels of a tile; do the epilogue and store them.
+
+    ``channel`` is the first of a vector, given by its number.
+    """
     grid = grid_of(conv, tiling)
     names = zip(("image", "y", "x"), grid.place(tile), strict=True)
     place, places = zip(*(bind(name, value) for name, value in names), strict=True)
@@ -59,7 +79,13 @@ def output_transform(
         "vector",
         tiling.task_tile.vectors,
         lambda number: _output_vector(
-            conv, tiling, place, patch, number * tiling.register_tile.lanes, first, read
+            conv,
+            tiling,
+            place,
+            patch,
+            number * tiling.register_tile.lanes,
+            channel(number),
+            read,
         ),
     )
     return sequence([*places, vectors])
@@ -125,7 +151,7 @@ def _output_vector(
     place: Sequence[Any],
     patch: Any,
     vector_start: Any,
-    first: Any,
+    channel: Any,
     read: Read,
 ) -> Any:
     image, top, left = place
@@ -144,8 +170,7 @@ def _output_vector(
         def store(x: int, value: Any) -> Any:
             edges = [top + y < height] * bool(height % transform.outputs)
             edges += [left + x < width] * (0 < width % transform.outputs <= x)
-            channel = first + vector_start + lane
-            written = conv.write((image, top + y, left + x, channel), value)
+            written = conv.write((image, top + y, left + x, channel + lane), value)
             return when(edges, written)
 
         values = [patch[y, number(x), lane] for x in range(transform.inputs)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tvm_rammer.kernel.finer import Option, finer_tilings
-from tvm_rammer.kernel.register_tile import lanes_for
+from tvm_rammer.kernel.register_tile import overlapping_lanes
 from tvm_rammer.kernel.winograd.choice import MAX_SCRATCH_BYTES
 from tvm_rammer.kernel.winograd.cycles import (
     CACHE_BYTES,
@@ -39,8 +39,8 @@ def choose_tiling(
     ``None`` if a direct convolution is as good, or too many digits are lost.
     """
     channels = lines.channels
-    lanes = lanes_for(channels.inputs, vdevice)
-    if lanes is None or lanes_for(channels.width, vdevice) is None:
+    lanes = overlapping_lanes(channels.inputs, vdevice)
+    if lanes is None or overlapping_lanes(channels.width, vdevice) is None:
         return None
     if not (lines.batch and lines.count and lines.length):
         return None
@@ -66,7 +66,7 @@ def choose_tiling(
 def line_cycles(lines: Lines, tiling: LineTiling, vdevice: VDevice) -> float:
     """Modelled cycles of a tiling on one vEU."""
     products = tiling.transform.inputs
-    vectors = lines.channels.inputs // tiling.lanes
+    vectors = -(-lines.channels.inputs // tiling.lanes)
     moved = lines.batch * lines.in_lines * lines.places * products * vectors
     transforms = moved * _INPUT_OPERATIONS * per_operation(vdevice)
     task = _task(lines, tiling, vdevice)
@@ -95,7 +95,8 @@ def _task(lines: Lines, tiling: LineTiling, vdevice: VDevice) -> Option[LineTili
     step = step_cycles(register, lines.tiles, vdevice)
     weights = 4 * steps * tiling.columns / CACHE_BYTES
     cycles = products * together(tiling.lines * (steps * step + results), weights)
-    return Option(tiling, blocks * lines.channels.outputs // tiling.columns, cycles)
+    layout = lines.channels.layout(register)
+    return Option(tiling, blocks * layout.groups * layout.tiles, cycles)
 
 
 def _blocks(lines: Lines) -> int:

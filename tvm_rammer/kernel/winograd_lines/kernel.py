@@ -14,6 +14,7 @@ from typing import Any
 
 from tvm import tirx
 
+from tvm_rammer.kernel.columns import Layout
 from tvm_rammer.kernel.loops import (
     all_of,
     bind,
@@ -28,7 +29,7 @@ from tvm_rammer.kernel.loops import (
 )
 from tvm_rammer.kernel.winograd.match import PlainConvolution
 from tvm_rammer.kernel.winograd.products import register_products
-from tvm_rammer.kernel.winograd.transforms import applied
+from tvm_rammer.kernel.winograd.transforms import applied, vectors_of
 from tvm_rammer.kernel.winograd_lines.line_inputs import LineInputs
 from tvm_rammer.kernel.winograd_lines.tiling import Lines, LineTiling
 
@@ -42,7 +43,8 @@ def line_function(conv: PlainConvolution, tiling: LineTiling) -> tirx.PrimFunc:
     Its weights are those that ``tiling.packing`` makes.
     """
     lines = Lines.of(conv, tiling.transform, tiling.axis)
-    groups = lines.channels.outputs // tiling.columns
+    layout = lines.channels.layout(tiling.register_tile)
+    groups = layout.groups * layout.tiles
     products = tiling.transform.inputs
     shape = (groups, products, lines.across, lines.steps, tiling.columns)
     weight = buffer("weight", shape)
@@ -64,6 +66,10 @@ class _Kernel:
     weight: Any
     moved: Any
     groups: int
+
+    @property
+    def _layout(self) -> Layout:
+        return self.lines.channels.layout(self.tiling.register_tile)
 
     @property
     def num_lines(self) -> int:
@@ -112,8 +118,7 @@ class _Kernel:
 
     def _channels(self, of_vector: Callable[[Any], Any]) -> Any:
         """What is made of the vector of input channels from a first one on, for all of them."""
-        lanes = self.tiling.lanes
-        return loop("channels", self.lines.channels.inputs // lanes, lambda n: of_vector(n * lanes))
+        return vectors_of(self.lines.channels.inputs, self.tiling.lanes, of_vector)
 
     def _kept(self, inputs: LineInputs, first: Any, patch: Any) -> Any:
         """Copy a vector of channels of the inputs at an edge: conditions do without registers."""
@@ -193,7 +198,7 @@ class _Kernel:
 
         def data(row: Any, across: Any, *steps: Any) -> Any:
             place = (first + row) * self.lines.places_of_tile + sum(steps[:-1])
-            channel = channels.input(group * self.tiling.columns, steps[-1])
+            channel = channels.input(self._layout.column(group, 0), steps[-1])
             return self.moved[source + across, which, place * channels.inputs + channel]
 
         def weight(column: Any, across: Any, *steps: Any) -> Any:
@@ -222,11 +227,13 @@ class _Kernel:
             for name, value in zip(("image", "place"), self._line(block, line), strict=True)
         )
 
-        def one(column: Any) -> Any:
+        def one(part: Any, lane: Any) -> Any:
+            column = part * lanes + lane
+
             def store(k: int, value: Any) -> Any:
                 along = tile * transform.outputs + k
                 outside = 0 < self.lines.length % transform.outputs <= k
-                channel = group * tiling.columns + column
+                channel = self._layout.column(group, part) + lane
                 written = self.conv.write(self.lines.place(image, place, along, channel), value)
                 return when([along < self.lines.length] * outside, written)
 
@@ -237,6 +244,6 @@ class _Kernel:
         vectors = loop(
             "vector",
             tiling.register_tile.vectors,
-            lambda part: vector(lanes, lambda lane: one(part * lanes + lane)),
+            lambda part: vector(lanes, lambda lane: one(part, lane)),
         )
         return sequence([bound_image, bound_place, vectors])

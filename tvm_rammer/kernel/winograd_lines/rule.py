@@ -46,7 +46,7 @@ class WinogradLines:
         tiling = _tiling(conv, vdevice, self.tolerance) if conv is not None else None
         if conv is None or tiling is None:
             return None
-        packings = ((conv.weight_position, tiling.packing),)
+        packings = ((conv.weight_position, tiling.packing(conv.channels)),)
         lines = Lines.of(conv, tiling.transform, tiling.axis)
         tilings = [tiling, *finer(lines, tiling, vdevice)]
         variants = [(line_function(conv, each), str(each)) for each in tilings]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tvm_rammer.kernel.columns import Layout
 from tvm_rammer.kernel.register_tile import RegisterTile
 from tvm_rammer.kernel.scheduled import Packing
 from tvm_rammer.kernel.winograd.channels import Channels
@@ -104,26 +105,28 @@ class Lines:
 
 @dataclass(frozen=True)
 class LinePacking(Packing):
-    """Transforms weights and lays them out ``[out / columns, products, across, steps, columns]``.
+    """Transforms weights: ``[tile of columns, products, across, steps, columns]``.
 
     A weight that is not finite makes all results of its output channel NaN.
     """
 
     transform: Transform
     axis: int
-    columns: int
+    layout: Layout
 
     def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        outer, *taps, inner = shape
+        _, *taps, inner = shape
         groups = -(-taps[self.axis - 1] // self.transform.taps)
         across = taps[2 - self.axis]
-        products = self.transform.inputs
-        return outer // self.columns, products, across, groups * inner, self.columns
+        layout = self.layout
+        tiles, columns = layout.groups * layout.tiles, layout.vectors * layout.lanes
+        return tiles, self.transform.inputs, across, groups * inner, columns
 
     def fill(self, packed: np.ndarray, array: np.ndarray) -> None:
         count, products, across, steps, columns = packed.shape
         # [out, across, along, in], and as many taps along as fill the groups.
-        taps = array.swapaxes(1, 2) if self.axis == 1 else array
+        taps = array[[c for tile in range(count) for c in self.layout.columns_of(tile)]]
+        taps = taps.swapaxes(1, 2) if self.axis == 1 else taps
         missing = steps // taps.shape[3] * self.transform.taps - taps.shape[2]
         taps = np.pad(taps.astype(np.float64), ((0, 0), (0, 0), (0, missing), (0, 0)))
         taps = taps.reshape(len(taps), across, -1, self.transform.taps, taps.shape[3])
@@ -166,7 +169,6 @@ class LineTiling:
         """Output channels of a task."""
         return self.register_tile.vectors * self.register_tile.lanes
 
-    @property
-    def packing(self) -> LinePacking:
+    def packing(self, channels: Channels) -> LinePacking:
         """How the weights are packed."""
-        return LinePacking(self.transform, self.axis, self.columns)
+        return LinePacking(self.transform, self.axis, channels.layout(self.register_tile))
