@@ -50,6 +50,8 @@ def run_onnxruntime(
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 3
+    # Without VNNI it adds pairs of 8-bit products in 16 bits, which overflow, unless told not to.
+    options.add_session_config_entry("session.x64quantprecision", "1")
     source = model.SerializeToString() if isinstance(model, onnx.ModelProto) else str(model)
     session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
     return [np.asarray(value) for value in session.run(None, dict(inputs))]
