@@ -1,18 +1,20 @@
 """Runs PrimFuncs as their rKernels: tile by tile, in a random order, in guarded memory.
 
 What a kernel must not depend on is made hostile: any candidate may run a stage, tiles run in random
-ranges and a random order, results and scratch start as NaN, and the bytes around every buffer must
-stay what they were.
+ranges and a random order, results and scratch start as NaN, the bytes around every buffer must stay
+what they were, and the pages around them cannot be read: what does ends the process.
 """
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import platform
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any
 
 import numpy as np
@@ -40,6 +42,8 @@ _NARROWER = {32: "core-avx2", 16: "nehalem"}
 
 #: As floating-point numbers of any width these are NaN: what reads them shows.
 _GUARD_BYTE = 0xFF
+#: Buffers lie at the beginning and at the end of their pages, by turns.
+_TURN = count()
 
 
 @dataclass(frozen=True)
@@ -223,9 +227,10 @@ class _Guarded:
         steps = [item * step for step in strides] or np.empty(shape, dtype).strides
         last = sum((n - 1) * step for n, step in zip(shape, steps, strict=True))
         nbytes = last + item if 0 not in shape else 0
-        memory = np.full(nbytes + 4 * ALIGNMENT, _GUARD_BYTE, np.uint8)
+        memory = _pages(nbytes)
+        memory[...] = _GUARD_BYTE
         outside = np.ones(memory.shape, bool)
-        start = ALIGNMENT + -memory.ctypes.data % ALIGNMENT
+        start = next(_TURN) % 2 * ((memory.size - nbytes) // ALIGNMENT * ALIGNMENT)
         for array, value in ((memory, 0xFF), (outside, False)):
             inside = array[start : start + nbytes]
             # 0xFF is NaN in every floating-point type.
@@ -242,6 +247,17 @@ class _Guarded:
     @property
     def intact(self) -> bool:
         return bool((self.memory[self.outside] == _GUARD_BYTE).all())
+
+
+def _pages(nbytes: int) -> np.ndarray:
+    """Whole pages for so many bytes, between two that nobody may read."""
+    page = mmap.PAGESIZE
+    inner = max(1, -(-nbytes // page)) * page
+    memory = np.frombuffer(mmap.mmap(-1, inner + 2 * page), np.uint8)
+    for start in (0, page + inner):
+        guard = ctypes.c_void_p(memory.ctypes.data + start)
+        assert not ctypes.CDLL(None).mprotect(guard, ctypes.c_size_t(page), 0)
+    return memory[page : page + inner]
 
 
 def _ranges(num_tiles: int, choice: random.Random) -> list[tuple[int, int]]:

@@ -19,7 +19,7 @@ import tvm_ffi
 from tvm import s_tir, sym, tirx
 from tvm.ir import Range, TensorLoad
 
-from tvm_rammer.kernel.blocks import is_choice, loads, only_reduction, variables
+from tvm_rammer.kernel.blocks import is_choice, is_zero, loads, only_reduction, variables
 from tvm_rammer.kernel.pointwise import (
     Axis,
     FlatViews,
@@ -167,7 +167,7 @@ class _Pool:
             below = tirx.min(index, tirx.const(extent - 1, dtype))
             nearest.append(tirx.max(below, tirx.const(0, dtype)))
         value = tirx.BufferLoad(load.source, nearest)
-        return value if same else tirx.Select(condition, value, otherwise)
+        return value if same else _blended(condition, value, otherwise)
 
     def _analyzer(self) -> sym.Analyzer:
         analyzer = sym.Analyzer()
@@ -192,6 +192,22 @@ class _Pool:
         within = [each for index, extent in pairs for each in (index >= 0, index < extent)]
         with analyzer.constraint_scope(tirx.all(*within)):
             return bool(analyzer.can_prove(condition))
+
+
+def _blended(condition: Any, value: Any, otherwise: Any) -> Any:
+    """One of two values, both of them computed, by their bits.
+
+    Below a ``Select`` TVM's simplifier takes the condition for granted, and the load's index would
+    leave the buffer again.
+    """
+    dtype = str(value.ty)
+    bits = f"int{8 * dtype_bytes(dtype)}"
+    mask = tirx.const(0, bits) - condition.astype(bits)
+    one, other = (x if dtype == bits else tirx.reinterpret(bits, x) for x in (value, otherwise))
+    chosen = one & mask
+    if not is_zero(otherwise):
+        chosen = chosen | (other & ~mask)
+    return chosen if dtype == bits else tirx.reinterpret(dtype, chosen)
 
 
 def _is_least(value: Any) -> bool:
