@@ -219,7 +219,7 @@ def test_a_machine_without_files_in_memory(content, tmp_path, monkeypatch):
     def refused(name: str) -> int:
         raise OSError(12, "Cannot allocate memory")
 
-    monkeypatch.setattr("tvm_rammer.runtime.private_copy._memory_file", refused)
+    monkeypatch.setattr("tvm_rammer.runtime.private_copy.memory_file", refused)
     with pytest.raises(LibraryError) as error:
         tvm_rammer.load(path)
     assert str(error.value) == (

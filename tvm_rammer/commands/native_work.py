@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TextIO
 
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from tvm_rammer.commands.command import plain_console
+from tvm_rammer.commands.held_text import held_back
 from tvm_rammer.progress import watching
 
 #: What TVM logs at every export and load, about nothing.
@@ -45,7 +45,7 @@ def progress(bar: bool = False) -> Iterator[Progress]:
         *([BarColumn()] if bar else []),
         TimeElapsedColumn(),
     ]
-    with _terminal() as terminal, _held_back():
+    with _terminal() as terminal, held_back(_says_something):
         if terminal is None:
             yield Progress(*columns, disable=True)
             return
@@ -64,24 +64,5 @@ def _terminal() -> Iterator[TextIO | None]:
         yield terminal
 
 
-@contextmanager
-def _held_back() -> Iterator[None]:
-    """Collect what is written to descriptor 2, and pass on afterwards what says something."""
-    sys.stderr.flush()
-    try:
-        saved = os.dup(2)
-    except OSError:  # it is closed
-        yield
-        return
-    with tempfile.TemporaryFile() as held:
-        os.dup2(held.fileno(), 2)
-        try:
-            yield
-        finally:
-            sys.stderr.flush()
-            os.dup2(saved, 2)
-            os.close(saved)
-            held.seek(0)
-            said = b"".join(line for line in held if not _NOISE.fullmatch(line))
-            with suppress(OSError):
-                os.write(2, said)
+def _says_something(line: bytes) -> bool:
+    return not _NOISE.fullmatch(line)

@@ -15,9 +15,9 @@ from itertools import count
 
 import tvm
 
+from tvm_rammer.memory_file import memory_file
 from tvm_rammer.runtime.shared_object import symbol_range
 
-_CLOSE_ON_EXEC, _NOEXEC_SEAL = 1, 8
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2
 #: What TVM keeps serialised in a library, and copies when it loads it: bytecode and constants.
 _SERIALISED = "__tvm_ffi__library_bin"
@@ -41,7 +41,7 @@ class PrivateCopy:
     """
 
     def __init__(self, name: str) -> None:
-        self._descriptor = _memory_file(name)
+        self._descriptor = memory_file(name)
         status = os.fstat(self._descriptor)
         # A process that makes itself a daemon closes all descriptors, and numbers are used again.
         own = status.st_dev, status.st_ino
@@ -86,16 +86,6 @@ class PrivateCopy:
                 ctypes.c_long(first),
                 ctypes.c_long(last - first),
             )
-
-
-def _memory_file(name: str) -> int:
-    # Some systems want to be told that the file is none to start; older ones do not know the flag.
-    for flags in (_CLOSE_ON_EXEC | _NOEXEC_SEAL, _CLOSE_ON_EXEC):
-        descriptor = int(_libc.memfd_create(os.fsencode(name)[:200], flags))
-        if descriptor >= 0:
-            return descriptor
-    number = ctypes.get_errno()
-    raise OSError(number, os.strerror(number))
 
 
 def _close(descriptor: int, own: tuple[int, int]) -> None:
