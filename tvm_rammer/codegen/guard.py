@@ -16,6 +16,7 @@ A library runs in processes that have TVM's runtime and nothing of this package.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import tvm
@@ -23,7 +24,7 @@ from tvm import tirx
 from tvm.ir import GlobalVar, PrimType
 
 from tvm_rammer.codegen.guard_text import FORKED, LEFT_ALONE, LOST, guard_functions
-from tvm_rammer.vdevice.target import architecture
+from tvm_rammer.vdevice.target import architecture, host_target
 
 #: Set to "0", a library leaves the pools of TVM's workers as they are.
 OPT_OUT = "TVM_RAMMER_CONFIGURE_POOL"
@@ -173,6 +174,24 @@ def needed_features(target: Any) -> tuple[str, ...]:
     """What code for ``target`` may use that not every CPU of its architecture has, oldest first."""
     used = tvm.get_global_func("target.llvm_get_cpu_features")(target)
     return tuple(name for name in _FEATURES[architecture(target)] if name in used)
+
+
+def runs_here(target: Any) -> bool:
+    """Whether this machine runs what is compiled for ``target``, as a library's guard sees it."""
+    if str(target) == str(host_target()):
+        return True
+    return architecture(target) == architecture(host_target()) and _passes(str(target))
+
+
+@lru_cache
+def _passes(target: str) -> bool:
+    """Whether a guard passes here; itself it runs on every CPU of this architecture."""
+    guard = build_guard("guard", tvm.target.Target(target), 1)
+    try:
+        guard["guard_check"]()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _guard(check: list[Any], num_workers: int) -> Any:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import tvm
 from tvm import tirx
 
+from tvm_rammer.codegen.guard import runs_here
 from tvm_rammer.codegen.llvm_text import support_functions
 from tvm_rammer.codegen.lowering import module_builder
 from tvm_rammer.codegen.shards import (
@@ -26,7 +27,7 @@ from tvm_rammer.codegen.shards import (
     shards_of,
 )
 from tvm_rammer.kernel.code_size import code_size
-from tvm_rammer.vdevice.target import architecture, host_target
+from tvm_rammer.vdevice.target import architecture
 
 
 @dataclass
@@ -78,7 +79,7 @@ class ShardCompiler:
     ) -> list[Future[Shard]]:
         build = module_builder(self.target)
         support = support_functions(architecture(self.target))
-        loads_here = architecture(self.target) == architecture(host_target())
+        loads_here = runs_here(self.target)
 
         def compiled(number: int, own: dict[str, tirx.PrimFunc]) -> Shard:
             started = time.thread_time()

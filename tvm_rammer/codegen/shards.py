@@ -181,7 +181,7 @@ class Shard:
     ----------
     module : tvm.runtime.Module
     address : int
-        Its dispatcher's in memory, 0 if it cannot be loaded.
+        Its dispatcher's in memory, 0 if it cannot run here.
     seconds : float
         What its compilation took of a core.
     """
@@ -192,7 +192,10 @@ class Shard:
 
 
 def dispatcher_address(number: int, module: tvm.runtime.Module) -> int:
-    """Where the dispatcher of a compiled shard is in memory: its machine code is made now."""
+    """Where the dispatcher of a compiled shard is in memory: its machine code is made and run now.
+
+    This machine must be able to run it.
+    """
     address = tvm.runtime.tensor(np.zeros(1, np.int64))
     module[f"tvm_rammer_{dispatcher(number)}"](address)
     return int(address.numpy()[0])
@@ -201,7 +204,7 @@ def dispatcher_address(number: int, module: tvm.runtime.Module) -> int:
 def link_shards(entries: tvm.runtime.Module, shards: Sequence[Shard]) -> None:
     """Import the shards' modules into the entries' and tell that one where their code is.
 
-    What is linked from disk needs no telling, and code for another architecture has no address
+    What is linked from disk needs no telling, and code that this machine cannot run has no address
     here.
     """
     for number, shard in enumerate(shards):

@@ -309,8 +309,9 @@ def _number(what: str, key: Any, names: Sequence[str]) -> int:
 
 def check_cpu(module: tvm.runtime.Module) -> None:
     """Raise a LibraryError if this CPU lacks a feature that a library was compiled for."""
+    check = module.get_function(f"{GUARD}_check", query_imports=True)
     try:
-        module.get_function(f"{GUARD}_check", query_imports=True)()
+        check()
     except RuntimeError as error:
         raise LibraryError(str(error).strip().splitlines()[-1]) from error
 

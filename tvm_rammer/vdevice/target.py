@@ -30,7 +30,7 @@ FEATURES = (
 
 _ALIASES = {"amd64": "x86_64", "arm64": "aarch64"}
 
-# What a virtual machine may hide although its CPU model has it, and LLVM would generate code for.
+# What LLVM would generate code for; a virtual machine may hide it although its CPU model has it.
 _HIDEABLE = (
     *("sse", "avx", "amx", "fma", "f16c", "bmi", "lzcnt", "popcnt", "movbe", "gfni", "xop", "tbm"),
     "sve",
@@ -169,6 +169,7 @@ def _runs_here(target: Any) -> bool:
         architecture(target) == architecture(host)
         and (mcpu in ("generic", host.attrs["mcpu"]) or mcpu.startswith("x86-64"))
         and set(target_features(target)) <= set(target_features(host))
+        and not _hidden_features(target)
     )
 
 
@@ -210,6 +211,11 @@ def _check(target: Any) -> None:
         )
     mcpu = target.attrs.get("mcpu")
     if mcpu is None or mcpu == "generic" or codegen.llvm_is_valid_cpu(mcpu, _triple(target)):
+        if processor == "x86_64" and not codegen.target_has_features("64bit", target):
+            # LLVM ends the process over it.
+            raise DeviceError(
+                f"the CPU {mcpu!r} has no 64-bit mode: choose one that has, such as 'x86-64'"
+            )
         return
     general = {"kind": "llvm", "mtriple": _triple(target)}
     known = [str(name) for name in codegen.llvm_get_cpu_archlist(Target(general))]
@@ -227,7 +233,7 @@ def _triple(target: Any) -> str:
 
 
 def _hidden_features(target: Any) -> list[str]:
-    """Features that the CPU's name implies and this machine lacks, as under some hypervisors."""
+    """Features that the CPU's name implies and this machine lacks."""
     from tvm import get_global_func
 
     present = get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")()
