@@ -1,21 +1,25 @@
 """ONNX models.
 
-===============  ==================================================================
-``import_onnx``  the order of the steps from a file or a message to a Relax module
-``onnx_file``    reads files; large weights without copies
-``protobuf``     where the parts of a message lie in a file
-``value_types``  shapes and element types of a graph's tensors
-``nodes``        appends operators to a graph
-``validate``     refuses what contradicts ONNX
-``fix_inputs``   shapes of inputs, and values of those that are constants
-``fold``         computes what shapes and constants decide
-``loops``        ``Loop`` and ``Scan``, step by step
-``infer``        what ONNX knows about one node
-``names``        what nodes read and write
-``describe``     what messages call nodes and types
-``operators``    operators that TVM's importer lacks, as operators it knows
-``branches``     TVM's importer, with branches of ``If`` that hold their operators
-``sequences``    sequences of tensors under one name
-``recurrent``    LSTM, GRU and RNN as operators for each step
-===============  ==================================================================
+=====================  ==================================================================
+``import_onnx``        the order of the steps from a file or a message to a Relax module
+``onnx_file``          reads files; large weights without copies
+``protobuf``           where the parts of a message lie in a file
+``value_types``        shapes and element types of a graph's tensors
+``nodes``              appends operators to a graph
+``validate``           refuses what contradicts ONNX
+``half_floats``        computes in float32 what has 16-bit floats
+``fix_inputs``         shapes of inputs, and values of those that are constants
+``fold``               computes what shapes and constants decide
+``loops``
+``infer``              what ONNX knows about one node
+``names``              what nodes read and write
+``describe``           what messages call nodes and types
+``operators``          operators that TVM's importer lacks, as operators it knows
+``constant_operands``  refuses data where that importer needs constants
+``branches``           TVM's importer, with branches of ``If`` that hold their operators
+``converters``         what that importer gets wrong
+``run_time_sizes``     shapes, where sizes are data at run time
+``sequences``          sequences of tensors under one name
+``recurrent``          LSTM, GRU and RNN as operators for each step
+=====================  ==================================================================
 """

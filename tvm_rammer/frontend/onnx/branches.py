@@ -7,6 +7,7 @@ It has no operators on what may be of one shape or of another.
 from __future__ import annotations
 
 import warnings
+from types import SimpleNamespace
 from typing import Any
 
 import onnx
@@ -16,9 +17,11 @@ from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 
 from tvm_rammer.errors import ModelError
+from tvm_rammer.frontend.onnx.converters import CONVERTERS
 from tvm_rammer.frontend.onnx.describe import describe, describe_type
 from tvm_rammer.frontend.onnx.infer import opsets_of, static_shape
 from tvm_rammer.frontend.onnx.names import free, reads, subgraphs
+from tvm_rammer.frontend.onnx.run_time_sizes import as_tensor, operands, sized
 
 
 def import_graph(model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
@@ -57,6 +60,32 @@ def refuse_unequal_branches(graph: onnx.GraphProto, where: str) -> None:
 
 class _Importer(ONNXGraphImporter):
     _nodes: dict[str, Any]
+
+    def _convert_operator(
+        self, op_name: str, inputs: list[Any], attrs: dict[str, Any], opset: int
+    ) -> relax.Expr:
+        own = CONVERTERS.get(op_name)
+        if own is not None and (found := own(self.bb, inputs, attrs)) is not None:
+            return self.bb.normalize(found)
+        return super()._convert_operator(op_name, inputs, attrs, opset)
+
+    def _construct_nodes(self, graph: onnx.GraphProto) -> None:
+        """Convert the nodes of a graph; every size of a result is known or has a symbol."""
+        types = {value.name: value.type for value in (*graph.value_info, *graph.output)}
+        for node in graph.node:
+            self._construct_node(node)
+            for name in self._nodes.keys() & set(node.output):
+                self._nodes[name] = sized(self.bb, self._nodes[name], types.get(name))
+        for value in graph.output:
+            self._nodes[value.name] = as_tensor(self.bb, self._nodes[value.name])
+
+    def _construct_node(self, node: onnx.NodeProto) -> None:
+        values = [self._nodes[name] if name else None for name in node.input]
+        given = operands(self.bb, node.op_type, values)
+        self._nodes |= {name: value for name, value in zip(node.input, given, strict=True) if name}
+        super()._construct_nodes(SimpleNamespace(node=[node]))
+        # Others may want the shape that is a tensor here.
+        self._nodes |= {name: value for name, value in zip(node.input, values, strict=True) if name}
 
     def _convert_subgraph(self, bb: relax.BlockBuilder, graph: onnx.GraphProto) -> relax.SeqExpr:
         around = self._nodes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import textwrap
 import traceback
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,12 +22,14 @@ from tvm_rammer.frontend.input_constants import Constants
 from tvm_rammer.frontend.input_shapes import Shapes
 from tvm_rammer.frontend.loaded_model import LoadedModel, end_blocks, one_line
 from tvm_rammer.frontend.onnx.branches import import_graph, refuse_unequal_branches
+from tvm_rammer.frontend.onnx.constant_operands import refuse_run_time_operands
 from tvm_rammer.frontend.onnx.describe import describe
 from tvm_rammer.frontend.onnx.fix_inputs import fix_inputs, free_inputs
 from tvm_rammer.frontend.onnx.fold import fold
+from tvm_rammer.frontend.onnx.half_floats import in_float32
 from tvm_rammer.frontend.onnx.infer import static_shape
 from tvm_rammer.frontend.onnx.names import all_nodes
-from tvm_rammer.frontend.onnx.onnx_file import OnnxModel, read_onnx_file
+from tvm_rammer.frontend.onnx.onnx_file import OnnxModel, in_memory, read_onnx_file
 from tvm_rammer.frontend.onnx.operators import rewrite_operators
 from tvm_rammer.frontend.onnx.recurrent import unroll_recurrent
 from tvm_rammer.frontend.onnx.sequences import without_aliases
@@ -34,6 +37,9 @@ from tvm_rammer.frontend.onnx.validate import validate
 
 #: What protobuf can hold in one message.
 _PROTOBUF_LIMIT = 2**31
+
+#: Characters of what TVM says, which may be the whole definition of an operator.
+_LONGEST_REASON = 300
 
 #: TVM's importer does not look at domains; another domain's Relu would silently become ONNX's.
 _DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "com.microsoft")
@@ -74,7 +80,7 @@ def read_onnx(path: Path) -> OnnxModel:
 def from_onnx(model: OnnxModel, shapes: Shapes, constants: Constants, where: str) -> LoadedModel:
     """Import a model whose inputs have the given shapes and values; it is changed."""
     validate(model.proto, where)
-    model = replace(model, proto=_inlined_functions(model.proto))
+    model = _computing_in_float32(replace(model, proto=_inlined_functions(model.proto)))
     model = fix_inputs(model, shapes, constants, where)
     inputs = tuple(value.name for value in free_inputs(model))
     proto = _prepared(model.proto, where)
@@ -89,9 +95,19 @@ def _prepared(proto: onnx.ModelProto, where: str) -> onnx.ModelProto:
     fold(proto, where)
     rewrite_operators(proto, where)
     _refuse_foreign(proto, where)
+    refuse_run_time_operands(proto.graph, where)
     refuse_unequal_branches(proto.graph, where)
     without_aliases(proto.graph)
     return unroll_recurrent(proto, where)
+
+
+def _computing_in_float32(model: OnnxModel) -> OnnxModel:
+    """A model without 16-bit floats inside; its weights, now twice as large, are taken out."""
+    proto = in_float32(model.proto)
+    if proto is model.proto:
+        return model
+    wide = in_memory(proto)
+    return OnnxModel(wide.proto, {**model.weights, **wide.weights})
 
 
 def _inlined_functions(proto: onnx.ModelProto) -> onnx.ModelProto:
@@ -129,7 +145,8 @@ def _import(model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]], where: s
             nodes = [node for node in all_nodes(model.graph) if node.op_type in refused]
             raise ModelError(f"{where}: {_unsupported(nodes)}") from error
         except Exception as error:
-            reasons = "; ".join([one_line(error), *_complaints(caught)])
+            reason = textwrap.shorten(str(error), _LONGEST_REASON, placeholder=" ...")
+            reasons = "; ".join([reason, *_complaints(caught)])
             culprit = _culprit(error)
             raise ModelError(f"{where}: TVM cannot import {culprit}: {reasons}") from error
     for complaint in _complaints(caught):

@@ -79,7 +79,10 @@ class OperatorNode:
         """
         shape = static_shape(self.types.get(name))
         if shape is None:
-            raise self.refusal(f"the shape of {name!r} is not known")
+            raise self.refusal(
+                f"the shape of {name!r} is known only at run time; fix the inputs that decide it "
+                "with constants=, or compile what follows as a model of its own"
+            )
         return shape
 
     def dtype(self, name: str) -> np.dtype:
@@ -119,7 +122,10 @@ class OperatorNode:
         """
         value = self.constant(number)
         if value is None:
-            raise self.refusal(f"its {what} is no constant")
+            raise self.refusal(
+                f"its {what} is known only at run time; fix the inputs that decide it with "
+                "constants="
+            )
         return value
 
     def text(self, attribute: str, default: str) -> str:

@@ -54,8 +54,9 @@ def reverse_sequence(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
 def non_max_suppression(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
     """NonMaxSuppression: corners in order, and no more boxes than there are.
 
-    ONNX allows any two opposite corners, which TVM takes for the first and the last. Exporters
-    write the largest integer for all boxes, which TVM takes for a size of its buffers.
+    ONNX allows any two opposite corners, which TVM takes for the first and the last, and centers
+    with sizes. Exporters write the largest integer for all boxes, which TVM takes for a size of its
+    buffers.
     """
     boxes, scores = node.inputs[:2]
     for number, what in enumerate(("number of boxes", "IoU threshold", "score threshold"), start=2):
@@ -63,40 +64,27 @@ def non_max_suppression(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
             # TVM's importer takes its own defaults for what is no constant.
             node.needed_constant(number, what)
     count = node.shape(boxes)[1]
-    if not node.attributes.get("center_point_box", 0):
-        corners = nodes.slice(boxes, 2, 0, 2), nodes.slice(boxes, 2, 2, 4)
-        boxes = nodes.op("Concat", nodes.op("Min", *corners), nodes.op("Max", *corners), axis=2)
+    first, second = nodes.slice(boxes, 2, 0, 2), nodes.slice(boxes, 2, 2, 4)
+    if node.attributes.get("center_point_box", 0):
+        half = nodes.op("Mul", second, nodes.constant(0.5, np.float32))
+        first, second = nodes.op("Sub", first, half), nodes.op("Add", first, half)
+    corners = nodes.op("Min", first, second), nodes.op("Max", first, second)
+    boxes = nodes.op("Concat", *corners, axis=2)
     most = node.constant(2)
     limit = 0 if most is None else min(int(most.reshape(-1)[0]), count)
     others = [node.input(number) for number in (3, 4)]
     operands = boxes, scores, nodes.constant([limit], np.int64), *others
-    return (nodes.op("NonMaxSuppression", *operands, **node.attributes),)
+    return (nodes.op("NonMaxSuppression", *operands),)
 
 
 def slice_elements(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
     """Slice: version 1 has its bounds as attributes."""
     if "starts" not in node.attributes:
-        _refuse_unknown_end(node)
         return None
     starts, ends = node.attributes["starts"], node.attributes["ends"]
     axes = node.attributes.get("axes", range(len(starts)))
     bounds = (nodes.constant(list(numbers), np.int64) for numbers in (starts, ends, axes))
     return (nodes.op("Slice", node.inputs[0], *bounds),)
-
-
-def _refuse_unknown_end(node: OperatorNode) -> None:
-    """TVM's importer takes the first n of an axis for n of them, however many there are."""
-    ends, axes, kind = node.constant(2), node.constant(3), node.types.get(node.input(0))
-    if ends is None or kind is None or not kind.tensor_type.HasField("shape"):
-        return
-    dims = kind.tensor_type.shape.dim
-    where = range(ends.size) if axes is None else axes.reshape(-1)
-    for axis, end in zip(where, ends.reshape(-1), strict=True):
-        if 0 < end < 2**31 - 1 and not dims[int(axis)].HasField("dim_value"):
-            raise node.refusal(
-                f"how many elements axis {int(axis)} has is only known at run time, and TVM would "
-                f"take {int(end)} of them; leave the slice to what reads the result"
-            )
 
 
 def cumulative_product(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:

@@ -1,0 +1,120 @@
+"""Sizes that are data at run time: what follows gives what ONNX Runtime gives, or is refused."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import numpy as np
+import onnxruntime
+import pytest
+from run_time_graphs import CONSUMERS, PRODUCERS, Graph
+
+import tvm_rammer
+from tvm_rammer.errors import ModelError
+
+OPTIONS = {"policy": "sequential", "num_veus": 1}
+
+
+def check(graph: Graph, outputs: list[str]) -> None:
+    """Both runs of one compiled model give what ONNX Runtime gives."""
+    model = graph.model(outputs)
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), settings, providers=["CPUExecutionProvider"]
+    )
+    module = tvm_rammer.build(model, "llvm", **OPTIONS).create()
+    for feed in graph.feeds:
+        for name, value in feed.items():
+            module.set_input(name, value)
+        module.run()
+        for number, want in enumerate(session.run(None, feed)):
+            got = module.get_output(number).numpy()
+            assert (got.shape, got.dtype) == (want.shape, want.dtype), outputs[number]
+            np.testing.assert_allclose(got, want, 1e-5, 1e-5, err_msg=outputs[number])
+
+
+#: The others take as long each.
+QUICK = ("boxes", "slice")
+
+
+@pytest.mark.parametrize(
+    "producer",
+    [pytest.param(each, marks=() if each in QUICK else pytest.mark.slow) for each in PRODUCERS],
+)
+def test_what_follows_a_size_of_run_time(producer):
+    graph = Graph()
+    value = PRODUCERS[producer](graph)
+    check(graph, [value[0], *(follow(graph, *value)[0] for follow in CONSUMERS.values())])
+
+
+CHAINS = random.Random(0).sample([*itertools.product(CONSUMERS, CONSUMERS)], 240)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(len(PRODUCERS)))
+def test_chains_of_what_follows(number):
+    """Twenty chains of two behind each."""
+    graph = Graph()
+    value = [*PRODUCERS.values()][number](graph)
+    outputs = []
+    for first, second in CHAINS[number :: len(PRODUCERS)]:
+        outputs.append(CONSUMERS[second](graph, *CONSUMERS[first](graph, *value))[0])
+    check(graph, outputs)
+
+
+def test_boxes_left_by_suppression_are_as_many_as_there_are():
+    """TVM's operator says that all boxes are left; a Reshape would give all of them."""
+    graph = Graph()
+    rows, _ = PRODUCERS["boxes"](graph)
+    bounds = (graph.constant([bound]) for bound in (2, 3, 1))
+    column = graph.op("Slice", rows, *bounds)
+    check(graph, [graph.op("Reshape", column, graph.constant([-1]))])
+
+
+def refusal(graph: Graph, output: str) -> str:
+    with pytest.raises(ModelError) as caught:
+        tvm_rammer.build(graph.model([output]), "llvm", **OPTIONS)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("operator", "operand", "name"),
+    [
+        ("Pad", np.array([1, 0]), "pads"),
+        ("TopK", np.array([1]), "k"),
+        ("ReduceSum", np.array([0]), "axes"),
+        ("CumSum", np.array(0), "axis"),
+    ],
+)
+def test_operands_that_must_be_constants(operator, operand, name):
+    graph = Graph()
+    x = graph.floats(4)
+    results = 2 if operator == "TopK" else 1
+    output = graph.op(operator, x, graph.input(operand, operand), results=results)
+    assert refusal(graph, output) == (
+        f"the model: {operator} (node '{operator}0_0') cannot be compiled: of its {name}, 'x1', "
+        "the value is known only at run time; fix the inputs that decide it with constants="
+    )
+
+
+def test_resizing_what_has_a_size_of_run_time():
+    graph = Graph()
+    value = graph.op("Reshape", graph.op("Unique", graph.floats(9)), graph.constant([1, 1, -1]))
+    scales = graph.constant([1, 1, 2], "float32")
+    output = graph.op("Resize", value, "", scales, mode="nearest")
+    assert refusal(graph, output) == (
+        "the model: Resize (node 'Resize2_0') cannot be compiled: the shape of 'Reshape1_0' is "
+        "known only at run time; fix the inputs that decide it with constants=, or compile what "
+        "follows as a model of its own"
+    )
+
+
+def test_squeezing_without_axes_what_has_a_size_of_run_time():
+    graph = Graph()
+    output = graph.op("Squeeze", graph.op("Unique", graph.floats(9)))
+    assert refusal(graph, output) == (
+        "the model: TVM cannot import Squeeze (node 'Squeeze1_0'): which sizes are 1 is known only "
+        "at run time; name its axes"
+    )

@@ -1,0 +1,175 @@
+"""Converters in place of those of TVM's importer whose results have another shape than they say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax, te, tirx, topi
+
+from tvm_rammer.frontend.onnx.run_time_sizes import as_shape, broadcast, expanded, is_shape
+
+#: Makes an expression of a node's operands and attributes.
+Converter = Callable[[relax.BlockBuilder, Sequence[Any], Mapping[str, Any]], relax.Expr | None]
+
+
+#: The score below which a box is dropped where no threshold is given.
+_LEAST = float(np.finfo(np.float32).min)
+#: Farther than any axis reaches; models have the largest integer for the end of an axis.
+_FAR = 2**40
+
+
+def _non_max_suppression(
+    bb: relax.BlockBuilder, inputs: Sequence[Any], attributes: Mapping[str, Any]
+) -> relax.Expr:
+    """As many rows as there are boxes left.
+
+    TVM's operator says that there is one for each box, and cuts them off behind its type's back:
+    what is computed from the type, as the size in a Reshape, would be that of all boxes.
+    """
+    boxes, scores, *limits = inputs
+    most, overlap, score = (
+        default if value is None else value.value.numpy().item()
+        for value, default in zip((*limits, None, None, None), (0, 0.0, _LEAST), strict=False)
+    )
+    suppression = topi.vision.all_class_non_max_suppression
+    found = bb.emit_te(suppression, boxes, scores, most, overlap, score, "onnx")
+    rows, count = (bb.emit(relax.TupleGetItem(found, number)) for number in (0, 1))
+    begin, step = (relax.const(np.full(2, value, np.int64), "int64") for value in (0, 1))
+    end = bb.emit(relax.op.concat([count, relax.const(np.array([3], np.int64), "int64")]))
+    kept = bb.emit(relax.op.dynamic_strided_slice(rows, begin, end, step))
+    return bb.match_cast(kept, relax.TensorType((tirx.Var("kept_boxes", "int64"), 3), "int64"))
+
+
+def _reshape(
+    bb: relax.BlockBuilder, inputs: Sequence[Any], attributes: Mapping[str, Any]
+) -> relax.Expr | None:
+    """To a shape that is data: its 0 and -1 mean something."""
+    data, wanted = inputs
+    if isinstance(wanted, tvm.ir.GenericConst | relax.ShapeExpr):
+        return None
+    known = bb.emit(relax.op.shape_to_tensor(relax.op.shape_of(data)))
+    size, rank = int(wanted.ty.shape.values[0]), data.ty.ndim
+    if not attributes.get("allowzero", 0):
+        rest = relax.const(np.zeros(max(0, size - rank), np.int64), "int64")
+        same = relax.op.strided_slice(relax.op.concat([known, rest]), [0], [0], [size])
+        wanted = relax.op.where(relax.op.equal(wanted, _numbers(0)), same, wanted)
+    left = relax.op.equal(bb.emit(wanted), _numbers(-1))
+    others = relax.op.prod(relax.op.where(left, _numbers(1), wanted), keepdims=True)
+    whole = relax.op.prod(known, keepdims=True)
+    others = relax.op.maximum(others, _numbers(1))
+    wanted = relax.op.where(left, relax.op.floor_divide(whole, others), wanted)
+    return relax.op.reshape(data, as_shape(bb, bb.emit(wanted)))
+
+
+def _expand(
+    bb: relax.BlockBuilder, inputs: Sequence[Any], attributes: Mapping[str, Any]
+) -> relax.Expr | None:
+    """To a shape of which 1 leaves a size as it is, as a size of 1 is repeated."""
+    del attributes
+    data, wanted = inputs
+    shape = as_shape(bb, wanted)
+    if all(isinstance(size, tirx.IntImm) for size in (*data.ty.shape.values, *shape.values)):
+        return None
+    return expanded(bb, data, broadcast(bb, [data.ty.shape.values, shape.values]))
+
+
+def _slice(
+    bb: relax.BlockBuilder, inputs: Sequence[Any], attributes: Mapping[str, Any]
+) -> relax.Expr | None:
+    """From and to constant places of an axis whose size is data, which may be shorter."""
+    del attributes
+    data, *given = inputs
+    if is_shape(data) or not all(
+        each is None or isinstance(each, tvm.ir.GenericConst) for each in given
+    ):
+        return None
+    starts, ends, axes, steps = (
+        [] if each is None else each.value.numpy().tolist() for each in (*given, None, None)[:4]
+    )
+    sizes = data.ty.shape.values
+    axes = [axis % len(sizes) for axis in axes or range(len(starts))]
+    if all(isinstance(sizes[axis], tirx.IntImm) for axis in axes):
+        return None
+    steps = steps or [1] * len(starts)
+    parts = as_shape(bb, _parts(bb, data, axes, starts, ends, steps)).values
+
+    def take(tensor: te.Tensor, firsts: Sequence[Any], counts: Sequence[Any]) -> te.Tensor:
+        sizes = list(tensor.shape)
+        for axis, count in zip(axes, counts, strict=True):
+            sizes[axis] = count
+
+        def element(*places: tirx.Var) -> Any:
+            moved = list(places)
+            for axis, first, step in zip(axes, firsts, steps, strict=True):
+                moved[axis] = first + places[axis] * step
+            return tensor(*moved)
+
+        return te.compute(sizes, element, "slice")
+
+    return bb.emit_te(take, data, list(parts[: len(axes)]), list(parts[len(axes) :]))
+
+
+def _parts(
+    bb: relax.BlockBuilder,
+    data: relax.Expr,
+    axes: Sequence[int],
+    starts: Sequence[int],
+    ends: Sequence[int],
+    steps: Sequence[int],
+) -> relax.Expr:
+    """Where the slices of some axes begin, then how many elements each has."""
+    sizes = bb.emit(relax.op.shape_to_tensor(relax.op.shape_of(data)))
+    own = relax.op.take(sizes, _numbers(axes), axis=0)
+    step, back = np.array(steps), np.array(steps) < 0
+    most = relax.op.subtract(own, _numbers(back))
+
+    def inside(places: Sequence[int]) -> relax.Expr:
+        near = np.clip(places, -_FAR, _FAR)
+        place = relax.op.add(relax.op.multiply(own, _numbers(near < 0)), _numbers(near))
+        return relax.op.maximum(relax.op.minimum(place, most), _numbers(-back.astype(int)))
+
+    first, last = inside(starts), inside(ends)
+    span = relax.op.multiply(relax.op.subtract(last, first), _numbers(np.sign(step)))
+    count = relax.op.floor_divide(relax.op.add(span, _numbers(abs(step) - 1)), _numbers(abs(step)))
+    both = relax.op.concat([first, count])
+    return bb.emit(relax.op.maximum(both, _numbers(0)))
+
+
+def _numbers(values: Any) -> relax.Expr:
+    return relax.const(np.asarray(values, np.int64), "int64")
+
+
+def _squeeze(
+    bb: relax.BlockBuilder, inputs: Sequence[Any], attributes: Mapping[str, Any]
+) -> relax.Expr | None:
+    """Axes whose size is data are of size 1, or the run ends there."""
+    data, *given = inputs
+    axes = attributes.get("axes")
+    if given and isinstance(given[0], tvm.ir.GenericConst):
+        axes = given[0].value.numpy().tolist()
+    if is_shape(data):
+        return None
+    sizes = list(data.ty.shape.values)
+    if axes is None:
+        if not any(given) and not all(isinstance(size, tirx.IntImm) for size in sizes):
+            raise ValueError("which sizes are 1 is known only at run time; name its axes")
+        return None
+    axes = [axis % len(sizes) for axis in axes]
+    if all(isinstance(sizes[axis], tirx.IntImm) for axis in axes):
+        return None
+    for axis in axes:
+        sizes[axis] = 1
+    return relax.op.squeeze(bb.match_cast(data, relax.TensorType(sizes, data.ty.dtype)), axes)
+
+
+#: By the operator's name; one that gives nothing leaves the node to TVM's converter.
+CONVERTERS: Mapping[str, Converter] = {
+    "Expand": _expand,
+    "NonMaxSuppression": _non_max_suppression,
+    "Reshape": _reshape,
+    "Slice": _slice,
+    "Squeeze": _squeeze,
+}

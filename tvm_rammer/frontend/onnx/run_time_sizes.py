@@ -1,0 +1,210 @@
+"""Sizes that are data at run time: shapes as tensors, tensors as shapes, a symbol for each size.
+
+TVM's importer keeps shapes apart from tensors. What it does not know about one it leaves out of the
+types, or takes for something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import is_
+from typing import Any
+
+import numpy as np
+import onnx
+import tvm
+import tvm_ffi
+from tvm import relax, te, tirx
+
+#: Operands that may be shapes instead of tensors; a shape that is known by its symbols says more.
+_TAKES_SHAPES: dict[str, set[int]] = {
+    "ConstantOfShape": {0},
+    "Expand": {1},
+    "Gather": {0},
+    "Identity": {0},
+    "Range": {0, 1, 2},
+    "Reshape": {1},
+    "Slice": {0},
+    "Squeeze": {0},
+    "Unsqueeze": {0},
+}
+#: Operators on elements at the same place of several operands.
+_ELEMENTWISE = {
+    "Add",
+    "And",
+    "BitShift",
+    "BitwiseAnd",
+    "BitwiseOr",
+    "BitwiseXor",
+    "Div",
+    "Equal",
+    "Greater",
+    "GreaterOrEqual",
+    "Less",
+    "LessOrEqual",
+    "Max",
+    "Mean",
+    "Min",
+    "Mod",
+    "Mul",
+    "Or",
+    "PRelu",
+    "Pow",
+    "Sub",
+    "Sum",
+    "Where",
+    "Xor",
+}
+#: Operands that are shapes: tensors of what is known at run time become such.
+_WANTS_SHAPES = {("ConstantOfShape", 0)}
+
+
+def is_shape(value: Any) -> bool:
+    """Whether a value is a shape, or one size of a shape, and no tensor."""
+    if tvm.ir.is_prim_expr(value):
+        return True
+    return isinstance(value, relax.Expr) and isinstance(value.ty, relax.ShapeType)
+
+
+def is_static(shape: relax.Expr | None) -> bool:
+    """Whether all sizes of a shape are known before the run."""
+    if not isinstance(shape, relax.ShapeExpr):
+        return False
+    return all(isinstance(size, tirx.IntImm) for size in shape.values)
+
+
+def as_tensor(bb: relax.BlockBuilder, value: Any) -> relax.Expr:
+    """A shape as a tensor of int64; a size as one without dimensions."""
+    if not is_shape(value):
+        return value
+    if not tvm.ir.is_prim_expr(value):
+        return bb.emit(relax.op.shape_to_tensor(value))
+    whole = bb.emit(relax.op.shape_to_tensor(relax.ShapeExpr([tirx.Cast("int64", value)])))
+    return bb.emit(relax.op.reshape(whole, ()))
+
+
+def as_shape(bb: relax.BlockBuilder, value: Any) -> relax.Expr:
+    """A vector of int64 as a shape, with a symbol for each size."""
+    if isinstance(value, relax.ShapeExpr):
+        return value
+    if isinstance(value, tvm.ir.GenericConst):
+        return relax.ShapeExpr(value.value.numpy().tolist())
+    (count,) = value.ty.shape.values
+    symbols = [tirx.Var(f"size_{number}", "int64") for number in range(int(count))]
+    bb.match_cast(bb.emit(relax.op.tensor_to_shape(value)), relax.ShapeType(symbols))
+    return relax.ShapeExpr(symbols)
+
+
+def sized(bb: relax.BlockBuilder, value: Any, kind: onnx.TypeProto | None) -> Any:
+    """A tensor whose sizes are known, or are symbols; ``kind`` is what ONNX knows of it.
+
+    Expressions of symbols become symbols too: TVM's passes and its VM stumble over them.
+    """
+    if not isinstance(value, relax.Expr) or not isinstance(value.ty, relax.TensorType):
+        return value
+    shape, rank = value.ty.shape, value.ty.ndim
+    if rank < 0 or is_static(shape):
+        return value
+    found = list(shape.values) if isinstance(shape, relax.ShapeExpr) else [None] * rank
+    dims = kind.tensor_type.shape.dim if kind is not None else ()
+    told = [dim.dim_value if dim.HasField("dim_value") else None for dim in dims] or [None] * rank
+    sizes = [
+        known if known is not None or _is_compound(own) else own
+        for own, known in zip(found, told, strict=True)
+    ]
+    if isinstance(shape, relax.ShapeExpr) and all(map(is_, found, sizes)):
+        return value
+    named = [
+        tirx.Var(f"size_{axis}", "int64") if size is None else size
+        for axis, size in enumerate(sizes)
+    ]
+    return bb.match_cast(value, relax.TensorType(named, value.ty.dtype))
+
+
+def _is_compound(size: Any) -> bool:
+    return not isinstance(size, tirx.IntImm | tirx.Var)
+
+
+def operands(bb: relax.BlockBuilder, operator: str, values: list[Any]) -> list[Any]:
+    """The operands of a node: shapes where the operator's converter takes them."""
+    if operator in _ELEMENTWISE:
+        return _of_one_shape(bb, [as_tensor(bb, value) for value in values])
+    if operator == "Concat" and all(map(_is_shape_like, values)):
+        return values
+    takes = _TAKES_SHAPES.get(operator, set())
+    if operator in ("Gather", "Slice") and not all(
+        value is None or isinstance(value, tvm.ir.GenericConst) for value in values[1:]
+    ):
+        takes = set()
+    found = []
+    for number, value in enumerate(values):
+        if (operator, number) in _WANTS_SHAPES:
+            value = as_shape(bb, value)
+        found.append(value if number in takes else as_tensor(bb, value))
+    return found
+
+
+def broadcast(bb: relax.BlockBuilder, shapes: Sequence[Sequence[Any]]) -> list[Any]:
+    """The shape of what is computed from tensors of some shapes; a size of 1 is repeated."""
+    rank = max(map(len, shapes))
+    wide = [[tirx.IntImm("int64", 1)] * (rank - len(shape)) + list(shape) for shape in shapes]
+    known = [_common(sizes) for sizes in zip(*wide, strict=True)]
+    if all(size is not None for size in known):
+        return known
+    one = relax.const(np.array(1, np.int64), "int64")
+    first, *others = (bb.emit(relax.op.shape_to_tensor(relax.ShapeExpr(shape))) for shape in wide)
+    for other in others:
+        first = bb.emit(relax.op.where(relax.op.equal(first, one), other, first))
+    found = as_shape(bb, bb.match_cast(first, relax.TensorType([rank], "int64"))).values
+    return [new if size is None else size for size, new in zip(known, found, strict=True)]
+
+
+def _common(sizes: Sequence[Any]) -> Any:
+    """What sizes become, if that is known before the run."""
+    larger = [size for size in sizes if not _is_one(size)]
+    if not larger or all(tvm_ffi.structural_equal(larger[0], size) for size in larger):
+        return (larger or sizes)[0]
+    # What is not 1 is the same.
+    return next((size for size in larger if isinstance(size, tirx.IntImm)), None)
+
+
+def _is_one(size: Any) -> bool:
+    return isinstance(size, tirx.IntImm) and int(size) == 1
+
+
+def expanded(bb: relax.BlockBuilder, value: relax.Expr, sizes: Sequence[Any]) -> relax.Expr:
+    """A tensor with what is of size 1, as may be seen only at run time, repeated."""
+
+    def expand(tensor: te.Tensor, sizes: Sequence[Any]) -> te.Tensor:
+        def element(*places: tirx.Var) -> Any:
+            own = places[len(places) - len(tensor.shape) :]
+            last = [tirx.min(p, size - 1) for p, size in zip(own, tensor.shape, strict=True)]
+            return tensor(*last)
+
+        return te.compute(sizes, element, "expanded")
+
+    return bb.emit_te(expand, value, list(sizes))
+
+
+def _of_one_shape(bb: relax.BlockBuilder, values: list[Any]) -> list[Any]:
+    """Operands of an elementwise operator, of one shape where TVM could not tell that they are."""
+    if any(value is None or not isinstance(value.ty, relax.TensorType) for value in values):
+        return values
+    shapes = [value.ty.shape for value in values]
+    if not all(isinstance(shape, relax.ShapeExpr) for shape in shapes):
+        return values
+    sizes = broadcast(bb, [shape.values for shape in shapes])
+    if all(_fits(shape.values, sizes) for shape in shapes):
+        return values
+    return [expanded(bb, value, sizes) for value in values]
+
+
+def _fits(shape: Sequence[Any], sizes: Sequence[Any]) -> bool:
+    pairs = zip(shape, sizes[len(sizes) - len(shape) :], strict=True)
+    return all(_is_one(one) or tvm_ffi.structural_equal(one, other) for one, other in pairs)
+
+
+def _is_shape_like(value: Any) -> bool:
+    if isinstance(value, tvm.ir.GenericConst):
+        return value.ty.ndim == 1 and value.ty.dtype == "int64"
+    return isinstance(value, relax.ShapeExpr)
