@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import json
 import os
 import re
 import subprocess
@@ -450,6 +451,18 @@ def test_damaged_json_files(tmp_path, text):
     found = message(ModelError, path)
     assert found.startswith(f"{path}: not a module saved by tvm.ir.save_json, or damaged (")
     assert found.endswith("); save it again")
+
+
+def test_json_that_crashes_the_reader_of_tvm(tmp_path):
+    """An array that holds itself: whoever visits it comes to no end of the stack."""
+    saved = json.loads(tvm.ir.save_json(load_model(linear()).module))
+    number = next(k for k, node in enumerate(saved["nodes"]) if node["type"] == "ffi.Array")
+    saved["nodes"][number]["data"] = [number]
+    path = tmp_path / "m.json"
+    path.write_text(json.dumps(saved))
+    assert message(ModelError, path) == (
+        f"{path}: damaged so that TVM crashes when it reads it; save it again"
+    )
 
 
 def test_json_of_something_else(tmp_path):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,8 @@ from tvm_rammer.tensors import as_tensor
 def read_json(path: Path) -> tvm.IRModule:
     """Read a module that ``tvm.ir.save_json`` wrote."""
     data = path.read_bytes()
+    if _crashes(path):
+        raise ModelError(f"{path}: damaged so that TVM crashes when it reads it; save it again")
     try:
         module = tvm.ir.load_json(data.decode())
     except Exception as error:
@@ -32,6 +37,39 @@ def read_json(path: Path) -> tvm.IRModule:
             f"{path}: holds a {type(module).__name__}, not a tvm.IRModule; save the whole module"
         )
     return module
+
+
+#: Reads a module and visits all of it, in a process that may die of it.
+_VISIT = """
+import sys
+from tvm_rammer._without_torch import import_tvm_without_torch
+
+import_tvm_without_torch()
+import tvm_ffi
+from tvm import IRModule, ir, relax
+
+with open(sys.argv[1]) as file:
+    module = ir.load_json(file.read())
+tvm_ffi.structural_hash(module)
+if isinstance(module, IRModule):
+    relax.analysis.well_formed(module)
+"""
+
+
+def _crashes(path: Path) -> bool:
+    """Whether a process that reads the file dies; TVM's reader checks no types of fields."""
+    if not sys.executable:
+        return False
+    package_root = str(Path(__file__).parents[2])
+    search_path = os.pathsep.join(filter(None, [package_root, os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(
+        [sys.executable, "-c", _VISIT, str(path)],
+        env={**os.environ, "PYTHONPATH": search_path},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    return done.returncode < 0
 
 
 def from_relax(module: tvm.IRModule, where: str) -> LoadedModel:
