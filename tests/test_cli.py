@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import subprocess
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 import click
+import numpy as np
+import onnx
 import pytest
 from click.testing import CliRunner
 
 from tvm_rammer import __version__
 from tvm_rammer.cli import main
 from tvm_rammer.commands.command import Command, Result
-from tvm_rammer.errors import RammerError
+from tvm_rammer.errors import InputError, RammerError
+from tvm_rammer.testing.models import get_model
 
 COMMANDS = ("demo", "doctor", "compile", "run", "show", "explain", "models")
 
@@ -126,7 +132,7 @@ def test_what_a_command_prints_itself_is_not_in_the_document():
 
     result = CliRunner().invoke(group_of(callback), ["work", "--json"])
     assert result.stdout == '{"a": 1}\n'
-    assert result.stderr == "chatter\nwarning: mind this\n"
+    assert result.stderr == 'chatter\n{"warning": "mind this"}\n'
 
 
 def test_an_error_of_this_package_is_one_line_and_status_1():
@@ -153,5 +159,144 @@ def test_debug_shows_the_traceback_before_the_line():
 
 def test_an_interrupt_is_no_traceback():
     result = CliRunner().invoke(command_that_raises(KeyboardInterrupt()), ["work"])
-    assert result.exit_code == 1
-    assert result.stderr.split() == ["aborted"]
+    assert result.exit_code == 130
+    assert result.stderr.split() == ["error:", "interrupted"]
+
+
+WILD = "a\x1b[2J\u202eb\x9b31m\x7f"
+TAME = r"a\x1b[2J\u202eb\x9b31m\x7f"
+
+
+def test_nothing_in_a_name_reaches_the_terminal_raw():
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid()
+    table.add_column()
+    table.add_row(WILD)
+
+    def callback() -> Result:
+        warnings.warn(WILD, stacklevel=1)
+        return Result({WILD: WILD}, (WILD, Text(WILD), table))
+
+    result = CliRunner().invoke(group_of(callback), ["work"])
+    assert result.stderr == f"warning: {TAME}\n"
+    assert [line.rstrip() for line in result.stdout.splitlines()] == [TAME] * 3
+    shown = CliRunner().invoke(group_of(callback), ["work", "--json"]).stdout
+    assert json.loads(shown) == {WILD: WILD}
+    assert all(" " <= character < "\x7f" for character in shown.rstrip("\n"))
+
+
+@pytest.mark.parametrize("error", [RammerError(f"{WILD}; no"), KeyError(WILD), OSError(2, WILD)])
+@pytest.mark.parametrize("arguments", [[], ["--json"], ["--debug"]])
+def test_nothing_in_an_error_reaches_the_terminal_raw(error, arguments):
+    found = CliRunner().invoke(command_that_raises(error), ["work", *arguments]).stderr
+    assert "[2J" in found
+    assert not set(found) & {"\x1b", "\u202e", "\x9b", "\x7f"}
+
+
+def test_nothing_in_a_wrong_call_reaches_the_terminal_raw():
+    assert call(WILD).stderr == f"error: there is no command {WILD!r}; see 'tvm-rammer --help'\n"
+    assert "\x1b" not in call("run", f"--{WILD}").stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "found"),
+    [
+        (
+            RammerError("x: is wrong; it is 1; put it right"),
+            {"error": "x: is wrong; it is 1", "kind": "RammerError", "hint": "put it right"},
+        ),
+        (InputError("no"), {"error": "no", "kind": "InputError", "hint": ""}),
+        (
+            KeyError("x"),
+            {
+                "error": "unexpected KeyError: 'x'",
+                "kind": "UnexpectedError",
+                "hint": "run again with --debug and report what it shows",
+            },
+        ),
+        (KeyboardInterrupt(), {"error": "interrupted", "kind": "Interrupted", "hint": ""}),
+    ],
+)
+def test_an_error_is_json_where_that_is_asked_for(error, found):
+    result = CliRunner().invoke(command_that_raises(error), ["work", "--json"])
+    assert result.stdout == ""
+    assert json.loads(result.stderr) == found
+
+
+def test_a_wrong_call_is_json_where_that_is_asked_for():
+    assert json.loads(call("compile", "--json").stderr) == {
+        "error": "Missing argument 'MODEL'",
+        "kind": "UsageError",
+        "hint": "see 'tvm-rammer compile --help'",
+    }
+
+
+@pytest.mark.parametrize(("no_color", "coloured"), [("", True), ("1", False), ("0", False)])
+def test_errors_have_colours_unless_nobody_wants_them(monkeypatch, no_color, coloured):
+    monkeypatch.setenv("NO_COLOR", no_color)
+
+    def callback() -> Result:
+        warnings.warn("mind", stacklevel=1)
+        raise RammerError("wrong")
+
+    found = CliRunner().invoke(group_of(callback), ["work"], color=True).stderr
+    assert ("\x1b[" in found) == coloured
+
+
+def start(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "tvm_rammer", *arguments]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, **options)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["doctor", "--clear-cache"]])
+def test_output_that_cannot_be_written_is_one_line(arguments):
+    with open("/dev/full", "w") as full, start(*arguments, stdout=full) as command:
+        _, said = command.communicate()
+    assert (command.returncode, said.decode()) == (
+        1,
+        "error: standard output cannot be written: No space left on device; "
+        "make room on the disk, or choose another path\n",
+    )
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["doctor", "--clear-cache"]])
+def test_output_that_nobody_reads_is_no_error(arguments):
+    reading, writing = os.pipe()
+    os.close(reading)
+    with start(*arguments, stdout=writing) as command:
+        os.close(writing)
+        _, said = command.communicate()
+    assert (command.returncode, said) == (141, b"")
+
+
+def test_an_error_that_nobody_reads_keeps_its_status():
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "tvm_rammer", "nope"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=writing) as process:
+        os.close(writing)
+        assert process.communicate() == (b"", None)
+    assert process.returncode == 2
+
+
+@pytest.mark.slow
+def test_an_interrupt_ends_every_stage(tmp_path):
+    """Sent after every so many milliseconds of a build: from the first import to the last write."""
+    path = tmp_path / "m.onnx"
+    onnx.save(get_model("inception_v1").tiny(), path)
+    codes = []
+    for wait in np.linspace(0.4, 8, 16):
+        with start("compile", str(path), "-o", str(tmp_path / "m.so")) as command:
+            try:
+                command.wait(wait)
+            except subprocess.TimeoutExpired:
+                command.send_signal(signal.SIGINT)
+            _, said = command.communicate(timeout=60)
+            codes.append(command.returncode)
+            assert b"Traceback" not in said
+            assert command.returncode in (0, 130), said
+            assert command.returncode == 0 or said.split() == [b"error:", b"interrupted"]
+        assert {each.name for each in tmp_path.iterdir()} <= {"m.onnx", "m.so"}
+    assert codes.count(130) >= 3

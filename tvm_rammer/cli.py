@@ -7,7 +7,8 @@ command works: ``tvm-rammer --help`` answers at once.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
@@ -16,6 +17,9 @@ import click
 
 from tvm_rammer import __version__
 from tvm_rammer._without_torch import import_tvm_without_torch
+from tvm_rammer.commands.command import tell_failure
+from tvm_rammer.commands.endings import CLOSED_PIPE, INTERRUPTED, interrupts, quiet_end
+from tvm_rammer.files import advice_for
 
 #: In the order in which a new user meets them; each is the ``command`` of a module in ``commands``.
 _COMMANDS = ("demo", "doctor", "compile", "run", "show", "explain", "models")
@@ -30,8 +34,22 @@ Examples:
   tvm-rammer explain model.onnx                    why it is as it is
   tvm-rammer models inception_v3 -o model.onnx     a network to try it on
 
-Every command takes --json. Exit status: 0 done, 1 failed, 2 called in a wrong way.
+Every command takes --json; then an error is one JSON object on standard error, with
+"error", "kind" and "hint", and standard output stays empty. Exit status: 0 done, 1 failed,
+2 called in a wrong way, 130 interrupted, 141 nobody reads the output.
 """
+
+
+class _NobodyReads(Exception):
+    """A BrokenPipeError, of which every version of click makes something else."""
+
+
+@contextmanager
+def _closed_pipe_told() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise _NobodyReads from error
 
 
 class _Group(click.Group):
@@ -56,6 +74,14 @@ class _Group(click.Group):
             ctx.fail(f"there is no command {name!r}{hint}")
         return super().resolve_command(ctx, args)
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        with _closed_pipe_told():
+            return super().make_context(*args, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _closed_pipe_told():
+            return super().invoke(ctx)
+
     def main(
         self,
         args: Sequence[str] | None = None,
@@ -66,22 +92,50 @@ class _Group(click.Group):
     ) -> Any:
         if not standalone_mode:
             return super().main(args, prog_name, complete_var, False, **extra)
+        given = list(map(str, sys.argv[1:] if args is None else args))
         # Only a program of PyTorch's needs it.
-        if not any(str(each).endswith(".pt2") for each in (sys.argv[1:] if args is None else args)):
+        if not any(each.endswith(".pt2") for each in given):
             import_tvm_without_torch()
-        try:
-            sys.exit(super().main(args, prog_name, complete_var, False, **extra))
-        except click.ClickException as error:
-            click.echo(f"{click.style('error:', fg='red', bold=True)} {_line(error)}", err=True)
-            sys.exit(error.exit_code)
-        except click.Abort:
-            click.echo("aborted", err=True)
-            sys.exit(1)
+        as_json = "--json" in given
+
+        def call() -> Any:
+            # The base class of this one; click ends nothing itself.
+            return super(_Group, self).main(given, prog_name, complete_var, False, **extra)
+
+        with interrupts() as interrupted:
+            code = _ended(call, interrupted, as_json)
+            if interrupted() or code == INTERRUPTED:
+                tell_failure("interrupted", "Interrupted", as_json)
+                code = INTERRUPTED
+        if code:
+            quiet_end()
+        sys.exit(code)
 
 
-def _line(error: click.ClickException) -> str:
+def _ended(call: Callable[[], Any], interrupted: Callable[[], bool], as_json: bool) -> int:
+    """The exit status of a call; what went wrong has been told."""
+    try:
+        code = call()
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except (BrokenPipeError, _NobodyReads):
+        return CLOSED_PIPE
+    except click.ClickException as error:
+        if not interrupted():
+            tell_failure(_message(error), getattr(error, "kind", "UsageError"), as_json)
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except OSError as error:
+        cause = error.strerror or error
+        text = f"standard output cannot be written: {cause}; {advice_for(error)}"
+        tell_failure(text, "OSError", as_json)
+        return 1
+
+
+def _message(error: click.ClickException) -> str:
     """What was wrong, and for a wrong call where to read on."""
-    message = " ".join(error.format_message().split())
+    message = error.format_message()
     if isinstance(error, click.UsageError) and error.ctx is not None:
         return f"{message.rstrip('.')}; see '{error.ctx.command_path} --help'"
     return message

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from tvm_rammer.printable import printable
+
 
 class RammerError(Exception):
     """Base class of every error that this package raises on purpose."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))
 
 
 class ModelError(RammerError):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ import click
 
 from tvm_rammer._environment import import_problem
 from tvm_rammer.errors import RammerError
+from tvm_rammer.printable import printable
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -57,27 +59,61 @@ class Command(click.Command):
     def invoke(self, ctx: click.Context) -> int:
         as_json, debug = ctx.params.pop("as_json"), ctx.params.pop("debug")
         try:
-            with _short_warnings(debug), redirect_stdout(sys.stderr):
+            with _short_warnings(debug, as_json), redirect_stdout(sys.stderr):
                 result: Result = super().invoke(ctx)
         except (click.ClickException, click.Abort):
             raise
         except Exception as error:
             if debug:
-                traceback.print_exc()
-            raise click.ClickException(_message(error)) from error
+                click.echo(printable(traceback.format_exc()), err=True)
+            raise _failure(error) from error
         if as_json:
             indent = 2 if sys.stdout.isatty() else None
-            click.echo(json.dumps(result.document, indent=indent, allow_nan=False))
+            text = json.dumps(result.document, indent=indent, allow_nan=False)
+            click.echo(text.replace("\x7f", "\\u007f"))
         else:
             _print(result)
         return result.exit_code
 
 
-def plain_console(**options: Any) -> Console:
-    """A console that takes names and paths literally: brackets in them are no markup."""
-    from rich.console import Console
+class Failure(click.ClickException):
+    """What a command failed of, of the kind that Python calls it."""
 
-    return Console(markup=False, highlight=False, emoji=False, **options)
+    def __init__(self, message: str, kind: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+def tell_failure(message: str, kind: str, as_json: bool) -> None:
+    """Say on standard error what went wrong: a line for people, or one JSON object.
+
+    What to do about it is behind the last semicolon of a message.
+    """
+    line = printable(" ".join(message.split()))
+    if as_json:
+        problem, _, hint = line.rpartition("; ")
+        found = {"error": problem or hint, "kind": kind, "hint": hint if problem else ""}
+        say(json.dumps(found))
+    else:
+        say(f"{_label('error', 'red')} {line}")
+
+
+def say(line: str) -> None:
+    """Write a line to standard error, if anybody listens."""
+    with suppress(OSError):
+        click.echo(line, err=True)
+
+
+def _label(word: str, colour: str) -> str:
+    """A word before a message, in colour where that is wanted (https://no-color.org)."""
+    return f"{word}:" if os.environ.get("NO_COLOR") else click.style(f"{word}:", colour, bold=True)
+
+
+def plain_console(**options: Any) -> Console:
+    """A console for what a command found; making the first takes a while."""
+    from tvm_rammer.commands.console import PlainConsole
+
+    return PlainConsole(**options)
 
 
 def _print(result: Result) -> None:
@@ -89,22 +125,24 @@ def _print(result: Result) -> None:
         console.print(part, soft_wrap=isinstance(part, str))
 
 
-def _message(error: Exception) -> str:
+def _failure(error: Exception) -> Failure:
     if isinstance(error, RammerError):
-        return str(error)
+        return Failure(str(error), type(error).__name__)
     if (problem := import_problem(error)) is not None:
-        return problem
+        return Failure(problem, "ImportError")
     cause = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return f"unexpected {cause}; run again with --debug and report what it shows"
+    return Failure(
+        f"unexpected {cause}; run again with --debug and report what it shows", "UnexpectedError"
+    )
 
 
 @contextmanager
-def _short_warnings(debug: bool) -> Iterator[None]:
+def _short_warnings(debug: bool, as_json: bool) -> Iterator[None]:
     """Warnings as one line, without the place in the source."""
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        line = " ".join(str(message).split())
-        click.echo(f"{click.style('warning:', fg='yellow', bold=True)} {line}", err=True)
+        line = printable(" ".join(str(message).split()))
+        say(json.dumps({"warning": line}) if as_json else f"{_label('warning', 'yellow')} {line}")
 
     with warnings.catch_warnings():
         if not debug:

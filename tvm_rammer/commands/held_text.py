@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from tvm_rammer.memory_file import memory_file
+from tvm_rammer.printable import printable
 
 #: What the other process runs: a byte on standard input says that nothing remains to be done.
 _REPLAY = """
@@ -58,7 +59,8 @@ def held_back(keep: Callable[[bytes], bool]) -> Iterator[None]:
         os.close(saved)
         with os.fdopen(held, "rb") as file:
             file.seek(0)
-            said = b"".join(line for line in file if keep(line))
+            lines = (line.decode(errors="replace") for line in file if keep(line))
+            said = printable("".join(lines)).encode()
         with suppress(OSError):
             replay.communicate(b".")
         with suppress(OSError):

@@ -15,8 +15,11 @@ from tvm_rammer.commands.command import plain_console
 from tvm_rammer.commands.held_text import held_back
 from tvm_rammer.progress import watching
 
-#: What TVM logs at every export and load, about nothing.
-_NOISE = re.compile(rb"\[[\d:]+\] \S*executable\.cc:\d+: Warning: Scope (Saving|Loaded):\s*")
+#: What TVM logs at every export and load, about nothing, and of models that were refused.
+_NOISE = re.compile(
+    rb"\[[\d:]+\] \S*(executable\.cc:\d+: Warning: Scope (Saving|Loaded):"
+    rb"|block_builder\.cc:\d+: Warning: BlockBuilder destroyed .*)\s*"
+)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from operator import itemgetter
 
+from tvm_rammer.printable import printable
 from tvm_rammer.rprogram.program import RProgram, RTask, Wait
 
 
@@ -26,7 +27,8 @@ def format_program(program: RProgram, limit: int | None = 60) -> str:
         position 3 of its vEU; ``after vEU 1 #6`` means that it waits until that one and all before
         it are done.
     """
-    return "\n".join([*_header(program), "", *_kernels(program), *_waves(program, limit)]) + "\n"
+    lines = [*_header(program), "", *_kernels(program), *_waves(program, limit)]
+    return printable("\n".join(lines)) + "\n"
 
 
 def _header(program: RProgram) -> list[str]:

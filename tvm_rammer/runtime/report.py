@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tvm_rammer.printable import printable
 from tvm_rammer.rprogram import RProgram
 from tvm_rammer.runtime.description import LibraryDescription
 from tvm_rammer.schedule import Decision, Explanation, memory_report
@@ -129,7 +130,7 @@ class Report:
         lines += [str(region) for region in self.regions] or ["no region: nothing was planned"]
         lines += [f"slow to compile: {body}" for body in self.slow_to_compile]
         lines += [f"left out: {item.operator}: {item.reason}" for item in self.left_out]
-        return "\n".join(lines)
+        return printable("\n".join(lines))
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data, for JSON."""

@@ -22,6 +22,7 @@ from typing import Any
 import platformdirs
 
 from tvm_rammer.files import remove_unfinished, write_whole
+from tvm_rammer.printable import printable
 from tvm_rammer.records import FieldError, parse_json, read_as
 from tvm_rammer.units import counted
 
@@ -207,4 +208,4 @@ def _short(key: str) -> str:
 
 
 def _warn(message: str) -> None:
-    warnings.warn(message, stacklevel=3)
+    warnings.warn(printable(message), stacklevel=4)

@@ -34,6 +34,7 @@ from tvm_rammer.frontend.onnx.operators import rewrite_operators
 from tvm_rammer.frontend.onnx.recurrent import unroll_recurrent
 from tvm_rammer.frontend.onnx.sequences import without_aliases
 from tvm_rammer.frontend.onnx.validate import validate
+from tvm_rammer.printable import printable
 
 #: What protobuf can hold in one message.
 _PROTOBUF_LIMIT = 2**31
@@ -150,7 +151,7 @@ def _import(model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]], where: s
             culprit = _culprit(error)
             raise ModelError(f"{where}: TVM cannot import {culprit}: {reasons}") from error
     for complaint in _complaints(caught):
-        warnings.warn(f"{where}: {complaint}", UserWarning, stacklevel=4)
+        warnings.warn(printable(f"{where}: {complaint}"), UserWarning, stacklevel=4)
     return module
 
 

@@ -1,0 +1,51 @@
+"""How a call ends that is interrupted, or that nobody listens to any more."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+#: Exit statuses as shells have them: 128 and the signal that ends other programs.
+INTERRUPTED = 128 + signal.SIGINT
+CLOSED_PIPE = 128 + signal.SIGPIPE
+
+
+@contextmanager
+def interrupts() -> Iterator[Callable[[], bool]]:
+    """Notice Ctrl-C, whatever becomes of the KeyboardInterrupt on its way; tells if there was one.
+
+    TVM makes an error of its own of it, or none at all. A second one ends the process at once.
+    """
+    happened = threading.Event()
+
+    def interrupt(*_: Any) -> None:
+        if happened.is_set():
+            os._exit(INTERRUPTED)
+        happened.set()
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield happened.is_set
+        return
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield happened.is_set
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def quiet_end() -> None:
+    """Let nothing be said after an error: what could not be written, and what TVM leaves behind."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        # Where it is no file, as in a test, there is nothing to be said.
+        with suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+        with suppress(OSError, ValueError, AttributeError):
+            os.dup2(null, stream.fileno())
+    os.close(null)
