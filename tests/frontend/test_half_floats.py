@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import tvm_rammer
-from tvm_rammer.frontend.onnx.half_floats import in_float32
+from tvm_rammer.frontend.onnx.half_floats import compute_in_float32
 
 N = helper.make_node
 HALF = TensorProto.FLOAT16
@@ -111,7 +111,8 @@ def test_nothing_but_the_border_is_of_16_bits(kind):
         weights=[value],
         inputs=(("x", kind, (2, 2)),),
     )
-    graph = in_float32(model).graph
+    assert compute_in_float32(model)
+    graph = model.graph
     assert [node.op_type for node in graph.node] == ["Cast", "MatMul", "Cast"]
     np.testing.assert_array_equal(
         numpy_helper.to_array(graph.initializer[0]), np.array([[1, 2], [3, 4]], "float32")
@@ -125,4 +126,6 @@ def test_a_model_without_them_stays_as_it_is():
         outputs=[("y", TensorProto.FLOAT)],
         inputs=(("x", TensorProto.FLOAT, (2,)),),
     )
-    assert in_float32(model) is model
+    before = model.SerializeToString()
+    assert not compute_in_float32(model)
+    assert model.SerializeToString() == before

@@ -117,6 +117,39 @@ def test_a_condition_that_constants_decide():
     assert [node.op_type for node in made.graph.node].count("Add") == 5
 
 
+def test_a_loop_behind_branches_whose_shape_is_computed():
+    """How many steps there are is known once the branches are folded."""
+    branches = {
+        f"{kind}_branch": helper.make_graph(
+            [
+                N("Shape", ["x"], [f"{kind}_shape"]),
+                N("Slice", [f"{kind}_shape", "from", "to"], [f"{kind}_rows"]),
+                N("Concat", [f"{kind}_rows", "rest"], [f"{kind}_sizes"], axis=0),
+                N(operator, ["x"], [f"{kind}_x"]),
+                N("Reshape", [f"{kind}_x", f"{kind}_sizes"], [kind]),
+            ],
+            kind,
+            [],
+            [value(kind)],
+        )
+        for kind, operator in (("then", "Neg"), ("else", "Abs"))
+    }
+    body = body_of(
+        N("Add", ["sum", "row"], ["more_sum"]),
+        reads=[value("sum", [12]), value("row", [12])],
+        writes=[value("more_sum", [12])],
+    )
+    model = model_of(
+        N("If", ["which"], ["rows"], **branches),
+        N("Scan", ["zeros", "rows"], ["y"], body=body, num_scan_inputs=1),
+        inputs=[value("x", X.shape), value("which", [], TensorProto.BOOL)],
+        outputs=[value("y", [12])],
+        **{"zeros": np.zeros(12, "float32"), "from": [0], "to": [1], "rest": [-1]},
+    )
+    for which in (True, False):
+        unrolled(model, x=X, which=np.array(which))
+
+
 def test_loops_in_loops_and_conditions_on_their_numbers():
     inner = body_of(
         N("Add", ["s", "x"], ["t"]),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import helper
+from onnx import helper, numpy_helper
 from recurrent_models import BATCH, FEATURES, HIDDEN, STEPS, layers, model, numbers, recurrent, run
 
 import tvm_rammer
@@ -37,7 +38,8 @@ def sized(proto: onnx.ModelProto, x: np.ndarray = X) -> onnx.ModelProto:
 
 
 def unrolled(proto: onnx.ModelProto, x: np.ndarray = X) -> onnx.ModelProto:
-    made = unroll_recurrent(sized(proto, x), "the model")
+    made = sized(proto, x)
+    unroll_recurrent(made, "the model")
     assert not {node.op_type for node in made.graph.node} & {"LSTM", "GRU", "RNN"}
     return made
 
@@ -127,13 +129,8 @@ def test_results_that_nobody_asks_for():
 
 def test_a_model_without_such_operators_stays():
     proto = model([helper.make_node("Relu", ["x"], ["y"])], {}, (2, 2), ["y"])
-    assert unroll_recurrent(proto, "the model") is proto
-
-
-def test_the_given_model_stays_as_it_is():
-    proto = recurrent("LSTM")
     before = proto.SerializeToString()
-    unrolled(proto)
+    unroll_recurrent(proto, "the model")
     assert proto.SerializeToString() == before
 
 
@@ -152,6 +149,34 @@ def test_compiled(direction):
         operator.name for program in library.programs.values() for operator in program.operators
     }
     assert len([name for name in names if "transpose" in name]) <= (direction == "bidirectional")
+
+
+@pytest.mark.parametrize("which", [True, False])
+def test_in_a_branch_that_data_decide(which):
+    """The branch is unrolled by itself, with the weights of the graph around it."""
+    proto = recurrent("GRU")
+    graph = proto.graph
+    first, _ = graph.output
+    inner = helper.make_graph(list(graph.node), "taken", [], [first])
+    zeros = numpy_helper.from_array(np.zeros((STEPS, 1, BATCH, HIDDEN), "float32"))
+    constant = helper.make_node("Constant", [], ["zeros"], value=zeros)
+    none = helper.make_graph(
+        [constant], "none", [], [helper.make_tensor_value_info("zeros", 1, zeros.dims)]
+    )
+    choice = helper.make_node("If", ["which"], ["r"], then_branch=inner, else_branch=none)
+    del graph.node[:], graph.output[:]
+    graph.node.append(choice)
+    graph.input.append(helper.make_tensor_value_info("which", onnx.TensorProto.BOOL, ()))
+    graph.output.append(helper.make_tensor_value_info("r", 1, zeros.dims))
+    module = tvm_rammer.build(proto, policy="sequential", shapes={"x": X.shape}).create()
+    module.set_input("x", X)
+    module.set_input("which", np.array(which))
+    module.run()
+    session = onnxruntime.InferenceSession(
+        proto.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    (want,) = session.run(None, {"x": X, "which": np.array(which)})
+    assert_close(module.get_output(0).numpy(), want)
 
 
 # Bad input

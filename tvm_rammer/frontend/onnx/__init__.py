@@ -4,7 +4,6 @@
 ``import_onnx``        the order of the steps from a file or a message to a Relax module
 ``onnx_file``          reads files; large weights without copies
 ``protobuf``           where the parts of a message lie in a file
-``value_types``        shapes and element types of a graph's tensors
 ``nodes``              appends operators to a graph
 ``validate``           refuses what contradicts ONNX
 ``half_floats``        computes in float32 what has 16-bit floats

@@ -104,6 +104,9 @@ def _fold_graph(
             waiting.extend(reversed(parts or []))
             changed = True
             continue
+        # What a branch gives is known better when the branch is folded.
+        for inner in subgraphs(node):
+            _fold_graph(inner, scope, {value.name: _loose(value.type) for value in inner.input})
         known = {name: declared[name] for name in node.output if name in declared}
         scope.types.update(known | _types(node, scope))
         values = result_values(node, scope.types, scope.values, scope.opsets)
@@ -112,8 +115,6 @@ def _fold_graph(
         if values is not None:
             changed = True
             continue
-        for inner in subgraphs(node):
-            _fold_graph(inner, scope, {value.name: _loose(value.type) for value in inner.input})
         kept.append(node)
     if changed:
         _rewrite(graph, kept, scope)

@@ -17,8 +17,8 @@ from tvm_rammer.frontend.onnx.names import all_names, all_nodes, fresh, renamed,
 _HALF = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
 
 
-def in_float32(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A model that computes in float32 what has 16-bit floats.
+def compute_in_float32(model: onnx.ModelProto) -> bool:
+    """Compute in float32 what has 16-bit floats, in place; returns whether there are any.
 
     Weights are converted. Inputs and outputs are cast where they enter and leave the graph, and a
     Cast to a 16-bit float rounds, as the model says.
@@ -26,18 +26,11 @@ def in_float32(model: onnx.ModelProto) -> onnx.ModelProto:
     Parameters
     ----------
     model : onnx.ModelProto
-        Without functions; stays as it is.
-
-    Returns
-    -------
-    onnx.ModelProto
-        ``model`` itself if it has no such floats.
+        Without functions.
     """
-    if not any(_kinds(model.graph)):
-        return model
-    wide = onnx.ModelProto()
-    wide.CopyFrom(model)
-    graph = wide.graph
+    graph = model.graph
+    if not any(_kinds(graph)):
+        return False
     taken = all_names(graph)
     constants = {tensor.name for tensor in graph.initializer}
     inputs = {v.name: v for v in graph.input if _is_half(v) and v.name not in constants}
@@ -60,7 +53,7 @@ def in_float32(model: onnx.ModelProto) -> onnx.ModelProto:
     nodes = list(graph.node)
     del graph.node[:]
     graph.node.extend([*before, *nodes, *after])
-    return wide
+    return True
 
 
 def _kinds(graph: onnx.GraphProto) -> Iterator[bool]:

@@ -26,10 +26,10 @@ from tvm_rammer.frontend.onnx.constant_operands import refuse_run_time_operands
 from tvm_rammer.frontend.onnx.describe import describe
 from tvm_rammer.frontend.onnx.fix_inputs import fix_inputs, free_inputs
 from tvm_rammer.frontend.onnx.fold import fold
-from tvm_rammer.frontend.onnx.half_floats import in_float32
+from tvm_rammer.frontend.onnx.half_floats import compute_in_float32
 from tvm_rammer.frontend.onnx.infer import static_shape
 from tvm_rammer.frontend.onnx.names import all_nodes
-from tvm_rammer.frontend.onnx.onnx_file import OnnxModel, in_memory, read_onnx_file
+from tvm_rammer.frontend.onnx.onnx_file import OnnxModel, copy_fields, in_memory, read_onnx_file
 from tvm_rammer.frontend.onnx.operators import rewrite_operators
 from tvm_rammer.frontend.onnx.recurrent import unroll_recurrent
 from tvm_rammer.frontend.onnx.sequences import without_aliases
@@ -84,35 +84,47 @@ def from_onnx(model: OnnxModel, shapes: Shapes, constants: Constants, where: str
     model = _computing_in_float32(replace(model, proto=_inlined_functions(model.proto)))
     model = fix_inputs(model, shapes, constants, where)
     inputs = tuple(value.name for value in free_inputs(model))
-    proto = _prepared(model.proto, where)
+    proto = model.proto
+    _prepare(proto, where)
     sizes = {value.name: static_shape(value.type) or () for value in proto.graph.input}
     module = _import(proto, sizes, where)
     module = _bind_weights(module, [*sizes], model.weights)
     return LoadedModel(module, inputs, tuple(value.name for value in proto.graph.output))
 
 
-def _prepared(proto: onnx.ModelProto, where: str) -> onnx.ModelProto:
-    """A graph whose inputs have static shapes, in operators that TVM imports as ONNX means them."""
+def _prepare(proto: onnx.ModelProto, where: str) -> None:
+    """Put a graph whose inputs have static shapes into operators that TVM imports rightly."""
     fold(proto, where)
     rewrite_operators(proto, where)
     _refuse_foreign(proto, where)
     refuse_run_time_operands(proto.graph, where)
     refuse_unequal_branches(proto.graph, where)
     without_aliases(proto.graph)
-    return unroll_recurrent(proto, where)
+    unroll_recurrent(proto, where)
 
 
 def _computing_in_float32(model: OnnxModel) -> OnnxModel:
     """A model without 16-bit floats inside; its weights, now twice as large, are taken out."""
-    proto = in_float32(model.proto)
-    if proto is model.proto:
+    if not compute_in_float32(model.proto):
         return model
-    wide = in_memory(proto)
+    wide = in_memory(model.proto)
     return OnnxModel(wide.proto, {**model.weights, **wide.weights})
 
 
 def _inlined_functions(proto: onnx.ModelProto) -> onnx.ModelProto:
-    return onnx.inliner.inline_local_functions(proto) if proto.functions else proto
+    """A model without local functions; the data of its weights, which may be large, stay aside."""
+    if not proto.functions:
+        return proto
+    light = onnx.ModelProto()
+    copy_fields(proto, light, without="graph")
+    copy_fields(proto.graph, light.graph, without="initializer")
+    for tensor in proto.graph.initializer:
+        # The name is taken.
+        light.graph.initializer.add(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
+    inlined = onnx.inliner.inline_local_functions(light)
+    del inlined.graph.initializer[:]
+    inlined.graph.initializer.extend(proto.graph.initializer)
+    return inlined
 
 
 def _refuse_foreign(proto: onnx.ModelProto, where: str) -> None:

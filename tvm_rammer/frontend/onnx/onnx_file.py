@@ -81,8 +81,8 @@ def in_memory(proto: onnx.ModelProto) -> OnnxModel:
         and _LARGE <= 4 * prod(tensor.dims) == len(tensor.raw_data)
         for tensor in graph.initializer
     ]
-    _copy_fields(proto, copy, without="graph")
-    _copy_fields(graph, copy.graph, without="initializer")
+    copy_fields(proto, copy, without="graph")
+    copy_fields(graph, copy.graph, without="initializer")
     weights = {}
     inputs = {value.name: value for value in copy.graph.input}
     for tensor, is_large in zip(graph.initializer, large, strict=True):
@@ -97,7 +97,7 @@ def in_memory(proto: onnx.ModelProto) -> OnnxModel:
     return OnnxModel(copy, weights)
 
 
-def _copy_fields(source: Any, target: Any, without: str) -> None:
+def copy_fields(source: Any, target: Any, without: str) -> None:
     """Copy a message but for one field, which may be too large to copy."""
     for entry, value in source.ListFields():
         if entry.name == without:

@@ -11,7 +11,7 @@ import onnx
 from onnx import helper
 
 from tvm_rammer.errors import ModelError
-from tvm_rammer.frontend.onnx.value_types import Types
+from tvm_rammer.frontend.onnx.infer import Types, static_shape
 
 #: The operators, and how many gates their cells have.
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
@@ -86,25 +86,23 @@ def parse(node: onnx.NodeProto, types: Types, where: str) -> RecurrentNode:
             f"{where} has the direction {direction!r}; ONNX defines {', '.join(_DIRECTIONS)}"
         )
     batch_first = bool(attributes.get("layout", 0))
-    sizes, dtype = types.get(node.input[0], ((), 0))
-    weights, _ = types.get(node.input[2], ((), 0))
-    known = len(sizes) == 3 and len(weights) == 3
-    if not known or None in (*sizes, weights[-1]):
+    sizes, weights = (static_shape(types.get(node.input[number])) for number in (0, 2))
+    if sizes is None or weights is None or len(sizes) != 3 or len(weights) != 3:
         raise ModelError(
             f"{where} cannot be unrolled: how many steps, sequences and features it has is not "
             "known; give the shapes of the model's inputs"
         )
-    first, second, features = (int(size or 0) for size in sizes)
+    first, second, features = sizes
     steps, batch = (second, first) if batch_first else (first, second)
     return RecurrentNode(
         node.op_type,
         name,
         where,
-        helper.tensor_dtype_to_np_dtype(dtype),
+        helper.tensor_dtype_to_np_dtype(types[node.input[0]].tensor_type.elem_type),
         steps,
         batch,
         features,
-        int(weights[-1] or 0),
+        weights[-1],
         _DIRECTIONS[direction],
         batch_first,
         attributes,

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 import onnx
 from onnx import helper
 
+from tvm_rammer.frontend.onnx.infer import Types, static_shape
 from tvm_rammer.frontend.onnx.nodes import Nodes
-from tvm_rammer.frontend.onnx.value_types import Types
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def passed_on(steps: Steps, node: onnx.NodeProto, nodes: Nodes, types: Types) ->
     if node.op_type not in ("Squeeze", "Reshape"):
         return None
     joined = _without_directions(steps, nodes)
-    shape, _ = types.get(node.output[0], ((), 0))
+    shape = static_shape(types.get(node.output[0]))
     return joined if joined is not None and joined.shape() == shape else None
 
 

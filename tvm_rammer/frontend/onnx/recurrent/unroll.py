@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import onnx
+from onnx import helper
 
 from tvm_rammer.errors import ModelError
+from tvm_rammer.frontend.onnx.infer import opsets_of
+from tvm_rammer.frontend.onnx.names import all_nodes, subgraphs
 from tvm_rammer.frontend.onnx.nodes import Nodes, rounded_to_bytes
 from tvm_rammer.frontend.onnx.recurrent.activations import activations
 from tvm_rammer.frontend.onnx.recurrent.cells import Cell, State, Weights, cell
@@ -18,52 +22,63 @@ from tvm_rammer.frontend.onnx.recurrent.node import (
     parse,
 )
 from tvm_rammer.frontend.onnx.recurrent.steps import Steps, passed_on
-from tvm_rammer.frontend.onnx.value_types import opset_version, value_types
 
 #: Steps of all recurrent operators and directions together. Each becomes some 20 operators, and
 #: 25,000 operators take a minute to compile.
 MOST_STEPS = 5000
 
 
-def unroll_recurrent(model: onnx.ModelProto, where: str) -> onnx.ModelProto:
-    """Replace LSTM, GRU and RNN, which TVM's importer does not know.
+def unroll_recurrent(model: onnx.ModelProto, where: str) -> None:
+    """Replace LSTM, GRU and RNN, which TVM's importer does not know, in place.
 
     Parameters
     ----------
     model : onnx.ModelProto
-        Stays as it is. Its inputs have static shapes.
+        Its inputs have static shapes, and ``value_info`` tells those of the results.
     where : str
         The model, for messages.
-
-    Returns
-    -------
-    onnx.ModelProto
-        ``model`` itself if it has no such operator.
 
     Raises
     ------
     ModelError
         The sizes of such an operator are not known, or ONNX does not define what it asks for.
     """
-    if not any(map(is_recurrent, model.graph.node)):
-        return model
-    types = value_types(model, {})
-    _refuse_long([parse(node, types, where) for node in model.graph.node if is_recurrent(node)])
-    unrolled = onnx.ModelProto()
-    unrolled.CopyFrom(model)
-    nodes = Nodes(unrolled.graph, opset_version(model), "unrolled")
-    del unrolled.graph.node[:]
+    if not any(map(is_recurrent, all_nodes(model.graph))):
+        return
+    found: list[RecurrentNode] = []
+    nodes = Nodes(model.graph, opsets_of(model).get("", 1), "unrolled")
+    _unroll_graph(model.graph, nodes, ChainMap(), found, where)
+
+
+def _unroll_graph(
+    graph: onnx.GraphProto,
+    nodes: Nodes,
+    outside: ChainMap[str, onnx.TypeProto],
+    found: list[RecurrentNode],
+    where: str,
+) -> None:
+    """Unroll a graph and those inside; ``found`` are the recurrent nodes before it."""
+    types = outside.new_child()
+    types |= {v.name: v.type for v in (*graph.input, *graph.value_info, *graph.output)}
+    for tensor in graph.initializer:
+        types[tensor.name] = helper.make_tensor_type_proto(tensor.data_type, tuple(tensor.dims))
+    found += [parse(node, types, where) for node in graph.node if is_recurrent(node)]
+    _refuse_long(found)
+    protos = list(graph.node)
+    del graph.node[:]
     known: dict[str, Steps] = {}
-    for node in model.graph.node:
-        if is_recurrent(node):
-            known |= _unroll(nodes, node, parse(node, types, where), known)
-            continue
-        unrolled.graph.node.append(node)
-        steps = known.get(node.input[0]) if node.input else None
-        found = passed_on(steps, node, nodes, types) if steps is not None else None
-        if found is not None:
-            known[node.output[0]] = found
-    return unrolled
+    with nodes.into(graph):
+        for proto in protos:
+            for inner in subgraphs(proto):
+                _unroll_graph(inner, nodes, types, found, where)
+            if is_recurrent(proto):
+                known |= _unroll(nodes, proto, parse(proto, types, where), known)
+                continue
+            graph.node.append(proto)
+            steps = known.get(proto.input[0]) if proto.input else None
+            passed = passed_on(steps, proto, nodes, types) if steps is not None else None
+            if passed is not None:
+                known[proto.output[0]] = passed
 
 
 def _refuse_long(found: Sequence[RecurrentNode]) -> None:
