@@ -132,6 +132,26 @@ def test_children_run_what_was_loaded_under_the_vm(library, before, wanted):
     assert said(VM, library, before) == [wanted] * 2
 
 
+BUILT = """
+from fork_workers import *
+from small_models import Branches
+import tvm_rammer
+
+used, unused = (tvm_rammer.build(Branches, policy="wavefront").executable for _ in range(2))
+run_machine(relax.VirtualMachine(used, tvm.cpu()))
+
+def first_use():
+    machine = relax.VirtualMachine(unused, tvm.cpu())
+    return here_and_in_a_new_thread(lambda: run_machine(machine))
+
+print(*in_children(1, first_use))
+"""
+
+
+def test_a_child_runs_what_its_parent_built_and_did_not_run():
+    assert said(BUILT) == [f"1 {CORES}"]
+
+
 # Where this package is not
 
 BARE = f"""

@@ -167,7 +167,12 @@ def build_guard(symbol: str, target: Any, num_workers: int) -> Any:
         _c_function(constructor, _call("rammer_note_process")),
     ]
     module = tvm.IRModule({GlobalVar(f.attrs["global_symbol"]): f for f in functions})
-    return tvm.tirx.build(module, target=_oldest(target))
+    guard = tvm.tirx.build(module, target=_oldest(target))
+    if processor == architecture(host_target()):
+        # Its machine code is made now, and its constructor runs: made later, it might be in a child
+        # of fork, which the constructor would take for the process that loaded the library.
+        guard.get_function(symbol)
+    return guard
 
 
 def needed_features(target: Any) -> tuple[str, ...]:
