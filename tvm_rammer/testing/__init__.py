@@ -3,7 +3,7 @@
 - ``models``: the networks that are measured; ``random_models``, ``random_graphs`` and
   ``random_programs``: others of their shapes; ``compiled_regions``: small ones, planned in any way
 - ``reference``, ``numpy_operators``: right answers; ``mutants``: wrong plans; ``optimal``: the best
-- ``soak``: plans run for long, under load
+- ``soak``: plans run for long, under load; ``reload_stress``: libraries change and processes fork
 - ``fair_timing`` of ``contenders`` (``timing_process``, ``timing_worker``, ``timing_results``),
   those of others in ``outside``, on ``operator_models``; ``kernel_bench`` of ``kernel_cases``
 - ``own_cores``, ``machine_state``, ``other_load``: whether the machine can be trusted

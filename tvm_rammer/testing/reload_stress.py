@@ -1,0 +1,203 @@
+"""Threads run models, a file that is loaded again and again changes, and children fork meanwhile.
+
+Several versions of a model take turns under one path: replaced, as an export does it, or written
+over, as ``cp`` does it, so that a loader meets half a file. Every output must be bit-equal to that
+of a version; a file that is half written must be refused.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tvm_rammer.errors import LibraryError
+from tvm_rammer.runtime.build import build
+from tvm_rammer.runtime.graph_module import GraphModule
+from tvm_rammer.runtime.loading import load
+from tvm_rammer.testing import models
+from tvm_rammer.testing.reference import random_inputs
+
+#: Seconds after which a child that hangs is killed.
+_LIMIT = 60
+_VERSIONS = 4
+
+
+@dataclass
+class Findings:
+    """What happened, and how much memory there was.
+
+    Attributes
+    ----------
+    counts : Counter
+        Of runs, loads, refused loads, changed files and children.
+    wrong : list of str
+        What must not happen.
+    resident : list of int
+        Bytes of memory, ten times in the course of the stress.
+    """
+
+    counts: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+    resident: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Versions:
+    """Files of several models of one interface, and what each computes."""
+
+    files: tuple[Path, ...]
+    inputs: tuple[np.ndarray, ...]
+    outputs: tuple[bytes, ...]
+
+    def of(self, module: GraphModule) -> int:
+        """Run, and tell which version it was; -1 if none."""
+        (got,) = module(*self.inputs)
+        found = got.numpy().tobytes()
+        return self.outputs.index(found) if found in self.outputs else -1
+
+
+def stress(folder: Path, seconds: float, threads: int = 16, seed: int = 0) -> Findings:
+    """Run, reload and fork for so long.
+
+    Parameters
+    ----------
+    folder : Path
+        For the files.
+    seconds : float
+    threads : int
+        That run models.
+    seed : int
+    """
+    versions = _build(folder)
+    path = folder / "current.so"
+    shutil.copy(versions.files[0], path)
+    findings, end = Findings(), time.monotonic() + seconds
+    jobs: list[Callable[[random.Random], None]] = [
+        *[lambda rng: _run(path, versions, findings, end, rng)] * threads,
+        lambda rng: _change(path, versions, findings, end, rng),
+        lambda rng: _fork(path, versions, findings, end),
+    ]
+
+    def guarded(job: Callable[[random.Random], None], rng: random.Random) -> None:
+        try:
+            job(rng)
+        except Exception as error:
+            findings.wrong.append(f"{type(error).__name__}: {error}")
+
+    workers = [
+        threading.Thread(target=guarded, args=(job, random.Random(seed + number)))
+        for number, job in enumerate(jobs)
+    ]
+    for worker in workers:
+        worker.start()
+    for part in range(1, 11):
+        time.sleep(max(0.0, end - seconds * (1 - part / 10) - time.monotonic()))
+        findings.resident.append(_resident())
+    for worker in workers:
+        worker.join()
+    return findings
+
+
+def _build(folder: Path) -> _Versions:
+    inputs: dict[str, Any] = {}
+    files, outputs = [], []
+    for number in range(_VERSIONS):
+        model = models.lstm(2, 2, 32, seed=number)
+        inputs = inputs or random_inputs(model)
+        files.append(build(model, policy="wavefront").export_library(folder / f"{number}.so"))
+        (got,) = load(files[-1]).create()(*inputs.values())
+        outputs.append(got.numpy().tobytes())
+    return _Versions(tuple(files), tuple(inputs.values()), tuple(outputs))
+
+
+def _load(path: Path, counts: Counter[str]) -> GraphModule:
+    """Load what is there, as soon as it is whole."""
+    while True:
+        try:
+            module = load(path).create()
+        except LibraryError:
+            counts["refused loads"] += 1
+            time.sleep(0.001)
+        else:
+            counts["loads"] += 1
+            return module
+
+
+def _run(
+    path: Path, versions: _Versions, findings: Findings, end: float, rng: random.Random
+) -> None:
+    counts: Counter[str] = Counter()
+    while time.monotonic() < end:
+        module = _load(path, counts)
+        runs = rng.randrange(1, 50)
+        seen = {versions.of(module) for _ in range(runs)}
+        counts["runs"] += runs
+        if len(seen) != 1 or -1 in seen:
+            findings.wrong.append(f"a library computed as versions {sorted(seen)}")
+    findings.counts.update(counts)
+
+
+def _change(
+    path: Path, versions: _Versions, findings: Findings, end: float, rng: random.Random
+) -> None:
+    while time.monotonic() < end:
+        new = rng.choice(versions.files)
+        if rng.random() < 0.5:
+            other = path.with_suffix(".new")
+            shutil.copy(new, other)
+            os.replace(other, path)
+        else:
+            content = new.read_bytes()
+            half = rng.randrange(len(content))
+            with path.open("wb") as file:
+                file.write(content[:half])
+                file.flush()
+                time.sleep(0.001)
+                file.write(content[half:])
+        findings.counts["changed files"] += 1
+        time.sleep(0.02)
+
+
+def _fork(path: Path, versions: _Versions, findings: Findings, end: float) -> None:
+    """Children run what was loaded before, with its workers lost, and what they load themselves."""
+    mine = load(versions.files[0]).create()
+    while time.monotonic() < end:
+        assert versions.of(mine) == 0
+        child = os.fork()
+        if child == 0:
+            os._exit(_in_child(path, versions, mine))
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        findings.counts["children"] += 1
+        if status:
+            findings.wrong.append(f"a child ended with {status}")
+        time.sleep(0.2)
+
+
+def _in_child(path: Path, versions: _Versions, mine: GraphModule) -> int:
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(_LIMIT)
+    try:
+        results = [versions.of(mine)]
+        thread = threading.Thread(target=lambda: results.append(versions.of(mine)))
+        thread.start()
+        thread.join()
+        good = results == [0, 0] and versions.of(_load(path, Counter())) >= 0
+    except BaseException:
+        return 2
+    return 0 if good else 1
+
+
+def _resident() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGESIZE")
