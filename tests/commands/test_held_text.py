@@ -72,7 +72,7 @@ def python(code: str, *arguments: object, before: tuple[str, ...] = (), **variab
     ("happens", "status", "said"),
     [
         ("llvm gives up", 1, "LLVM ERROR: 64-bit code requested on a subtarget that doesn't"),
-        ("abort", -signal.SIGABRT, "a last word\n"),
+        pytest.param("abort", -signal.SIGABRT, "a last word\n", marks=pytest.mark.slow),
         ("segmentation fault", -signal.SIGSEGV, "a last word\n"),
         ("kill", -signal.SIGKILL, "a last word\n"),
     ],
@@ -91,6 +91,7 @@ def test_a_compiler_without_memory_says_so(model, tmp_path):
     assert any(word in done.stderr for word in ("MemoryError", "bad_alloc", "out of memory"))
 
 
+@pytest.mark.slow
 def test_a_folder_for_temporary_files_that_is_missing(model, tmp_path):
     output = tmp_path / "model.so"
     done = python(COMPILE, "nothing", model, output, TMPDIR=str(tmp_path / "nowhere"))

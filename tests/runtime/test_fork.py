@@ -20,6 +20,10 @@ pytestmark = [
 ]
 
 
+def slow(*values: object) -> object:
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("library")
@@ -63,6 +67,7 @@ def anew():
 
 def grandchild():
     loaded()
+    module.profile(1)
     return in_children(1, loaded)[0]
 
 print(*in_children(4, loaded), *in_children(1, anew), *in_children(1, grandchild), sep="\\n")
@@ -70,7 +75,7 @@ print(loaded())
 """
 
 
-@pytest.mark.parametrize("before", ["loads", "runs", "thread", "touches"])
+@pytest.mark.parametrize("before", ["loads", "runs", slow("thread"), slow("touches")])
 def test_children_run_with_all_workers_whatever_the_parent_did_before(library, before):
     lines = said(GRAPH, library, before)
     assert lines == [BOTH] * 7
@@ -91,7 +96,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize(("method", "count"), [("fork", 4), ("forkserver", 1)])
+@pytest.mark.parametrize(("method", "count"), [("fork", 4), slow("forkserver", 1)])
 def test_processes_of_multiprocessing(library, method, count):
     assert said(POOLS, library, method, count) == [str(CORES)] * 4
 
@@ -111,6 +116,7 @@ print(*in_children(1, build))
 """
 
 
+@pytest.mark.slow
 def test_a_child_may_build():
     assert said(BUILDING) == [BOTH]
 
@@ -188,7 +194,8 @@ print(*in_children(4, same), *in_children(1, another), *in_children(1, threads_f
 
 
 @pytest.mark.parametrize(
-    ("before", "first"), [("loads", CORES), ("thread", CORES), ("runs", 1), ("touches", 1)]
+    ("before", "first"),
+    [("loads", CORES), slow("thread", CORES), ("runs", 1), slow("touches", 1)],
 )
 def test_a_child_without_this_package_works_alone_if_its_pool_is_lost(
     library, other, before, first

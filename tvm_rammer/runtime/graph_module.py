@@ -19,7 +19,7 @@ from tvm_rammer.runtime.profile import Profile, profile_kernel
 from tvm_rammer.transform.add_guard import GUARD
 from tvm_rammer.transform.attach_description import STATE
 from tvm_rammer.units import listed
-from tvm_rammer.vdevice import configure_pool, in_pool_thread
+from tvm_rammer.vdevice import configure_own_pool, in_pool_thread
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class GraphModule:
     @property
     def num_workers(self) -> int:
         """Workers that a run from the calling thread has; with fewer than vEUs it still runs."""
-        return in_pool_thread(self._prepare_thread)
+        return self._prepare_thread() or in_pool_thread(self._prepare_thread)
 
     def set_input(self, key: int | str | None = None, value: Any = None, /, **inputs: Any) -> None:
         """Copy values into inputs.
@@ -134,11 +134,9 @@ class GraphModule:
         """Run the model on the inputs that are set; ``inputs`` are set before."""
         if inputs:
             self.set_input(**inputs)
-        in_pool_thread(self._run)
-
-    def _run(self) -> None:
-        self._prepare_thread()
-        if self._kernel is not None:
+        if not self._prepare_thread():
+            in_pool_thread(self.run)
+        elif self._kernel is not None:
             self._kernel(*self._arguments)
         else:
             self._outputs = _flat(self._vm["main"](*self._inputs))
@@ -237,13 +235,10 @@ class GraphModule:
                 "only a model that is one planned region can be profiled; "
                 "`tvm-rammer explain` says what is left out of this one"
             )
+        if not self._prepare_thread():
+            return in_pool_thread(lambda: self.profile(runs))
         program = self._description.programs[direct.region]
-
-        def work() -> Profile:
-            self._prepare_thread()
-            return profile_kernel(self._kernel, self._arguments, len(direct.inputs), program, runs)
-
-        return in_pool_thread(work)
+        return profile_kernel(self._kernel, self._arguments, len(direct.inputs), program, runs)
 
     def _time(self, number: int) -> float:
         started = time.perf_counter()
@@ -272,9 +267,12 @@ class GraphModule:
         return tvm.runtime.tensor(np.zeros(info.static_shape(), info.dtype), self._device)
 
     def _prepare_thread(self) -> int:
-        """Give the calling thread its workers; the library's own guard need not do it again."""
-        workers = configure_pool(self._description.num_veus)
-        if (thread := threading.get_ident()) != self._thread:
+        """Give the calling thread its workers; the library's own guard need not do it again.
+
+        0 if it has lost them: another thread must run.
+        """
+        workers = configure_own_pool(self._description.num_veus)
+        if workers and (thread := threading.get_ident()) != self._thread:
             self._skip_guard()
             self._thread = thread
         return workers

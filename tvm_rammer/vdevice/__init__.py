@@ -12,7 +12,7 @@ from tvm_rammer.vdevice.cache import CacheFile, cache_directory, clear_cache
 from tvm_rammer.vdevice.calibrate import calibrated
 from tvm_rammer.vdevice.cpu import HostCPU, detect_cpu, host_cpu
 from tvm_rammer.vdevice.doctor import Finding, diagnose
-from tvm_rammer.vdevice.pool import configure_pool, in_pool_thread
+from tvm_rammer.vdevice.pool import configure_own_pool, configure_pool, in_pool_thread
 from tvm_rammer.vdevice.target import host_target, resolve_target, vdevice_for
 from tvm_rammer.vdevice.vdevice import OversubscriptionWarning, VDevice
 
@@ -25,6 +25,7 @@ __all__ = [
     "cache_directory",
     "calibrated",
     "clear_cache",
+    "configure_own_pool",
     "configure_pool",
     "detect_cpu",
     "diagnose",

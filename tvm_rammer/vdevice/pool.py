@@ -78,13 +78,10 @@ os.register_at_fork(before=_before_fork, after_in_child=_after_fork_in_child)
 
 
 def in_pool_thread(work: Callable[[], T]) -> T:
-    """Call a function that launches workers where there are some.
+    """Call a function in place of a thread that came through a fork and left workers behind.
 
-    That is the calling thread, unless it came through a fork that left workers behind; then it is
-    another one, always the same, and the call costs some 40 microseconds more.
+    It is another thread, always the same; handing over costs some 40 microseconds.
     """
-    if threading.get_ident() != _fork.lost:
-        return work()
     if _fork.stand_in is None:
         _fork.stand_in = ThreadPoolExecutor(1, thread_name_prefix="tvm-rammer-after-fork")
     return _fork.stand_in.submit(work).result()
@@ -109,6 +106,11 @@ def configure_pool(num_workers: int) -> int:
         Workers that launches from this thread have now: a program planned for more vEUs than that
         still runs, serially.
     """
+    return configure_own_pool(num_workers) or 1
+
+
+def configure_own_pool(num_workers: int) -> int:
+    """As :func:`configure_pool`; 0 in a thread that came through a fork and left workers behind."""
     pool: _Pool | None = getattr(_local, "pool", None)
     if pool is None or pool.asked != num_workers:
         pool = _local.pool = _configured(pool, positive_count("num_workers", num_workers))
@@ -141,7 +143,7 @@ def _configured(pool: _Pool | None, asked: int) -> _Pool:
     configure = get_global_func("runtime.config_threadpool")
     if threading.get_ident() == _fork.lost:
         configure(_BIND_NONE, 1, ["0"])
-        return _Pool(1, asked, 1)
+        return _Pool(1, asked)
     host = host_cpu()
     used = min(asked, requested_workers() or asked, MAX_OVERSUBSCRIPTION * host.threads)
     if pool is None:
