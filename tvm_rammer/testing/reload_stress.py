@@ -14,16 +14,18 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tvm
+from tvm import relax
 
 from tvm_rammer.errors import LibraryError
 from tvm_rammer.runtime.build import build
-from tvm_rammer.runtime.graph_module import GraphModule
+from tvm_rammer.runtime.library import Library
 from tvm_rammer.runtime.loading import load
 from tvm_rammer.testing import models
 from tvm_rammer.testing.reference import random_inputs
@@ -31,6 +33,9 @@ from tvm_rammer.testing.reference import random_inputs
 #: Seconds after which a child that hangs is killed.
 _LIMIT = 60
 _VERSIONS = 4
+
+#: From inputs to the bytes of the output.
+Run = Callable[..., bytes]
 
 
 @dataclass
@@ -60,10 +65,9 @@ class _Versions:
     inputs: tuple[np.ndarray, ...]
     outputs: tuple[bytes, ...]
 
-    def of(self, module: GraphModule) -> int:
+    def of(self, run: Run) -> int:
         """Run, and tell which version it was; -1 if none."""
-        (got,) = module(*self.inputs)
-        found = got.numpy().tobytes()
+        found = run(*self.inputs)
         return self.outputs.index(found) if found in self.outputs else -1
 
 
@@ -116,22 +120,33 @@ def _build(folder: Path) -> _Versions:
         model = models.lstm(2, 2, 32, seed=number)
         inputs = inputs or random_inputs(model)
         files.append(build(model, policy="wavefront").export_library(folder / f"{number}.so"))
-        (got,) = load(files[-1]).create()(*inputs.values())
-        outputs.append(got.numpy().tobytes())
+        outputs.append(_instance(load(files[-1]))(*inputs.values()))
     return _Versions(tuple(files), tuple(inputs.values()), tuple(outputs))
 
 
-def _load(path: Path, counts: Counter[str]) -> GraphModule:
+def _instance(library: Library) -> Run:
+    """An instance that the library makes."""
+    module = library.create()
+    return lambda *inputs: bytes(module(*inputs)[0].numpy())
+
+
+def _machine(library: Library) -> Run:
+    """The library under TVM's virtual machine."""
+    machine = relax.VirtualMachine(library.executable, tvm.cpu())
+    return lambda *inputs: bytes(machine["main"](*map(tvm.runtime.tensor, inputs)).numpy())
+
+
+def _load(path: Path, counts: Counter[str]) -> Library:
     """Load what is there, as soon as it is whole."""
     while True:
         try:
-            module = load(path).create()
+            library = load(path)
         except LibraryError:
             counts["refused loads"] += 1
             time.sleep(0.001)
         else:
             counts["loads"] += 1
-            return module
+            return library
 
 
 def _run(
@@ -139,9 +154,9 @@ def _run(
 ) -> None:
     counts: Counter[str] = Counter()
     while time.monotonic() < end:
-        module = _load(path, counts)
+        run = rng.choice((_instance, _machine))(_load(path, counts))
         runs = rng.randrange(1, 50)
-        seen = {versions.of(module) for _ in range(runs)}
+        seen = {versions.of(run) for _ in range(runs)}
         counts["runs"] += runs
         if len(seen) != 1 or -1 in seen:
             findings.wrong.append(f"a library computed as versions {sorted(seen)}")
@@ -171,12 +186,13 @@ def _change(
 
 def _fork(path: Path, versions: _Versions, findings: Findings, end: float) -> None:
     """Children run what was loaded before, with its workers lost, and what they load themselves."""
-    mine = load(versions.files[0]).create()
+    library = load(versions.files[0])
+    loaded = _instance(library), _machine(library)
     while time.monotonic() < end:
-        assert versions.of(mine) == 0
+        assert [versions.of(run) for run in loaded] == [0, 0]
         child = os.fork()
         if child == 0:
-            os._exit(_in_child(path, versions, mine))
+            os._exit(_in_child(path, versions, loaded))
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         findings.counts["children"] += 1
         if status:
@@ -184,18 +200,19 @@ def _fork(path: Path, versions: _Versions, findings: Findings, end: float) -> No
         time.sleep(0.2)
 
 
-def _in_child(path: Path, versions: _Versions, mine: GraphModule) -> int:
+def _in_child(path: Path, versions: _Versions, loaded: Sequence[Run]) -> int:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(_LIMIT)
     try:
-        results = [versions.of(mine)]
-        thread = threading.Thread(target=lambda: results.append(versions.of(mine)))
+        results = [versions.of(run) for run in loaded]
+        thread = threading.Thread(target=lambda: results.extend(map(versions.of, loaded)))
         thread.start()
         thread.join()
-        good = results == [0, 0] and versions.of(_load(path, Counter())) >= 0
+        anew = _load(path, Counter())
+        own = {versions.of(make(anew)) for make in (_instance, _machine)}
     except BaseException:
         return 2
-    return 0 if good else 1
+    return 0 if results == [0] * 4 and len(own) == 1 and -1 not in own else 1
 
 
 def _resident() -> int:
