@@ -57,8 +57,11 @@ def parameter_of(contraction: Contraction, load: Any) -> int | None:
 
 
 def is_constant(contraction: Contraction, columns: Columns, constants: frozenset[int]) -> bool:
-    """Whether the weights are a constant that is read at plain indices: packed when compiled."""
+    """Whether the weights are a constant that is read at plain indices, perhaps converted when it
+    is read: packed when compiled."""
     weights = columns.weights(contraction)
+    if isinstance(weights, tirx.Cast):
+        weights = weights.value
     return (
         isinstance(weights, TensorLoad)
         and parameter_of(contraction, weights) in constants

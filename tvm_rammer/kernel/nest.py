@@ -253,7 +253,7 @@ class Nest:
             *(values[axis.var] for axis in reduced),
             lane,
         ]
-        return tirx.BufferLoad(self.packed, indices)
+        return tirx.BufferLoad(self.packed, indices).astype(self.contraction.dtype)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,126 @@
+"""Weights that are bytes times a scale stay bytes where reading them is what takes time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tvm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tvm import relax
+
+import tvm_rammer
+from tvm_rammer.testing.reference import assert_close
+from tvm_rammer.transform.narrow_weights import NarrowConstants, narrow_weights
+from tvm_rammer.transform.relax_util import operator_name
+
+RNG = np.random.default_rng(0)
+
+
+def quantised(shape=(128, 160), columns=False):
+    """Bytes, a scale, and what a model has of them."""
+    values = RNG.integers(-128, 128, shape).astype("int8")
+    scale = RNG.uniform(1e-4, 1e-2, shape[1] if columns else 1).astype("float32")
+    return values, scale, values.astype("float32") * scale
+
+
+def module(weights, rows=1):
+    x = relax.Var("x", relax.TensorType((rows, weights.shape[0]), str(weights.dtype)))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            product = builder.emit_output(relax.op.matmul(x, relax.const(weights)))
+        builder.emit_func_output(product)
+    return builder.get()
+
+
+def narrows(weights, rows=1):
+    mod = NarrowConstants()(module(weights, rows))
+    calls = [b.value for b in mod["main"].body.blocks[0].bindings]
+    return "relax.matmul" not in map(operator_name, calls)
+
+
+@pytest.mark.parametrize("columns", [False, True])
+def test_the_numbers_are_bytes_times_one_scale_or_one_for_each_column(columns):
+    values, scale, weights = quantised(columns=columns)
+    found = narrow_weights(weights)
+    assert found is not None and found.scale is not None
+    assert found.scale.shape == scale.shape
+    assert np.array_equal(found.values, values)
+    np.testing.assert_allclose(found.values * found.scale, weights, rtol=3e-7)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 1000), st.integers(1, 127), st.booleans())
+def test_whatever_bytes_a_matrix_has_its_product_is_the_same(seed, largest, columns):
+    rng = np.random.default_rng(seed)
+    values = rng.integers(-largest, largest + 1, (20, 9)).astype("int8")
+    scale = rng.uniform(1e-3, 1, 9 if columns else 1).astype("float32")
+    weights = values * scale
+    found = narrow_weights(weights)
+    assert found is not None and found.scale is not None
+    np.testing.assert_allclose(found.values * found.scale, weights, rtol=3e-7)
+
+
+def test_factors_that_were_multiplied_into_the_weights_stay_in_the_scale():
+    _, _, weights = quantised(columns=True)
+    found = narrow_weights(weights * RNG.uniform(0.5, 2, 160).astype("float32"))
+    assert found is not None
+
+
+def test_columns_of_zeros_have_a_scale():
+    _, _, weights = quantised(columns=True)
+    weights[:, [0, 7]] = 0
+    found = narrow_weights(weights)
+    assert found is not None and not found.values[:, [0, 7]].any()
+    found = narrow_weights(np.zeros((64, 32), "float32"))
+    assert found is not None and not found.values.any()
+
+
+def test_a_scale_for_each_row_is_none_for_a_column():
+    values, _, _ = quantised((128, 160))
+    rows = RNG.uniform(1e-3, 1, (128, 1)).astype("float32")
+    assert narrow_weights(values * rows) is None
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf, 0.12345])
+@pytest.mark.parametrize("place", [(0, 0), (100, 0), (3, 150)])
+def test_one_other_number_leaves_a_matrix_as_it_is(odd, place):
+    _, _, weights = quantised()
+    weights[place] = odd
+    assert narrow_weights(weights) is None
+
+
+def test_integers_are_bytes_without_a_scale():
+    values, _, _ = quantised()
+    found = narrow_weights(values.astype("int32"))
+    assert found is not None and found.scale is None and np.array_equal(found.values, values)
+    assert narrow_weights(values.astype("int32") + 1) is None
+
+
+def test_only_products_of_few_rows_with_many_weights_are_narrowed():
+    _, _, weights = quantised()
+    assert narrows(weights, rows=1) and narrows(weights, rows=4)
+    assert not narrows(weights, rows=5)
+    assert not narrows(weights[:64, :64])
+    assert not narrows(RNG.standard_normal((128, 160)).astype("float32"))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_results_are_those_of_the_wide_weights(dtype, rows):
+    values, _, weights = quantised(columns=True)
+    wide = weights if dtype == "float32" else values.astype("int32")
+    x = RNG.integers(0, 256, (rows, 128)).astype(dtype)
+    library = tvm_rammer.build(module(wide, rows))
+    model = library.create()
+    model.set_input("x", x)
+    model.run()
+    assert_close(model.get_output(0).numpy(), x @ wide, 1e-6)
+    nbytes = sum(region.constant_bytes for region in library.report.regions)
+    assert nbytes < wide.nbytes / 3
+
+
+def test_an_unquantised_module_stays_the_same():
+    mod = module(RNG.standard_normal((128, 160)).astype("float32"))
+    tvm.ir.assert_structural_equal(NarrowConstants()(mod), mod)

@@ -1,0 +1,172 @@
+"""A compiler pass that keeps weights as bytes where reading them is what a product waits for.
+
+A quantised model's weights are integers of 8 bits times a scale, and importers turn them into
+floating-point numbers of four times the size. A product of few rows takes as long as its weights
+take to be read, so there they become bytes again: the kernel widens them in registers, and the
+scale multiplies the sums. What counts are the numbers, not where a model has them from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax, te
+from tvm.ir import GenericConst
+
+from tvm_rammer.kernel.reduction import FEW_ROWS
+from tvm_rammer.tensors import as_array, constant
+from tvm_rammer.transform.relax_util import calls_any, operator_name, rewrite, static_shape
+
+#: Fewer weights stay in a near cache, from where they are read as fast as they are widened.
+_FEWEST_WEIGHTS = 1 << 14
+#: Relative errors of what a number of float32 was rounded to when it was scaled twice.
+_ROUNDING = 3e-7
+#: So many numbers of the first column tell a quantised matrix from any other.
+_SAMPLE = 64
+
+
+@dataclass(frozen=True)
+class NarrowWeights:
+    """Weights ``[K, N]`` as ``values * scale``.
+
+    Attributes
+    ----------
+    values : ndarray of int8
+    scale : ndarray, optional
+        One number, or one for each column; ``None`` where the values are the weights.
+    """
+
+    values: np.ndarray
+    scale: np.ndarray | None
+
+
+def narrow_weights(weights: np.ndarray) -> NarrowWeights | None:
+    """The bytes and the scale that a matrix is the product of, ``None`` if it is no such product.
+
+    Parameters
+    ----------
+    weights : ndarray of float32 or int32, [K, N]
+    """
+    if weights.dtype.kind == "i":
+        return NarrowWeights(weights.astype(np.int8), None) if _are_bytes(weights) else None
+    if not np.all(np.isfinite(weights[:_SAMPLE, 0])) or not _scales(weights[:, :1], _SAMPLE).all():
+        return None
+    largest = np.abs(weights).max()
+    if not np.isfinite(largest):
+        return None
+    scale = _scales(weights.reshape(-1, 1)) if largest else np.zeros(1, np.float32)
+    if not scale.all():
+        scale = _scales(weights)
+    if not scale.all():
+        return None
+    return NarrowWeights(np.rint(weights / scale).astype(np.int8), scale.astype(weights.dtype))
+
+
+def _scales(columns: np.ndarray, most: int | None = None) -> np.ndarray:
+    """For each column the step that all its numbers are some bytes of; 0 where there is none.
+
+    The largest number is one of the bytes, which are tried; ``most`` rows are looked at first.
+    """
+    largest = np.abs(columns).max(axis=0)
+    found = np.where(largest == 0, np.float32(1), np.float32(0))
+    for byte in range(128, 0, -1):
+        (left,) = np.nonzero(found == 0)
+        if not left.size:
+            break
+        steps = (largest[left] / byte).astype(np.float32)
+        first = _are_steps(columns[:_SAMPLE, left], steps)
+        left, steps = left[first], steps[first]
+        if most is None and left.size:
+            every = _are_steps(columns[:, left], steps)
+            left, steps = left[every], steps[every]
+        found[left] = steps
+    return found
+
+
+def _are_steps(columns: np.ndarray, steps: np.ndarray) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        bytes_ = np.rint(columns / steps)
+        near = np.abs(bytes_ * steps - columns) <= _ROUNDING * np.abs(columns)
+    return np.all(near & (bytes_ >= -128) & (bytes_ <= 127), axis=0)
+
+
+def _are_bytes(values: np.ndarray) -> bool:
+    return bool(values.min() >= -128 and values.max() <= 127)
+
+
+@tvm.transform.module_pass(opt_level=0, name="NarrowConstants")
+class NarrowConstants:
+    """Keep the weights of products of few rows as bytes, where they are bytes times a scale."""
+
+    def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+        """Rewrite every Relax function of a module."""
+        return rewrite(mod, _Narrower(mod)) if calls_any(mod, {"relax.matmul"}) else mod
+
+
+@relax.expr_functor.mutator
+class _Narrower(relax.PyExprMutator):
+    def __init__(self, mod: tvm.IRModule) -> None:
+        super().__init__(mod)
+        self.narrow: dict[Any, tuple[Any, Any] | None] = {}
+        self.products: dict[Any, Any] = {}
+
+    def visit_call_(self, call: Any) -> Any:
+        call = super().visit_call_(call)
+        if not _reads_weights(call):
+            return call
+        weights = self._narrow(call.args[1])
+        if weights is None:
+            return call
+        values, scale = weights
+        product = self.builder_.emit(self._product(call, values))
+        return product if scale is None else relax.op.multiply(product, scale)
+
+    def _narrow(self, weights: Any) -> tuple[Any, Any] | None:
+        """Constants of the bytes and of the scale; one weight is used many times."""
+        key = weights.value
+        if key not in self.narrow:
+            found = narrow_weights(as_array(weights.value))
+            scale = None if found is None or found.scale is None else constant(found.scale)
+            self.narrow[key] = None if found is None else (constant(found.values), scale)
+        return self.narrow[key]
+
+    def _product(self, call: Any, values: Any) -> Any:
+        data, dtype = call.args[0], str(call.ty.dtype)
+        key = (static_shape(data), static_shape(values), dtype)
+        if key not in self.products:
+            made = self.builder_.call_te(_product, data, values, primfunc_name_hint="matmul")
+            self.products[key] = made.args[0]
+            return made
+        return relax.call_tir(self.products[key], [data, values], call.ty)
+
+
+def _reads_weights(call: Any) -> bool:
+    """Whether a call is a product of few rows with many constant weights of its own type."""
+    if operator_name(call) != "relax.matmul" or not isinstance(call.args[1], GenericConst):
+        return False
+    data, weights = map(static_shape, call.args)
+    dtypes = {str(each.ty.dtype) for each in (*call.args, call)}
+    return (
+        data is not None
+        and weights is not None
+        and len(weights) == 2
+        and len(data) >= 2
+        and 0 < prod(data[:-1]) <= FEW_ROWS
+        and prod(weights) >= _FEWEST_WEIGHTS
+        and dtypes in ({"float32"}, {"int32"})
+    )
+
+
+def _product(data: te.Tensor, weights: te.Tensor) -> te.Tensor:
+    """A product that widens the weights when it reads them."""
+    k = te.reduce_axis((0, weights.shape[0]), "k")
+
+    def element(*places: Any) -> Any:
+        *rows, column = places
+        return te.sum(data[(*rows, k)] * weights[k, column].astype(data.dtype), axis=k)
+
+    return te.compute((*data.shape[:-1], weights.shape[1]), element, "matmul")
