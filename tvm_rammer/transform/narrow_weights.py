@@ -51,14 +51,15 @@ def narrow_weights(weights: np.ndarray) -> NarrowWeights | None:
     ----------
     weights : ndarray of float32 or int32, [K, N]
     """
+    if _are_bytes(weights):
+        return NarrowWeights(weights.astype(np.int8), None)
     if weights.dtype.kind == "i":
-        return NarrowWeights(weights.astype(np.int8), None) if _are_bytes(weights) else None
+        return None
     if not np.all(np.isfinite(weights[:_SAMPLE, 0])) or not _scales(weights[:, :1], _SAMPLE).all():
         return None
-    largest = np.abs(weights).max()
-    if not np.isfinite(largest):
+    if not np.all(np.isfinite(weights)):
         return None
-    scale = _scales(weights.reshape(-1, 1)) if largest else np.zeros(1, np.float32)
+    scale = _scales(weights.reshape(-1, 1))
     if not scale.all():
         scale = _scales(weights)
     if not scale.all():
@@ -95,7 +96,11 @@ def _are_steps(columns: np.ndarray, steps: np.ndarray) -> np.ndarray:
 
 
 def _are_bytes(values: np.ndarray) -> bool:
-    return bool(values.min() >= -128 and values.max() <= 127)
+    """Whether all numbers are integers of 8 bits; the first ones tell of most that they are not."""
+    return all(
+        np.all((some >= -128) & (some <= 127)) and np.array_equal(np.rint(some), some)
+        for some in (values[:1], values)
+    )
 
 
 @tvm.transform.module_pass(opt_level=0, name="NarrowConstants")

@@ -116,10 +116,10 @@ class Nodes:
         return name
 
 
-def rounded_to_bytes(nodes: Nodes, value: str) -> str:
-    """A tensor of floats rounded to the 256 steps of DynamicQuantizeLinear, as floats.
+def bytes_and_scale(nodes: Nodes, value: str) -> tuple[str, str]:
+    """A tensor of floats on the 256 steps of DynamicQuantizeLinear: steps from 0, and their size.
 
-    All zeros, of which that operator's scale is 0, stay as they are.
+    Both are floats. Of all zeros, of which that operator's scale is 0, the scale is 1.
     """
     zero, steps = (nodes.constant(number, np.float32) for number in (0, 255))
     high = nodes.op("Max", nodes.op("ReduceMax", value, keepdims=0), zero)
@@ -130,4 +130,4 @@ def rounded_to_bytes(nodes: Nodes, value: str) -> str:
     point = nodes.op("Round", nodes.op("Sub", zero, nodes.op("Div", low, scale)))
     rounded = nodes.op("Add", nodes.op("Round", nodes.op("Div", value, scale)), point)
     inside = nodes.op("Min", nodes.op("Max", rounded, zero), steps)
-    return nodes.op("Mul", nodes.op("Sub", inside, point), scale)
+    return nodes.op("Sub", inside, point), scale

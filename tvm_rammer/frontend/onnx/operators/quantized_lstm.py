@@ -1,29 +1,29 @@
 """DynamicQuantizeLSTM of com.microsoft: an LSTM whose products are of integers.
 
-The sums of integers times both scales are what real numbers on the same steps give, so the weights
-become real numbers once, and the inputs and the state are rounded to 8 bits where a product reads
-them: exact up to the rounding of float32, at the speed of an LSTM.
+The inputs and the state are rounded to 8 bits where a product reads them; their scale multiplies
+the sums. The weights become real numbers once; compiling finds their bytes again where that is
+faster.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from tvm_rammer.frontend.onnx.nodes import Nodes, rounded_to_bytes
+from tvm_rammer.frontend.onnx.nodes import Nodes
 from tvm_rammer.frontend.onnx.operators.operator_node import OperatorNode
-from tvm_rammer.frontend.onnx.recurrent.node import QUANTIZED_STATE
+from tvm_rammer.frontend.onnx.recurrent.node import QUANTIZED
 
 
 def quantized_lstm(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
     """DynamicQuantizeLSTM: X, W, R, B, lengths, states, P, then scales and zero points of W, R."""
     x, w, r = node.inputs[:3]
     operands = [
-        rounded_to_bytes(nodes, x),
+        x,
         _real(node, nodes, w, node.inputs[8], node.input(9)),
         _real(node, nodes, r, node.inputs[10], node.input(11)),
         *(node.input(number) for number in range(3, 8)),
     ]
-    attributes = {**node.attributes, QUANTIZED_STATE: 1}
+    attributes = {**node.attributes, QUANTIZED: 1}
     return nodes.ops("LSTM", *operands, count=3, **attributes)
 
 

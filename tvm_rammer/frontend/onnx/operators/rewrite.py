@@ -26,7 +26,7 @@ from tvm_rammer.frontend.onnx.nodes import Nodes
 from tvm_rammer.frontend.onnx.operators.functions import inline_function
 from tvm_rammer.frontend.onnx.operators.operator_node import OperatorNode, parse
 from tvm_rammer.frontend.onnx.operators.table import FUNCTIONS, RULES
-from tvm_rammer.frontend.onnx.recurrent.node import QUANTIZED_STATE
+from tvm_rammer.frontend.onnx.recurrent.node import QUANTIZED
 
 
 def rewrite_operators(model: onnx.ModelProto, where: str) -> None:
@@ -73,7 +73,7 @@ def _drop_unread_results(graph: onnx.GraphProto) -> None:
 
 def _as_onnx_knows_it(node: onnx.NodeProto) -> onnx.NodeProto:
     """A node without attributes of our own."""
-    known = [attribute for attribute in node.attribute if attribute.name != QUANTIZED_STATE]
+    known = [attribute for attribute in node.attribute if attribute.name != QUANTIZED]
     if len(known) == len(node.attribute):
         return node
     copy = onnx.NodeProto()

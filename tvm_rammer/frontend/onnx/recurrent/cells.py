@@ -14,6 +14,8 @@ from tvm_rammer.frontend.onnx.recurrent.node import RecurrentNode
 
 #: The hidden state, and for an LSTM the memory.
 State = tuple[str, ...]
+#: From rows [batch, features] to their product with a matrix of a gate, [batch, hidden].
+Product = Callable[[str], str]
 #: From the input and the state [batch, hidden] to the next state.
 Cell = Callable[[str, State], State]
 
@@ -24,16 +26,16 @@ class Weights:
 
     Attributes
     ----------
-    inputs, hidden : tuple of str
-        For each gate a matrix [features, hidden], and one [hidden, hidden].
+    inputs, hidden : tuple of callable
+        For each gate the product with a matrix [features, hidden], and with one [hidden, hidden].
     input_biases, hidden_biases : tuple of str
         For each gate [1, hidden], or nothing.
     peepholes : tuple of str
         From the memory to the gates input, output and forget, each [1, hidden], or nothing.
     """
 
-    inputs: tuple[str, ...]
-    hidden: tuple[str, ...]
+    inputs: tuple[Product, ...]
+    hidden: tuple[Product, ...]
     input_biases: tuple[str, ...]
     hidden_biases: tuple[str, ...]
     peepholes: tuple[str, ...]
@@ -61,7 +63,7 @@ def _lstm(
             return [nodes.op("Mul", weights.peepholes[number], of)] if weights.peepholes else []
 
         def total(number: int, more: Sequence[str] = ()) -> str:
-            return _sum(nodes, _products(nodes, weights, number, x, previous), biases(number), more)
+            return _sum(nodes, _products(weights, number, x, previous), biases(number), more)
 
         admitted = gate(total(admit, peek(admit, memory)))
         if coupled:
@@ -87,20 +89,18 @@ def _gru(
     def step(x: str, state: State) -> State:
         (previous,) = state
         updated, kept = (
-            gate(_sum(nodes, _products(nodes, weights, number, x, previous), biases(number)))
+            gate(_sum(nodes, _products(weights, number, x, previous), biases(number)))
             for number in (update, reset)
         )
         if reset_after_product:
-            product = nodes.op("MatMul", previous, weights.hidden[candidate])
+            product = weights.hidden[candidate](previous)
             inner = nodes.op("Mul", kept, _sum(nodes, [product], weights.hidden_biases[candidate:]))
             bias = weights.input_biases[candidate:]
         else:
             past = nodes.op("Mul", kept, previous)
-            inner = nodes.op("MatMul", past, weights.hidden[candidate])
+            inner = weights.hidden[candidate](past)
             bias = biases(candidate)
-        fresh = to_hidden(
-            _sum(nodes, [nodes.op("MatMul", x, weights.inputs[candidate]), inner], bias)
-        )
+        fresh = to_hidden(_sum(nodes, [weights.inputs[candidate](x), inner], bias))
         share = nodes.op("Sub", nodes.constant(1, node.dtype), updated)
         pair = nodes.op("Mul", share, fresh), nodes.op("Mul", updated, previous)
         return (nodes.op("Add", *pair),)
@@ -114,17 +114,14 @@ def _rnn(
     biases = _biases(nodes, weights)
 
     def step(x: str, state: State) -> State:
-        products = _products(nodes, weights, 0, x, state[0])
+        products = _products(weights, 0, x, state[0])
         return (activations[0](_sum(nodes, products, biases(0))),)
 
     return step
 
 
-def _products(nodes: Nodes, weights: Weights, gate: int, x: str, previous: str) -> list[str]:
-    return [
-        nodes.op("MatMul", x, weights.inputs[gate]),
-        nodes.op("MatMul", previous, weights.hidden[gate]),
-    ]
+def _products(weights: Weights, gate: int, x: str, previous: str) -> list[str]:
+    return [weights.inputs[gate](x), weights.hidden[gate](previous)]
 
 
 def _biases(nodes: Nodes, weights: Weights) -> Callable[[int], tuple[str, ...]]:

@@ -15,9 +15,9 @@ from tvm_rammer.frontend.onnx.infer import Types, static_shape
 
 #: The operators, and how many gates their cells have.
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
-#: An attribute of our own: the products of the hidden state see it rounded to 8 bits, as in
-#: com.microsoft.DynamicQuantizeLSTM, which is otherwise an LSTM.
-QUANTIZED_STATE = "tvm_rammer.quantized_state"
+#: An attribute of our own: the products see the inputs and the hidden state rounded to 8 bits, as
+#: in com.microsoft.DynamicQuantizeLSTM, which is otherwise an LSTM.
+QUANTIZED = "tvm_rammer.quantized"
 _DIRECTIONS = {
     "forward": ("forward",),
     "reverse": ("reverse",),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache, partial
 
 import numpy as np
 import onnx
@@ -12,11 +13,11 @@ from onnx import helper
 from tvm_rammer.errors import ModelError
 from tvm_rammer.frontend.onnx.infer import opsets_of
 from tvm_rammer.frontend.onnx.names import all_nodes, subgraphs
-from tvm_rammer.frontend.onnx.nodes import Nodes, rounded_to_bytes
+from tvm_rammer.frontend.onnx.nodes import Nodes, bytes_and_scale
 from tvm_rammer.frontend.onnx.recurrent.activations import activations
-from tvm_rammer.frontend.onnx.recurrent.cells import Cell, State, Weights, cell
+from tvm_rammer.frontend.onnx.recurrent.cells import Cell, Product, State, Weights, cell
 from tvm_rammer.frontend.onnx.recurrent.node import (
-    QUANTIZED_STATE,
+    QUANTIZED,
     RecurrentNode,
     is_recurrent,
     parse,
@@ -96,6 +97,9 @@ def _unroll(
 ) -> dict[str, Steps]:
     """Append the steps of a node; returns those of its first result."""
     x, w, r, b, lengths, hidden, memory, peepholes = (*proto.input, *[""] * 8)[:8]
+    scale = ""
+    if QUANTIZED in node.attributes:
+        x, scale = bytes_and_scale(nodes, x)
     inputs = _inputs(nodes, node, x, known)
     masks = _masks(nodes, node, lengths)
     starts = [_starts(nodes, node, state) for state in (hidden, memory)]
@@ -111,8 +115,8 @@ def _unroll(
         own_w, own_r, own_b, own_peepholes = (parts[number] for parts in shared)
         biases = _rows(nodes, own_b, 2 * node.gates)
         weights = Weights(
-            _matrices(nodes, node, own_w),
-            _matrices(nodes, node, own_r),
+            tuple(_product(nodes, m, scale) for m in _matrices(nodes, node, own_w)),
+            _of_states(nodes, node, _matrices(nodes, node, own_r)),
             biases[: node.gates],
             biases[node.gates :],
             _rows(nodes, own_peepholes, 3),
@@ -120,8 +124,6 @@ def _unroll(
         order = range(node.steps) if direction == "forward" else range(node.steps)[::-1]
         start = tuple(state[number] for state in starts)
         step = cell(nodes, node, weights, applied[number])
-        if node.attributes.get(QUANTIZED_STATE, 0):
-            step = _of_quantized_state(nodes, step)
         found, final = _run(nodes, node, step, start, inputs, masks, order)
         results.append(found)
         finals.append(final)
@@ -133,14 +135,30 @@ def _unroll(
     return _write_all(nodes, node, parts, outputs[0]) if outputs[0] else {}
 
 
-def _of_quantized_state(nodes: Nodes, step: Cell) -> Cell:
-    """A step that sees its hidden state rounded to 256 steps between its least and its largest."""
+def _product(nodes: Nodes, matrix: str, scale: str = "") -> Product:
+    """The product of rows with a matrix; ``scale`` is what the rows are to be multiplied with."""
 
-    def rounded(x: str, state: State) -> State:
-        hidden, *rest = state
-        return step(x, (rounded_to_bytes(nodes, hidden), *rest))
+    def product(rows: str) -> str:
+        sums = nodes.op("MatMul", rows, matrix)
+        return nodes.op("Mul", sums, scale) if scale else sums
 
-    return rounded
+    return product
+
+
+def _of_states(nodes: Nodes, node: RecurrentNode, matrices: Sequence[str]) -> tuple[Product, ...]:
+    """The products of a hidden state; all gates of a quantised node see the same bytes of it."""
+    if QUANTIZED not in node.attributes:
+        return tuple(_product(nodes, matrix) for matrix in matrices)
+
+    @lru_cache(maxsize=1)
+    def rounded(state: str) -> tuple[str, str]:
+        return bytes_and_scale(nodes, state)
+
+    def product(matrix: str, state: str) -> str:
+        rows, scale = rounded(state)
+        return _product(nodes, matrix, scale)(rows)
+
+    return tuple(partial(product, matrix) for matrix in matrices)
 
 
 def _run(
