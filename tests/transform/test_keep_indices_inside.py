@@ -7,14 +7,21 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
+import tvm
 from onnx import TensorProto, helper
-from tvm import relax
+from tvm import relax, tirx
 
 import tvm_rammer
 from tvm_rammer.transform.keep_indices_inside import KeepIndicesInside
 
 DATA = np.arange(120, dtype="float32").reshape(4, 5, 6)
-WILD = np.array([2**30, -(2**30), 4, 5, 6, -5, -6, -7, 3, 0, -1, 2])
+#: What int32 cannot say is cut down to what it can.
+WILD = np.array([2**63 - 1, -(2**63), 4, 5, 6, -5, -6, -7, 3, 0, -1, 2, 2**31, -(2**31) - 1])
+
+
+def wild(dtype: str) -> np.ndarray:
+    limits = np.iinfo(dtype)
+    return np.clip(WILD, limits.min, limits.max).astype(dtype)
 
 
 def model(operator: str, indices: np.ndarray, updates: np.ndarray | None, attributes: Any) -> Any:
@@ -51,7 +58,7 @@ def assert_inside(
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_gather_elements(axis, dtype):
-    indices = np.resize(WILD, DATA.shape).astype(dtype)
+    indices = np.resize(wild(dtype), DATA.shape)
     assert_inside("GatherElements", indices, DATA.shape[axis], axis=axis)
 
 
@@ -91,7 +98,7 @@ def test_scatter_nd():
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 def test_gather(dtype):
-    assert_inside("Gather", WILD.astype(dtype), 5, axis=1)
+    assert_inside("Gather", wild(dtype), 5, axis=1)
 
 
 @pytest.mark.parametrize(("dtype", "extent"), [("int8", 300), ("int16", 40000)])
@@ -107,3 +114,85 @@ def test_indices_of_few_bits(dtype, extent):
     bindings = KeepIndicesInside()(builder.get())["main"].body.blocks[0].bindings
     names = [binding.value.op.name for binding in bindings]
     assert names == ["relax.minimum", "relax.maximum", "relax.gather_elements"]
+
+
+def dynamic(name: str, arguments: list[tuple[tuple[Any, ...], str]], **attributes: Any) -> Any:
+    """A module of one operator, with sizes that are known when it runs."""
+    params = [
+        relax.Var(f"x{number}", relax.TensorType(shape, dtype))
+        for number, (shape, dtype) in enumerate(arguments)
+    ]
+    builder = relax.BlockBuilder()
+    with builder.function("main", params):
+        with builder.dataflow():
+            found = builder.emit_output(getattr(relax.op, name)(*params, **attributes))
+        builder.emit_func_output(found)
+    return tvm_rammer.build(builder.get())
+
+
+def run(library: Any, *values: np.ndarray) -> np.ndarray:
+    machine = relax.VirtualMachine(library.executable, tvm.cpu())
+    return machine["main"](*map(tvm.runtime.tensor, values)).numpy()
+
+
+N, M, K = (tirx.Var(name, "int64") for name in "nmk")
+FLOATS = ((N, M, K), "float32")
+
+
+def test_sizes_of_run_time_gather_elements():
+    library = dynamic("gather_elements", [FLOATS, ((N, M, K), "int64")], axis=1)
+    indices = np.resize(WILD, DATA.shape)
+    want = np.take_along_axis(DATA, np.clip(indices, 0, 4), 1)
+    np.testing.assert_array_equal(run(library, DATA, indices), want)
+
+
+def test_sizes_of_run_time_gather_nd():
+    library = dynamic("gather_nd", [FLOATS, ((9, 2), "int64")])
+    indices = np.resize(WILD, (9, 2))
+    rows, columns = np.clip(indices, 0, [3, 4]).T
+    np.testing.assert_array_equal(run(library, DATA, indices), DATA[rows, columns])
+
+
+def test_sizes_of_run_time_take():
+    library = dynamic("take", [FLOATS, ((14,), "int64")], axis=1, mode="fast")
+    want = DATA[:, np.clip(WILD, 0, 4)]
+    np.testing.assert_array_equal(run(library, DATA, WILD), want)
+
+
+def test_sizes_of_run_time_scatter_elements():
+    updates = ((N, 1, K), "float32")
+    library = dynamic("scatter_elements", [FLOATS, ((N, 1, K), "int64"), updates], axis=1)
+    indices = np.resize(WILD, (4, 1, 6))
+    values = -1 - np.arange(24, dtype="float32").reshape(4, 1, 6)
+    want = DATA.copy()
+    np.put_along_axis(want, np.clip(indices, -5, 4), values, 1)
+    np.testing.assert_array_equal(run(library, DATA, indices, values), want)
+
+
+def test_sizes_of_run_time_scatter_nd():
+    library = dynamic("scatter_nd", [FLOATS, ((2, 1), "int64"), ((2, M, K), "float32")])
+    values = -1 - np.arange(60, dtype="float32").reshape(2, 5, 6)
+    want = DATA.copy()
+    want[[0, 3]] = values
+    indices = np.array([[-(2**63)], [2**63 - 1]])
+    np.testing.assert_array_equal(run(library, DATA, indices, values), want)
+
+
+EMPTY = ((0, 3), "float32")
+
+
+def test_nothing_is_read_from_an_empty_tensor():
+    for name, options in (("gather_elements", {"axis": 0}), ("take", {"axis": 0, "mode": "fast"})):
+        shape = (2, 3) if name == "gather_elements" else (2,)
+        found = run(
+            dynamic(name, [EMPTY, (shape, "int64")], **options),
+            np.zeros((0, 3), "float32"),
+            np.ones(shape, "int64"),
+        )
+        np.testing.assert_array_equal(found, np.zeros((2, 3)))
+
+
+def test_nothing_is_written_to_an_empty_tensor():
+    library = dynamic("scatter_elements", [EMPTY, ((2, 3), "int64"), ((2, 3), "float32")], axis=0)
+    values = np.zeros((0, 3), "float32"), np.ones((2, 3), "int64"), np.ones((2, 3), "float32")
+    assert run(library, *values).shape == (0, 3)

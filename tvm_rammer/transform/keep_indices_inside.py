@@ -7,20 +7,21 @@ by fewer indices than the tensor has elements besides the axis goes where the in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import tvm
 from tvm import relax
 from tvm.ir import Call
+from tvm.tirx import IntImm
 
 from tvm_rammer.transform.relax_util import calls_any, operator_name, rewrite, static_shape
 
 
 @tvm.transform.module_pass(opt_level=0, name="KeepIndicesInside")
 class KeepIndicesInside:
-    """Clip the indices of takes, gathers and scatters from tensors of static shapes.
+    """Clip the indices of takes, gathers and scatters, by sizes that may be known at run time.
 
     Negative indices count from the end where the operator says so; importers have added the extent
     for the others. Indices that are constants are clipped when constants are folded.
@@ -39,22 +40,27 @@ class _Clipper(relax.PyExprMutator):
         return call if change is None else change(self.builder_, call)
 
 
-def _take(_: relax.BlockBuilder, call: Any) -> Any:
+def _take(builder: relax.BlockBuilder, call: Any) -> Any:
+    axis, shape = call.attrs.axis, static_shape(call.args[0])
+    if shape is not None and (0 in shape if axis is None else shape[int(axis)] == 0):
+        return _nothing_there(builder, call)
     clips = str(call.attrs.mode) == "fast"
-    return relax.op.take(*call.args, call.attrs.axis, "clip") if clips else call
+    return relax.op.take(*call.args, axis, "clip") if clips else call
 
 
 def _gather_elements(builder: relax.BlockBuilder, call: Any) -> Any:
-    shape = static_shape(call.args[0])
-    return call if shape is None else _clipped(builder, call, [shape[int(call.attrs.axis)]])
+    axis = int(call.attrs.axis)
+    return _clipped(builder, call, axis % _rank(call.args[0]), 1) if _rank(call.args[0]) else call
 
 
 def _scatter_elements(builder: relax.BlockBuilder, call: Any) -> Any:
     shape, reached = static_shape(call.args[0]), static_shape(call.args[1])
-    if not shape or reached is None:
+    if not _rank(call.args[0]):
         return call
-    axis = int(call.attrs.axis) % len(shape)
-    call = _clipped(builder, call, [shape[axis]], from_the_end=True)
+    axis = int(call.attrs.axis) % _rank(call.args[0])
+    call = _clipped(builder, call, axis, 1, from_the_end=True)
+    if not shape or reached is None or 0 in shape:
+        return call
     return _scattered_into_part(builder, call, (*reached[:axis], shape[axis], *reached[axis + 1 :]))
 
 
@@ -91,26 +97,61 @@ def _scatter_nd(builder: relax.BlockBuilder, call: Any) -> Any:
 
 def _coordinates(builder: relax.BlockBuilder, call: Any, first: int) -> Any:
     """The last axis of the indices has one place for each axis from the first one on."""
-    shape, places = static_shape(call.args[0]), static_shape(call.args[1])
-    if shape is None or not places:
+    if _rank(call.args[1]) < 1 or not isinstance(call.args[1].ty.shape, relax.ShapeExpr):
         return call
-    return _clipped(builder, call, shape[first : first + places[-1]])
+    count = call.args[1].ty.shape.values[-1]
+    return _clipped(builder, call, first, int(count)) if isinstance(count, IntImm) else call
 
 
 def _clipped(
-    builder: relax.BlockBuilder, call: Any, extents: Sequence[int], from_the_end: bool = False
+    builder: relax.BlockBuilder, call: Any, first: int, count: int, from_the_end: bool = False
 ) -> Any:
-    """A call whose indices are below the extents: of each place of the last axis, or of all."""
-    indices = call.args[1]
-    dtype = str(indices.ty.dtype)
-    if not extents or 0 in extents or not dtype.startswith(("int", "uint")):
+    """A call whose indices lie inside of so many axes from the first one on.
+
+    Each place of their last axis is for one of these axes, or all are for the only one.
+    """
+    data, indices = call.args[:2]
+    shape, dtype = static_shape(data), str(indices.ty.dtype)
+    if not count or not dtype.startswith(("int", "uint")):
         return call
-    most = int(np.iinfo(dtype).max)
-    last = np.array([min(extent - 1, most) for extent in extents], dtype)
-    least = -last - 1 if from_the_end and dtype.startswith("int") else 0 * last
-    not_above = builder.emit(relax.op.minimum(indices, relax.const(last, dtype)))
-    inside = builder.emit(relax.op.maximum(not_above, relax.const(least, dtype)))
-    return builder.normalize(Call(call.op, [call.args[0], inside, *call.args[2:]], call.attrs))
+    if shape is not None and 0 in shape[first : first + count]:
+        return _nothing_there(builder, call)
+    last = _last_places(builder, data, first, count, dtype)
+    zero = relax.const(np.zeros(count, dtype), dtype)
+    least = zero
+    if from_the_end and dtype.startswith("int"):
+        one = relax.const(np.ones(count, dtype), dtype)
+        least = builder.emit(relax.op.subtract(builder.emit(relax.op.negative(last)), one))
+    not_above = builder.emit(relax.op.minimum(indices, last))
+    inside = builder.emit(relax.op.maximum(not_above, least))
+    return builder.normalize(Call(call.op, [data, inside, *call.args[2:]], call.attrs))
+
+
+def _last_places(
+    builder: relax.BlockBuilder, data: Any, first: int, count: int, dtype: str
+) -> relax.Expr:
+    """The last index of every axis that the type of the indices can say."""
+    most, shape = int(np.iinfo(dtype).max), static_shape(data)
+    if shape is not None:
+        extents = shape[first : first + count]
+        return relax.const(np.array([min(n - 1, most) for n in extents], dtype), dtype)
+    sizes = builder.emit(relax.op.shape_to_tensor(builder.emit(relax.op.shape_of(data))))
+    some = builder.emit(relax.op.strided_slice(sizes, [0], [first], [first + count]))
+    last = builder.emit(relax.op.subtract(some, relax.const(1, "int64")))
+    said = builder.emit(relax.op.minimum(last, relax.const(most, "int64")))
+    return builder.emit(relax.op.astype(said, dtype))
+
+
+def _nothing_there(builder: relax.BlockBuilder, call: Any) -> Any:
+    """What becomes of places in a tensor without any: zeros are gathered, nothing is scattered."""
+    if operator_name(call).startswith("relax.scatter"):
+        return call.args[0]
+    return builder.normalize(relax.op.zeros(call.ty.shape, str(call.ty.dtype)))
+
+
+def _rank(tensor: Any) -> int:
+    """Axes of a tensor, 0 if that is not known."""
+    return max(0, int(tensor.ty.ndim))
 
 
 _OPERATORS: dict[str, Callable[[relax.BlockBuilder, Any], Any]] = {
