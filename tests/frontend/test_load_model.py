@@ -453,6 +453,24 @@ def test_damaged_json_files(tmp_path, text):
     assert found.endswith("); save it again")
 
 
+def test_an_attribute_of_another_type(tmp_path):
+    node = helper.make_node("Resize", ["x", "", "scales"], ["y"])
+    node.attribute.add(name="coordinate_transformation_mode", type=onnx.AttributeProto.INT, i=1)
+    scales = helper.make_tensor("scales", TensorProto.FLOAT, [4], [1, 1, 2, 2])
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1, 2, 2])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [scales],
+    )
+    found = message(ModelError, helper.make_model(graph, ir_version=8))
+    assert found.startswith("the model: cannot be understood (AttributeError: ")
+    assert found.endswith(
+        "; report it if onnx.checker.check_model finds nothing wrong with the model"
+    )
+
+
 def test_json_that_crashes_the_reader_of_tvm(tmp_path):
     """An array that holds itself: whoever visits it comes to no end of the stack."""
     saved = json.loads(tvm.ir.save_json(load_model(linear()).module))

@@ -256,6 +256,18 @@ def test_a_library_that_is_cut_short(exported, tmp_path, part):
 
 
 @needs_compiler
+@pytest.mark.parametrize("field", [range(32, 40), range(40, 48)])
+def test_a_header_that_leads_out_of_the_file(exported, tmp_path, field):
+    """Where the tables of segments and of sections are said to be."""
+    path = tmp_path / "wild.so"
+    content = bytearray(exported.read_bytes())
+    for place in field:
+        content[place] = 0xFF
+    path.write_bytes(content)
+    assert load_error(path) == f"{path}: cut short; compile the model again"
+
+
+@needs_compiler
 def test_a_library_for_another_processor(exported, tmp_path, monkeypatch):
     monkeypatch.setattr("platform.machine", lambda: "riscv64")
     assert load_error(exported) == (

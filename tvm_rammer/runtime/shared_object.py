@@ -30,11 +30,11 @@ def defect(path: Path) -> str | None:
             return "no shared object"
         fields = _HEADER.unpack(head)
         machine, segments_at, sections_at, length, count = (fields[k] for k in (4, 7, 8, 11, 12))
+        # The sections' table is the end of the file.
+        if length != _SEGMENT.size or max(segments_at + length * count, sections_at) > size:
+            return "cut short"
         file.seek(segments_at)
         table = file.read(length * count)
-    # The sections' table is the end of the file.
-    if length != _SEGMENT.size or len(table) < length * count or sections_at > size:
-        return "cut short"
     segments = (_SEGMENT.unpack_from(table, k * length) for k in range(count))
     if any(offset + stored > size for _, _, offset, _, _, stored, _, _ in segments):
         return "cut short"

@@ -17,7 +17,7 @@ import onnx.inliner
 import tvm
 from tvm import relax
 
-from tvm_rammer.errors import ModelError
+from tvm_rammer.errors import ModelError, RammerError
 from tvm_rammer.frontend.input_constants import Constants
 from tvm_rammer.frontend.input_shapes import Shapes
 from tvm_rammer.frontend.loaded_model import LoadedModel, end_blocks, one_line
@@ -80,6 +80,20 @@ def read_onnx(path: Path) -> OnnxModel:
 
 def from_onnx(model: OnnxModel, shapes: Shapes, constants: Constants, where: str) -> LoadedModel:
     """Import a model whose inputs have the given shapes and values; it is changed."""
+    try:
+        return _imported(model, shapes, constants, where)
+    except RammerError:
+        raise
+    except Exception as error:
+        # A valid model gives none: attributes have their types, and inputs are there.
+        cause = textwrap.shorten(str(error), _LONGEST_REASON, placeholder=" ...")
+        raise ModelError(
+            f"{where}: cannot be understood ({type(error).__name__}: {cause}); "
+            "report it if onnx.checker.check_model finds nothing wrong with the model"
+        ) from error
+
+
+def _imported(model: OnnxModel, shapes: Shapes, constants: Constants, where: str) -> LoadedModel:
     validate(model.proto, where)
     model = _computing_in_float32(replace(model, proto=_inlined_functions(model.proto)))
     model = fix_inputs(model, shapes, constants, where)
