@@ -196,3 +196,29 @@ def test_nothing_is_written_to_an_empty_tensor():
     library = dynamic("scatter_elements", [EMPTY, ((2, 3), "int64"), ((2, 3), "float32")], axis=0)
     values = np.zeros((0, 3), "float32"), np.ones((2, 3), "int64"), np.ones((2, 3), "float32")
     assert run(library, *values).shape == (0, 3)
+
+
+SLICES = [
+    ([0, 0, 0], [4, 5, 6], [1, 1, 1]),
+    ([3, -1, 2**31], [0, -(2**63), 1], [-1, -2, -1]),
+    ([2, 4, 5], [1, 0, 5], [1, 2, 3]),
+    ([0, 0, 0], [3, 3, 3], [-1, -1, 1]),
+    ([-(2**62), 2**62, -3], [2**62, -(2**62), -1], [1, -1, 2]),
+]
+
+
+@pytest.mark.parametrize("shape", [DATA.shape, (N, M, K)])
+def test_ends_of_slices_that_lie_before_their_begins(shape):
+    places = ((3,), "int64")
+    library = dynamic("dynamic_strided_slice", [(shape, "float32"), places, places, places])
+    for begin, end, step in SLICES:
+        want = DATA[tuple(map(slice, begin, end, step))]
+        found = run(library, DATA, *(np.array(each) for each in (begin, end, step)))
+        np.testing.assert_array_equal(found, want)
+
+
+def test_a_step_of_zero_is_one():
+    places = ((3,), "int64")
+    library = dynamic("dynamic_strided_slice", [FLOATS, places, places, places])
+    begin, end, step = np.zeros(3, "int64"), np.array(DATA.shape), np.zeros(3, "int64")
+    np.testing.assert_array_equal(run(library, DATA, begin, end, step), DATA)

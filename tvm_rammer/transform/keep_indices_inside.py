@@ -95,6 +95,45 @@ def _scatter_nd(builder: relax.BlockBuilder, call: Any) -> Any:
     return _coordinates(builder, call, 0)
 
 
+def _slice(builder: relax.BlockBuilder, call: Any) -> Any:
+    """Ends that are data lie on the side of the begins that the steps lead to, and no step is 0.
+
+    TVM gives an axis the negative size that follows otherwise, and divides by the step.
+    """
+    data, begin, end, step = call.args
+    rank = _rank(data)
+    if not rank or str(begin.ty.dtype) != "int64":
+        return call
+
+    def compute(name: str, *arguments: Any) -> Any:
+        return builder.emit(getattr(relax.op, name)(*arguments))
+
+    zero, one = (relax.const(np.full(rank, value, "int64"), "int64") for value in (0, 1))
+    size = compute("add", _last_places(builder, data, 0, rank, "int64"), one)
+    step = compute("where", compute("equal", step, zero), one, step)
+    back = compute("less", step, zero)
+    least = compute("where", back, compute("negative", one), zero)
+    most = compute("add", least, size)
+
+    def inside(places: Any) -> Any:
+        from_front = compute(
+            "where", compute("less", places, zero), compute("add", places, size), places
+        )
+        return compute("maximum", compute("minimum", from_front, most), least)
+
+    def written(places: Any) -> Any:
+        # The place before the first counts from the end, as the user would write it.
+        before = compute("subtract", places, size)
+        return compute("where", compute("less", places, zero), before, places)
+
+    first, last = inside(begin), inside(end)
+    behind = compute(
+        "where", back, compute("minimum", first, last), compute("maximum", first, last)
+    )
+    arguments = [data, written(first), written(behind), step]
+    return builder.normalize(Call(call.op, arguments, call.attrs))
+
+
 def _coordinates(builder: relax.BlockBuilder, call: Any, first: int) -> Any:
     """The last axis of the indices has one place for each axis from the first one on."""
     if _rank(call.args[1]) < 1 or not isinstance(call.args[1].ty.shape, relax.ShapeExpr):
@@ -155,6 +194,7 @@ def _rank(tensor: Any) -> int:
 
 
 _OPERATORS: dict[str, Callable[[relax.BlockBuilder, Any], Any]] = {
+    "relax.dynamic_strided_slice": _slice,
     "relax.take": _take,
     "relax.gather_elements": _gather_elements,
     "relax.gather_nd": _gather_nd,
