@@ -48,6 +48,9 @@ class Find:
 class Worker:
     """A process that works through the seeds of a kind; a new one after it died."""
 
+    #: What it runs.
+    module = str(HERE / "fuzzing" / "worker.py")
+
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self._process: subprocess.Popen[str] | None = None
@@ -77,7 +80,7 @@ class Worker:
         if self._process is None:
             search_path = [str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH", "")]
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "fuzzing.worker", self.kind],
+                [sys.executable, self.module, self.kind],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
