@@ -81,6 +81,40 @@ def test_children_run_with_all_workers_whatever_the_parent_did_before(library, b
     assert lines == [BOTH] * 7
 
 
+ENDING = """
+import sys, time
+from fork_workers import *
+import tvm_rammer
+
+module = tvm_rammer.load(sys.argv[1]).create()
+run_graph(module)
+time.sleep(1)  # the workers sleep
+
+def caught():
+    raise ValueError("not caught")
+
+endings = [lambda: None, lambda: sys.exit(), lambda: sys.exit(3), lambda: sys.exit("why"), caught]
+statuses = []
+for number, end in enumerate(endings * 2):
+    child = os.fork()
+    if child == 0:
+        signal.alarm(LIMIT)
+        if number >= len(endings):
+            here_and_in_a_new_thread(lambda: run_graph(module))
+        print("ends")
+        end()
+        break
+    statuses.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+else:
+    print(*statuses)
+    os._exit(sys.stdout.flush() or 0)
+"""
+
+
+def test_a_child_ends_with_its_own_status(library):
+    assert said(ENDING, library) == ["ends"] * 10 + ["0 0 3 1 1 0 0 3 1 1"]
+
+
 POOLS = """
 import multiprocessing
 import sys

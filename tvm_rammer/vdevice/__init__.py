@@ -4,7 +4,8 @@
 - ``calibrate`` with ``measure`` and ``memory_sweep``: what synchronising and memory cost
 - ``ceilings`` with ``ceiling_text``: what a core reaches at best
 - ``cache``: measurements on disk
-- ``one_core``: threads that stay on a core; ``pool``: TVM's workers
+- ``one_core``: threads that stay on a core; ``pool``: TVM's workers;
+  ``exit_after_fork``: how a process ends that has lost some
 - ``doctor``: what makes co-scheduled programs wrong or slow on this machine
 """
 

@@ -19,6 +19,7 @@ from itertools import cycle, islice
 from typing import TypeVar
 
 from tvm_rammer.vdevice.cpu import host_cpu
+from tvm_rammer.vdevice.exit_after_fork import end_before_pool
 from tvm_rammer.vdevice.vdevice import MAX_OVERSUBSCRIPTION, positive_count
 
 # kSpecifyThreadShareAllCore: the workers share the listed CPUs, none is pinned to one of them.
@@ -60,7 +61,10 @@ _fork = _Fork()
 
 
 def _before_fork() -> None:
-    _fork.threads = len(os.listdir("/proc/self/task"))
+    try:
+        _fork.threads = len(os.listdir("/proc/self/task"))
+    except OSError:  # nobody knows
+        _fork.threads = 2
 
 
 def _after_fork_in_child() -> None:
@@ -71,6 +75,7 @@ def _after_fork_in_child() -> None:
         _fork.lost = None
     if _fork.lost is not None:
         vars(_local).clear()
+        end_before_pool()
     _fork.stand_in = None
 
 
