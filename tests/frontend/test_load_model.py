@@ -453,6 +453,24 @@ def test_damaged_json_files(tmp_path, text):
     assert found.endswith("); save it again")
 
 
+@pytest.mark.parametrize("dtype", ["INT4", "UINT4", "FLOAT4E2M1"])
+def test_tensors_of_parts_of_bytes(dtype):
+    kind = getattr(TensorProto, dtype)
+    graph = helper.make_graph(
+        [
+            helper.make_node("Cast", ["x"], ["narrow"], to=kind),
+            helper.make_node("Cast", ["narrow"], ["y"], to=TensorProto.FLOAT),
+        ],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=11)
+    found = message(ModelError, model)
+    assert f"is a tensor of {dtype[:4].lower()}" in found
+    assert found.endswith(", which TVM cannot make when a model runs; export it in int8 or float32")
+
+
 def test_an_attribute_of_another_type(tmp_path):
     node = helper.make_node("Resize", ["x", "", "scales"], ["y"])
     node.attribute.add(name="coordinate_transformation_mode", type=onnx.AttributeProto.INT, i=1)

@@ -45,6 +45,9 @@ _LONGEST_REASON = 300
 #: TVM's importer does not look at domains; another domain's Relu would silently become ONNX's.
 _DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "com.microsoft")
 
+#: Types of 1 to 7 bits.
+_PART_OF_A_BYTE = re.compile(r"(u?int|float)[1-7](_|$)")
+
 #: Warnings of the importer that tell a user nothing: the original names are kept, shapes missing in
 #: the model were given, and onnx.checker cannot look at models above protobuf's limit.
 _NOISE = re.compile(
@@ -103,6 +106,7 @@ def _imported(model: OnnxModel, shapes: Shapes, constants: Constants, where: str
     sizes = {value.name: static_shape(value.type) or () for value in proto.graph.input}
     module = _import(proto, sizes, where)
     module = _bind_weights(module, [*sizes], model.weights)
+    _refuse_parts_of_bytes(module, where)
     return LoadedModel(module, inputs, tuple(value.name for value in proto.graph.output))
 
 
@@ -145,6 +149,19 @@ def _refuse_foreign(proto: onnx.ModelProto, where: str) -> None:
     """Raise a ModelError for operators that would be taken for their namesakes."""
     if foreign := [node for node in all_nodes(proto.graph) if node.domain not in _DOMAINS]:
         raise ModelError(f"{where}: {_unsupported(foreign)}")
+
+
+def _refuse_parts_of_bytes(module: tvm.IRModule, where: str) -> None:
+    """Raise a ModelError for tensors of less than 8 bits that are made when the model runs."""
+    main = module["main"]
+    bound = [binding.var for block in main.body.blocks for binding in block.bindings]
+    for var in (*main.params, *bound):
+        dtype = str(var.ty.dtype) if isinstance(var.ty, relax.TensorType) else ""
+        if _PART_OF_A_BYTE.match(dtype):
+            raise ModelError(
+                f"{where}: {var.name!r} is a tensor of {dtype}, which TVM cannot make when a model "
+                "runs; export it in int8 or float32"
+            )
 
 
 def _bind_weights(
