@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tvm_rammer.testing.reference import assert_close
+from tvm_rammer.transform.attach_description import FORMAT_VERSION
 
 
 def run(call, *arguments):
@@ -138,7 +139,8 @@ def test_a_library_of_another_format(refused, library, monkeypatch):
     monkeypatch.setattr("tvm_rammer.runtime.description.FORMAT_VERSION", 99)
     line = refused("run", library)
     assert line == (
-        f"error: {library}: library format 2, this version reads 99; compile the model again"
+        f"error: {library}: library format {FORMAT_VERSION}, this version reads 99; "
+        "compile the model again"
     )
 
 
