@@ -8,6 +8,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tvm_rammer.transform.attach_description import FORMAT_VERSION
+
 
 def plan(call, library):
     return json.loads(call("show", library, "--json").stdout)
@@ -107,7 +109,7 @@ def test_a_plan_without_a_field(call, refused, library, tmp_path, missing):
 def test_a_plan_of_another_format(call, refused, library, tmp_path):
     (tmp_path / "plan.json").write_text(json.dumps(plan(call, library) | {"format": 99}))
     assert refused("show", "plan.json") == (
-        "error: plan.json: plan format 99, this version reads 2; "
+        f"error: plan.json: plan format 99, this version reads {FORMAT_VERSION}; "
         "write it again with `tvm-rammer show --json`"
     )
 
