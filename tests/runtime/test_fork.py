@@ -235,8 +235,11 @@ def test_a_child_without_this_package_works_alone_if_its_pool_is_lost(
     library, other, before, first
 ):
     """A grandchild's first thread has lost the pool that the child's run gave it."""
-    lines = said(BARE, library, other, before)
-    assert lines == [f"{first} {CORES}"] * 6 + [f"1 {CORES}"]
+    *lines, threads_first, grandchild = said(BARE, library, other, before)
+    assert lines == [f"{first} {CORES}"] * 5
+    # Threads that end meanwhile may hide that a pool is new; then the thread works alone.
+    assert threads_first in (f"{first} {CORES}", f"1 {CORES}")
+    assert grandchild == f"1 {CORES}"
 
 
 def test_a_wish_for_workers_holds_in_a_child(library, other):
