@@ -147,7 +147,8 @@ def main(
             None if no_timing else timing_settings(seconds),
             code_digest(),
         )
-        results = resume_corpus(json_path, CorpusSetting(run.threads))
+        known = resume_corpus(json_path, CorpusSetting(run.threads))
+        results = known.without_times_of_others(machine.cpu_name())
         left = [
             (entry, form)
             for entry, form in chosen

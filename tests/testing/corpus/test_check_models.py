@@ -14,11 +14,16 @@ from click.testing import CliRunner, Result
 from onnx import TensorProto, helper
 
 from tvm_rammer.testing.bench.corpus_page import corpus_page
-from tvm_rammer.testing.bench.corpus_records import load_corpus
-from tvm_rammer.testing.corpus.checking import Files
+from tvm_rammer.testing.bench.corpus_records import (
+    CorpusResults,
+    CorpusSetting,
+    ModelRecord,
+    load_corpus,
+)
+from tvm_rammer.testing.corpus.checking import Checked, Files
 from tvm_rammer.testing.corpus.entries import TrainedModel
 from tvm_rammer.testing.corpus.input_makers import normal
-from tvm_rammer.testing.corpus.racing import write_fixed
+from tvm_rammer.testing.corpus.racing import RaceTimes, write_fixed
 from tvm_rammer.testing.reference import run_onnxruntime
 
 SCRIPT = Path(__file__).parents[3] / "python" / "check_models.py"
@@ -106,6 +111,15 @@ def test_what_agrees_is_timed_against_its_peers(script: ModuleType, tmp_path: Pa
     assert f"{record.race.ratio.value:.2f}x" in (tmp_path / "models.md").read_text()
     again = run(script, tmp_path, "--only", "plain")
     assert "0 checks of 1 to do" in again.output
+
+
+def test_one_table_has_times_of_one_cpu() -> None:
+    times = RaceTimes({"auto": 1.0}, None, None, {}, 1.0)
+    record = ModelRecord("m", "onnx", "p 1", "t", "c", "d", Checked("done"), times)
+    results = CorpusResults(CorpusSetting(2), {"cpu": "one"}, {"m/onnx": record})
+    assert results.without_times_of_others("one") is results
+    other = results.without_times_of_others("another")
+    assert other.records["m/onnx"].race is None and other.records["m/onnx"].agrees
 
 
 def test_a_process_that_computes_for_too_long_is_ended(script: ModuleType, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +86,13 @@ class CorpusResults:
     setting: CorpusSetting
     machine: Mapping[str, Any] = field(default_factory=dict)
     records: dict[str, ModelRecord] = field(default_factory=dict)
+
+    def without_times_of_others(self, cpu: str) -> CorpusResults:
+        """The same, less the times that another CPU took: one table has times of one CPU."""
+        if self.machine.get("cpu", cpu) == cpu:
+            return self
+        records = {name: replace(record, race=None) for name, record in self.records.items()}
+        return replace(self, records=records)
 
     def save(self, path: Path) -> None:
         """Write the file in one step: an interrupt leaves the old one whole."""

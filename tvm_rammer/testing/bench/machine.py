@@ -28,7 +28,7 @@ def machine(script: str, before: Mapping[str, Any] | None = None) -> dict[str, A
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     command = shlex.join(["python", script, *map(_anywhere, sys.argv[1:])])
     return {
-        "cpu": _cpu(),
+        "cpu": cpu_name(),
         "cpus": len(os.sched_getaffinity(0)),
         "load_average": os.getloadavg()[0],
         "system": f"{platform.system()} {platform.release()}",
@@ -65,7 +65,8 @@ def _anywhere(argument: str) -> str:
     return Path(argument).name if os.path.isabs(argument) else argument
 
 
-def _cpu() -> str:
+def cpu_name() -> str:
+    """What this machine's CPU calls itself."""
     lines: Sequence[str] = Path("/proc/cpuinfo").read_text().splitlines()
     named = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
     return next(named, platform.machine())
