@@ -108,6 +108,7 @@ def _links(results: Results) -> str:
         pages.append("[single operators on one core](kernels.md)")
     if results.corpus:
         pages.append("[the models that people have](models.md)")
+    pages.append("[faults that were tried](reliability.md)")
     return f"Pages: {', '.join(pages)}."
 
 
