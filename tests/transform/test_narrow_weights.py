@@ -11,8 +11,9 @@ from tvm import relax
 
 import tvm_rammer
 from tvm_rammer.testing.reference import assert_close
-from tvm_rammer.transform.narrow_weights import NarrowConstants, narrow_weights
+from tvm_rammer.transform.narrow_weights import NarrowWeights
 from tvm_rammer.transform.relax_util import operator_name
+from tvm_rammer.transform.scaled_bytes import scaled_bytes
 
 RNG = np.random.default_rng(0)
 
@@ -35,7 +36,7 @@ def module(weights, rows=1):
 
 
 def narrows(weights, rows=1):
-    mod = NarrowConstants()(module(weights, rows))
+    mod = NarrowWeights()(module(weights, rows))
     calls = [b.value for b in mod["main"].body.blocks[0].bindings]
     return "relax.matmul" not in map(operator_name, calls)
 
@@ -43,7 +44,7 @@ def narrows(weights, rows=1):
 @pytest.mark.parametrize("columns", [False, True])
 def test_the_numbers_are_bytes_times_one_scale_or_one_for_each_column(columns):
     values, scale, weights = quantised(columns=columns)
-    found = narrow_weights(weights)
+    found = scaled_bytes(weights)
     assert found is not None and found.scale is not None
     assert found.scale.shape == scale.shape
     assert np.array_equal(found.values, values)
@@ -57,7 +58,7 @@ def test_whatever_bytes_a_matrix_has_its_product_is_the_same(seed, largest, colu
     values = rng.integers(-largest, largest + 1, (20, 9)).astype("int8")
     scale = rng.uniform(1e-3, 1, 9 if columns else 1).astype("float32")
     weights = values * scale
-    found = narrow_weights(weights)
+    found = scaled_bytes(weights)
     assert found is not None
     scale = 1 if found.scale is None else found.scale
     np.testing.assert_allclose(found.values * scale, weights, rtol=3e-7)
@@ -65,23 +66,23 @@ def test_whatever_bytes_a_matrix_has_its_product_is_the_same(seed, largest, colu
 
 def test_factors_that_were_multiplied_into_the_weights_stay_in_the_scale():
     _, _, weights = quantised(columns=True)
-    found = narrow_weights(weights * RNG.uniform(0.5, 2, 160).astype("float32"))
+    found = scaled_bytes(weights * RNG.uniform(0.5, 2, 160).astype("float32"))
     assert found is not None
 
 
 def test_columns_of_zeros_have_a_scale():
     _, _, weights = quantised(columns=True)
     weights[:, [0, 7]] = 0
-    found = narrow_weights(weights)
+    found = scaled_bytes(weights)
     assert found is not None and not found.values[:, [0, 7]].any()
-    found = narrow_weights(np.zeros((64, 32), "float32"))
+    found = scaled_bytes(np.zeros((64, 32), "float32"))
     assert found is not None and found.scale is None and not found.values.any()
 
 
 def test_a_scale_for_each_row_is_none_for_a_column():
     values, _, _ = quantised((128, 160))
     rows = RNG.uniform(1e-3, 1, (128, 1)).astype("float32")
-    assert narrow_weights(values * rows) is None
+    assert scaled_bytes(values * rows) is None
 
 
 @pytest.mark.parametrize("odd", [np.nan, np.inf, 0.12345])
@@ -89,14 +90,27 @@ def test_a_scale_for_each_row_is_none_for_a_column():
 def test_one_other_number_leaves_a_matrix_as_it_is(odd, place):
     _, _, weights = quantised()
     weights[place] = odd
-    assert narrow_weights(weights) is None
+    assert scaled_bytes(weights) is None
+
+
+def test_rows_of_zeros_tell_nothing_and_take_no_time():
+    weights = RNG.standard_normal((1024, 1024)).astype("float32")
+    weights[:64] = 0
+    assert scaled_bytes(weights) is None
+    _, _, weights = quantised(columns=True)
+    weights[:64] = 0
+    assert scaled_bytes(weights) is not None
+
+
+def test_bytes_and_scales_that_take_as_much_memory_are_none():
+    assert scaled_bytes(RNG.standard_normal((1, 16384)).astype("float32")) is None
 
 
 def test_integers_are_bytes_without_a_scale():
     values, _, _ = quantised()
-    found = narrow_weights(values.astype("int32"))
+    found = scaled_bytes(values.astype("int32"))
     assert found is not None and found.scale is None and np.array_equal(found.values, values)
-    assert narrow_weights(values.astype("int32") + 1) is None
+    assert scaled_bytes(values.astype("int32") + 1) is None
 
 
 def test_only_products_of_few_rows_with_many_weights_are_narrowed():
@@ -124,4 +138,4 @@ def test_results_are_those_of_the_wide_weights(dtype, rows):
 
 def test_an_unquantised_module_stays_the_same():
     mod = module(RNG.standard_normal((128, 160)).astype("float32"))
-    tvm.ir.assert_structural_equal(NarrowConstants()(mod), mod)
+    tvm.ir.assert_structural_equal(NarrowWeights()(mod), mod)

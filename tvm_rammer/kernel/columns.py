@@ -57,10 +57,12 @@ def parameter_of(contraction: Contraction, load: Any) -> int | None:
 
 
 def is_constant(contraction: Contraction, columns: Columns, constants: frozenset[int]) -> bool:
-    """Whether the weights are a constant that is read at plain indices, perhaps converted when it
-    is read: packed when compiled."""
+    """Whether the weights are a constant that is read at plain indices: packed when compiled.
+
+    Integers of 8 bits are widened when they are read.
+    """
     weights = columns.weights(contraction)
-    if isinstance(weights, tirx.Cast):
+    if isinstance(weights, tirx.Cast) and str(weights.value.ty) == "int8":
         weights = weights.value
     return (
         isinstance(weights, TensorLoad)

@@ -8,11 +8,9 @@ scale multiplies the sums. What counts are the numbers, not where a model has th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-import numpy as np
 import tvm
 from tvm import relax, te
 from tvm.ir import GenericConst
@@ -20,91 +18,14 @@ from tvm.ir import GenericConst
 from tvm_rammer.kernel.reduction import FEW_ROWS
 from tvm_rammer.tensors import as_array, constant
 from tvm_rammer.transform.relax_util import calls_any, operator_name, rewrite, static_shape
+from tvm_rammer.transform.scaled_bytes import scaled_bytes
 
 #: Fewer weights stay in a near cache, from where they are read as fast as they are widened.
 _FEWEST_WEIGHTS = 1 << 14
-#: Relative errors of what a number of float32 was rounded to when it was scaled twice.
-_ROUNDING = 3e-7
-#: So many numbers of the first column tell a quantised matrix from any other.
-_SAMPLE = 64
 
 
-@dataclass(frozen=True)
+@tvm.transform.module_pass(opt_level=0, name="NarrowWeights")
 class NarrowWeights:
-    """Weights ``[K, N]`` as ``values * scale``.
-
-    Attributes
-    ----------
-    values : ndarray of int8
-    scale : ndarray, optional
-        One number, or one for each column; ``None`` where the values are the weights.
-    """
-
-    values: np.ndarray
-    scale: np.ndarray | None
-
-
-def narrow_weights(weights: np.ndarray) -> NarrowWeights | None:
-    """The bytes and the scale that a matrix is the product of, ``None`` if it is no such product.
-
-    Parameters
-    ----------
-    weights : ndarray of float32 or int32, [K, N]
-    """
-    if _are_bytes(weights):
-        return NarrowWeights(weights.astype(np.int8), None)
-    if weights.dtype.kind == "i":
-        return None
-    if not np.all(np.isfinite(weights[:_SAMPLE, 0])) or not _scales(weights[:, :1], _SAMPLE).all():
-        return None
-    if not np.all(np.isfinite(weights)):
-        return None
-    scale = _scales(weights.reshape(-1, 1))
-    if not scale.all():
-        scale = _scales(weights)
-    if not scale.all():
-        return None
-    return NarrowWeights(np.rint(weights / scale).astype(np.int8), scale.astype(weights.dtype))
-
-
-def _scales(columns: np.ndarray, most: int | None = None) -> np.ndarray:
-    """For each column the step that all its numbers are some bytes of; 0 where there is none.
-
-    The largest number is one of the bytes, which are tried; ``most`` rows are looked at first.
-    """
-    largest = np.abs(columns).max(axis=0)
-    found = np.where(largest == 0, np.float32(1), np.float32(0))
-    for byte in range(128, 0, -1):
-        (left,) = np.nonzero(found == 0)
-        if not left.size:
-            break
-        steps = (largest[left] / byte).astype(np.float32)
-        first = _are_steps(columns[:_SAMPLE, left], steps)
-        left, steps = left[first], steps[first]
-        if most is None and left.size:
-            every = _are_steps(columns[:, left], steps)
-            left, steps = left[every], steps[every]
-        found[left] = steps
-    return found
-
-
-def _are_steps(columns: np.ndarray, steps: np.ndarray) -> np.ndarray:
-    with np.errstate(all="ignore"):
-        bytes_ = np.rint(columns / steps)
-        near = np.abs(bytes_ * steps - columns) <= _ROUNDING * np.abs(columns)
-    return np.all(near & (bytes_ >= -128) & (bytes_ <= 127), axis=0)
-
-
-def _are_bytes(values: np.ndarray) -> bool:
-    """Whether all numbers are integers of 8 bits; the first ones tell of most that they are not."""
-    return all(
-        np.all((some >= -128) & (some <= 127)) and np.array_equal(np.rint(some), some)
-        for some in (values[:1], values)
-    )
-
-
-@tvm.transform.module_pass(opt_level=0, name="NarrowConstants")
-class NarrowConstants:
     """Keep the weights of products of few rows as bytes, where they are bytes times a scale."""
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
@@ -134,7 +55,7 @@ class _Narrower(relax.PyExprMutator):
         """Constants of the bytes and of the scale; one weight is used many times."""
         key = weights.value
         if key not in self.narrow:
-            found = narrow_weights(as_array(weights.value))
+            found = scaled_bytes(as_array(weights.value))
             scale = None if found is None or found.scale is None else constant(found.scale)
             self.narrow[key] = None if found is None else (constant(found.values), scale)
         return self.narrow[key]

@@ -16,7 +16,7 @@ from tvm_rammer.transform.fuse_operators import FuseOperators
 from tvm_rammer.transform.keep_indices_inside import KeepIndicesInside
 from tvm_rammer.transform.legalize_operators import LegalizeOperators
 from tvm_rammer.transform.merge_equal_operators import MergeEqualOperators
-from tvm_rammer.transform.narrow_weights import NarrowConstants
+from tvm_rammer.transform.narrow_weights import NarrowWeights
 from tvm_rammer.transform.relax_util import OPAQUE, calls_any
 from tvm_rammer.transform.remove_dead_code import RemoveDeadCode
 from tvm_rammer.transform.restore_operators import RestoreOperators
@@ -51,7 +51,7 @@ class Prepare:
             SeparatePools(),
             SplitTransposedConvolutions(),
             WidenConvolutions(),
-            NarrowConstants(),
+            NarrowWeights(),
             # 3. PrimFuncs, as few as fusion allows.
             FuseNormalizations(),
             FoldTransposes(),
