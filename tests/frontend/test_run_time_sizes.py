@@ -118,3 +118,34 @@ def test_squeezing_without_axes_what_has_a_size_of_run_time():
         "the model: TVM cannot import Squeeze (node 'Squeeze1_0'): which sizes are 1 is known only "
         "at run time; name its axes"
     )
+
+
+def places(graph: Graph, *values: list[int]) -> str:
+    """Where a vector is not 0."""
+    found = graph.op("NonZero", graph.input(*(np.array(value, "float32") for value in values)))
+    return graph.op("Squeeze", found, graph.constant([0]))
+
+
+@pytest.mark.parametrize("other", ["constant", "data", "shape"])
+def test_sizes_that_do_not_match_end_the_run(other):
+    """3 by 5 is refused; 1 by 5 is repeated."""
+    graph = Graph()
+    three = places(graph, [1, 0, 1, 0, 1], [0, 0, 0, 1, 0])
+    five = graph.constant([0, 100, 200, 300, 400])
+    if other != "constant":
+        five = places(graph, [1, 1, 1, 1, 1], [1, 1, 1, 1, 1])
+    kind, five = ("Expand", graph.op("Shape", five)) if other == "shape" else ("Add", five)
+    model = graph.model([graph.op(kind, three, five)])
+    module = tvm_rammer.build(model, "llvm", **OPTIONS).create()
+    wrong, right = graph.feeds
+    for name, value in wrong.items():
+        module.set_input(name, value)
+    with pytest.raises(RuntimeError, match=r"shape\[0\] mismatch to"):
+        module.run()
+    for name, value in right.items():
+        module.set_input(name, value)
+    module.run()
+    (want,) = onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    ).run(None, right)
+    np.testing.assert_array_equal(module.get_output(0).numpy(), want)

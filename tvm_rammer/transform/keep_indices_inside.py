@@ -41,11 +41,16 @@ class _Clipper(relax.PyExprMutator):
 
 
 def _take(builder: relax.BlockBuilder, call: Any) -> Any:
-    axis, shape = call.attrs.axis, static_shape(call.args[0])
-    if shape is not None and (0 in shape if axis is None else shape[int(axis)] == 0):
+    data, indices = call.args
+    if str(call.attrs.mode) not in ("fast", "clip") or not _rank(data):
+        return call
+    axis = 0 if call.attrs.axis is None else int(call.attrs.axis) % _rank(data)
+    shape = static_shape(data)
+    if shape is not None and shape[axis] == 0:
         return _nothing_there(builder, call)
-    clips = str(call.attrs.mode) == "fast"
-    return relax.op.take(*call.args, axis, "clip") if clips else call
+    if not _may_be_empty(data, axis, 1):
+        return relax.op.take(data, indices, axis, "clip")
+    return _clipped(builder, call, axis, 1)
 
 
 def _gather_elements(builder: relax.BlockBuilder, call: Any) -> Any:
@@ -155,15 +160,52 @@ def _clipped(
         return call
     if shape is not None and 0 in shape[first : first + count]:
         return _nothing_there(builder, call)
+    if _may_be_empty(data, first, count):
+        return _with_room(builder, call, first, count, from_the_end)
     last = _last_places(builder, data, first, count, dtype)
     zero = relax.const(np.zeros(count, dtype), dtype)
     least = zero
     if from_the_end and dtype.startswith("int"):
         one = relax.const(np.ones(count, dtype), dtype)
         least = builder.emit(relax.op.subtract(builder.emit(relax.op.negative(last)), one))
-    not_above = builder.emit(relax.op.minimum(indices, last))
-    inside = builder.emit(relax.op.maximum(not_above, least))
+    inside = _between(builder, indices, least, last)
     return builder.normalize(Call(call.op, [data, inside, *call.args[2:]], call.attrs))
+
+
+def _between(builder: relax.BlockBuilder, indices: Any, least: Any, last: Any) -> Any:
+    return builder.emit(relax.op.maximum(builder.emit(relax.op.minimum(indices, last)), least))
+
+
+def _may_be_empty(data: Any, first: int, count: int) -> bool:
+    """Whether any of some axes has a size that only the run knows."""
+    return any(
+        isinstance(data.ty.shape, relax.ShapeExpr) and not isinstance(size, IntImm)
+        for size in data.ty.shape.values[first : first + count]
+    )
+
+
+def _with_room(
+    builder: relax.BlockBuilder, call: Any, first: int, count: int, from_the_end: bool
+) -> Any:
+    """A call on a tensor with one more zero behind each of the axes, for they may be empty."""
+    data, indices = call.args[:2]
+    zero = relax.const(np.zeros(count, "int64"), "int64")
+    last = _last_places(builder, data, first, count, "int64")
+    indices = builder.emit(relax.op.astype(indices, "int64"))
+    if from_the_end:
+        size = builder.emit(relax.op.add(last, relax.const(1, "int64")))
+        behind = builder.emit(relax.op.add(indices, size))
+        indices = builder.emit(relax.op.where(relax.op.less(indices, zero), behind, indices))
+    # The place of the first zero of an empty axis is 0.
+    inside = _between(builder, indices, zero, builder.emit(relax.op.maximum(last, zero)))
+    axes, own = range(first, first + count), data.ty.shape.values
+    widths = [width for axis in range(len(own)) for width in (0, int(axis in axes))]
+    wider = builder.emit(relax.op.nn.pad(data, widths))
+    found = builder.emit(Call(call.op, [wider, inside, *call.args[2:]], call.attrs))
+    if not operator_name(call).startswith("relax.scatter"):
+        return found
+    ends = [own[axis] for axis in axes]
+    return builder.emit(relax.op.strided_slice(found, [*axes], [0] * count, ends))
 
 
 def _last_places(

@@ -66,13 +66,6 @@ def is_shape(value: Any) -> bool:
     return isinstance(value, relax.Expr) and isinstance(value.ty, relax.ShapeType)
 
 
-def is_static(shape: relax.Expr | None) -> bool:
-    """Whether all sizes of a shape are known before the run."""
-    if not isinstance(shape, relax.ShapeExpr):
-        return False
-    return all(isinstance(size, tirx.IntImm) for size in shape.values)
-
-
 def as_tensor(bb: relax.BlockBuilder, value: Any) -> relax.Expr:
     """A shape as a tensor of int64; a size as one without dimensions."""
     if not is_shape(value):
@@ -103,7 +96,7 @@ def sized(bb: relax.BlockBuilder, value: Any, kind: onnx.TypeProto | None) -> An
     if not isinstance(value, relax.Expr) or not isinstance(value.ty, relax.TensorType):
         return value
     shape, rank = value.ty.shape, value.ty.ndim
-    if rank < 0 or is_static(shape):
+    if rank < 0 or _is_static(shape):
         return value
     found = list(shape.values) if isinstance(shape, relax.ShapeExpr) else [None] * rank
     dims = kind.tensor_type.shape.dim if kind is not None else ()
@@ -119,6 +112,13 @@ def sized(bb: relax.BlockBuilder, value: Any, kind: onnx.TypeProto | None) -> An
         for axis, size in enumerate(sizes)
     ]
     return bb.match_cast(value, relax.TensorType(named, value.ty.dtype))
+
+
+def _is_static(shape: relax.Expr | None) -> bool:
+    """Whether all sizes of a shape are known before the run."""
+    if not isinstance(shape, relax.ShapeExpr):
+        return False
+    return all(isinstance(size, tirx.IntImm) for size in shape.values)
 
 
 def _is_compound(size: Any) -> bool:
@@ -145,18 +145,41 @@ def operands(bb: relax.BlockBuilder, operator: str, values: list[Any]) -> list[A
 
 
 def broadcast(bb: relax.BlockBuilder, shapes: Sequence[Sequence[Any]]) -> list[Any]:
-    """The shape of what is computed from tensors of some shapes; a size of 1 is repeated."""
+    """The shape of what is computed from tensors of some shapes; a size of 1 is repeated.
+
+    Where only the run can tell, it ends at sizes that do not match.
+    """
     rank = max(map(len, shapes))
     wide = [[tirx.IntImm("int64", 1)] * (rank - len(shape)) + list(shape) for shape in shapes]
     known = [_common(sizes) for sizes in zip(*wide, strict=True)]
-    if all(size is not None for size in known):
-        return known
-    one = relax.const(np.array(1, np.int64), "int64")
-    first, *others = (bb.emit(relax.op.shape_to_tensor(relax.ShapeExpr(shape))) for shape in wide)
+    if any(size is None for size in known):
+        found = as_shape(bb, _largest(bb, wide)).values
+        known = [new if size is None else size for size, new in zip(known, found, strict=True)]
+    for shape in wide:
+        if not _fits(shape, known):
+            _match(bb, shape, known)
+    return known
+
+
+def _largest(bb: relax.BlockBuilder, shapes: Sequence[Sequence[Any]]) -> relax.Expr:
+    """The first size that is not 1 of every axis."""
+    first, *others = (bb.emit(relax.op.shape_to_tensor(relax.ShapeExpr(each))) for each in shapes)
     for other in others:
-        first = bb.emit(relax.op.where(relax.op.equal(first, one), other, first))
-    found = as_shape(bb, bb.match_cast(first, relax.TensorType([rank], "int64"))).values
-    return [new if size is None else size for size, new in zip(known, found, strict=True)]
+        first = bb.emit(relax.op.where(relax.op.equal(first, _one()), other, first))
+    return bb.match_cast(first, relax.TensorType([len(shapes[0])], "int64"))
+
+
+def _match(bb: relax.BlockBuilder, shape: Sequence[Any], sizes: Sequence[Any]) -> None:
+    """End the run where a size of a shape is neither 1 nor that of the result."""
+    own, wanted = (relax.op.shape_to_tensor(relax.ShapeExpr(each)) for each in (shape, sizes))
+    own = bb.emit(own)
+    grown = bb.emit(relax.op.where(relax.op.equal(own, _one()), wanted, own))
+    grown = bb.match_cast(grown, relax.TensorType([len(sizes)], "int64"))
+    bb.match_cast(bb.emit(relax.op.tensor_to_shape(grown)), relax.ShapeType(sizes))
+
+
+def _one() -> relax.Expr:
+    return relax.const(np.array(1, np.int64), "int64")
 
 
 def _common(sizes: Sequence[Any]) -> Any:
@@ -178,8 +201,8 @@ def expanded(bb: relax.BlockBuilder, value: relax.Expr, sizes: Sequence[Any]) ->
     def expand(tensor: te.Tensor, sizes: Sequence[Any]) -> te.Tensor:
         def element(*places: tirx.Var) -> Any:
             own = places[len(places) - len(tensor.shape) :]
-            last = [tirx.min(p, size - 1) for p, size in zip(own, tensor.shape, strict=True)]
-            return tensor(*last)
+            pairs = zip(own, tensor.shape, strict=True)
+            return tensor(*(tirx.Select(size == 1, tirx.const(0, p.ty), p) for p, size in pairs))
 
         return te.compute(sizes, element, "expanded")
 
