@@ -198,6 +198,39 @@ def test_nothing_is_written_to_an_empty_tensor():
     assert run(library, *values).shape == (0, 3)
 
 
+READERS: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
+    "take": ((3,), {"axis": 0, "mode": "fast"}),
+    "gather_elements": ((3, 3), {"axis": 0}),
+    "gather_nd": ((3, 1), {}),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("dtype", ["float32", "int64", "bool"])
+def test_nothing_is_read_from_what_the_run_finds_empty(name, dtype):
+    shape, options = READERS[name]
+    library = dynamic(name, [((N, 3), dtype), (shape, "int64")], **options)
+    indices = np.resize([0, 1, 2**62], shape)
+    found = run(library, np.ones((0, 3), dtype), indices)
+    np.testing.assert_array_equal(found, np.zeros((3, 3), dtype))
+    found = run(library, np.ones((2, 3), dtype), indices)
+    np.testing.assert_array_equal(found, np.ones((3, 3), dtype))
+
+
+@pytest.mark.parametrize("name", ["scatter_elements", "scatter_nd"])
+def test_nothing_is_written_to_what_the_run_finds_empty(name):
+    by_element = name == "scatter_elements"
+    shape, options = ((2, 3), {"axis": 0}) if by_element else ((2, 1), {})
+    arguments = [((N, 3), "float32"), (shape, "int64"), ((2, 3), "float32")]
+    library = dynamic(name, arguments, **options)
+    indices, updates = np.resize([-1, 0], shape[::-1]).T, np.ones((2, 3), "float32")
+    assert run(library, np.zeros((0, 3), "float32"), indices, updates).shape == (0, 3)
+    assert (
+        run(library, np.zeros((3, 3), "float32"), indices * by_element, updates)[-1].tolist()
+        == [float(by_element)] * 3
+    )
+
+
 SLICES = [
     ([0, 0, 0], [4, 5, 6], [1, 1, 1]),
     ([3, -1, 2**31], [0, -(2**63), 1], [-1, -2, -1]),

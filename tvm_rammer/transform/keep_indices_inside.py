@@ -2,7 +2,8 @@
 
 ONNX and PyTorch forbid other indices, but a compiled model checks no data: it would read or write
 foreign memory. An index that is out of range stands for the nearest that is not. What is scattered
-by fewer indices than the tensor has elements besides the axis goes where the indices are.
+by fewer indices than the tensor has elements besides the axis goes where the indices are. Of a
+tensor that the run finds empty zeros are read.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ def _take(builder: relax.BlockBuilder, call: Any) -> Any:
         return _nothing_there(builder, call)
     if not _may_be_empty(data, axis, 1):
         return relax.op.take(data, indices, axis, "clip")
-    return _clipped(builder, call, axis, 1)
+    # TVM warns of the other mode, whatever the indices are.
+    return _clipped(builder, relax.op.take(data, indices, axis, "clip"), axis, 1)
 
 
 def _gather_elements(builder: relax.BlockBuilder, call: Any) -> Any:
@@ -178,10 +180,9 @@ def _between(builder: relax.BlockBuilder, indices: Any, least: Any, last: Any) -
 
 def _may_be_empty(data: Any, first: int, count: int) -> bool:
     """Whether any of some axes has a size that only the run knows."""
-    return any(
-        isinstance(data.ty.shape, relax.ShapeExpr) and not isinstance(size, IntImm)
-        for size in data.ty.shape.values[first : first + count]
-    )
+    if not isinstance(data.ty.shape, relax.ShapeExpr):
+        return False
+    return not all(isinstance(n, IntImm) for n in data.ty.shape.values[first : first + count])
 
 
 def _with_room(
