@@ -234,6 +234,7 @@ def examine(entry: Entry, form: Form, run: Run, progress: Progress | None = None
         model_digest(entry),
         checked,
         raced[0] if raced else None,
+        machine.cpu_name(),
     )
 
 

@@ -114,12 +114,15 @@ def test_what_agrees_is_timed_against_its_peers(script: ModuleType, tmp_path: Pa
 
 
 def test_one_table_has_times_of_one_cpu() -> None:
-    times = RaceTimes({"auto": 1.0}, None, None, {}, 1.0)
-    record = ModelRecord("m", "onnx", "p 1", "t", "c", "d", Checked("done"), times)
-    results = CorpusResults(CorpusSetting(2), {"cpu": "one"}, {"m/onnx": record})
-    assert results.without_times_of_others("one") is results
-    other = results.without_times_of_others("another")
-    assert other.records["m/onnx"].race is None and other.records["m/onnx"].agrees
+    times = RaceTimes({"auto": 1.0})
+    records = {
+        f"{cpu}/onnx": ModelRecord(cpu, "onnx", "p 1", "t", "c", "d", Checked("done"), times, cpu)
+        for cpu in ("one", "other")
+    }
+    results = CorpusResults(CorpusSetting(2), {}, records).without_times_of_others("one")
+    assert results.records["one/onnx"].race is times
+    assert results.records["other/onnx"].race is None and results.records["other/onnx"].agrees
+    assert "Checks: 1 on one (1 timed), 1 on other (0 timed)." in corpus_page(results, {})
 
 
 def test_a_process_that_computes_for_too_long_is_ended(script: ModuleType, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import geometric_mean
 
@@ -50,6 +51,7 @@ def corpus_page(results: CorpusResults, notes: Mapping[str, str]) -> str:
             f"within {OF_SCALE:g} of its largest value; the reference is ONNX Runtime for ONNX "
             "files and eager PyTorch for programs.",
             machine.sentence(results.machine) if results.machine else "",
+            _cpus(records),
             *machine.typed(results.machine),
             "## Summary",
             table(("form", "models", "compile", "agree", "share"), summary(records), left=1),
@@ -84,6 +86,16 @@ def mean_ratio(records: Sequence[ModelRecord]) -> float | None:
     """Geometric mean of the ratios to the fastest peer."""
     found = [ratio for record in records if (ratio := ratio_of(record))]
     return geometric_mean(found) if found else None
+
+
+def _cpus(records: Sequence[ModelRecord]) -> str:
+    """What was checked and timed where, if that was not in one place."""
+    places = Counter(record.cpu for record in records)
+    timed = Counter(record.cpu for record in records if record.race)
+    if len(places) < 2:
+        return ""
+    parts = [f"{count} on {cpu} ({timed[cpu]} timed)" for cpu, count in places.items()]
+    return f"Checks: {', '.join(parts)}."
 
 
 def _speed(records: Sequence[ModelRecord]) -> str:

@@ -43,6 +43,8 @@ class ModelRecord:
     checked : Checked
     race : RaceTimes or None
         None where it was not timed.
+    cpu : str
+        What it was checked on.
     """
 
     name: str
@@ -53,6 +55,7 @@ class ModelRecord:
     model: str
     checked: Checked
     race: RaceTimes | None = None
+    cpu: str = ""
 
     @property
     def agrees(self) -> bool:
@@ -89,9 +92,10 @@ class CorpusResults:
 
     def without_times_of_others(self, cpu: str) -> CorpusResults:
         """The same, less the times that another CPU took: one table has times of one CPU."""
-        if self.machine.get("cpu", cpu) == cpu:
-            return self
-        records = {name: replace(record, race=None) for name, record in self.records.items()}
+        records = {
+            name: record if record.cpu == cpu else replace(record, race=None)
+            for name, record in self.records.items()
+        }
         return replace(self, records=records)
 
     def save(self, path: Path) -> None:
@@ -151,7 +155,8 @@ def model_digest(entry: Entry) -> str:
 
 
 def _parsed(data: Any) -> CorpusResults:
-    records = {name: _record(item) for name, item in data["records"].items()}
+    cpu = {"cpu": data["machine"].get("cpu", "")}
+    records = {name: _record({**cpu, **item}) for name, item in data["records"].items()}
     return CorpusResults(CorpusSetting(**data["setting"]), data["machine"], records)
 
 
