@@ -162,7 +162,7 @@ def test_nodes_that_contradict_their_inputs(node, reason):
 
 
 @pytest.mark.parametrize("depth", [1, 2])
-def test_the_importer_s_own_message_is_shown(depth, capfd):
+def test_an_operand_that_must_be_a_constant(depth, capfd):
     """Also where it was inside of a branch."""
     best = N("TopK", ["x", "k"], ["y" if depth == 1 else "t", "i"], name="best")
     node = best
@@ -173,7 +173,10 @@ def test_the_importer_s_own_message_is_shown(depth, capfd):
     inputs = [tensor("x", (2, 3)), tensor("k", (1,), TensorProto.INT64)]
     inputs += [tensor("c", (), TensorProto.BOOL)]
     text = refusal(node, inputs=inputs)
-    assert text == "TVM cannot import TopK (node 'best'): TopK k must be a constant"
+    assert text == (
+        "TopK (node 'best') cannot be compiled: of its k, 'k', the value is known only at run "
+        "time; fix the inputs that decide it with constants="
+    )
     assert capfd.readouterr() == ("", "")
 
 

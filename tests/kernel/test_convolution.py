@@ -133,7 +133,8 @@ def test_groups(groups, inner, outer, strides, padding, dilation, constant_weigh
     x, w = numbers((1, 8, 7, groups * inner)), numbers((groups * outer, 3, 3, inner), seed=1)
     out, origins = run_conv2d(x, w, attrs, vdevice, constant_weights)
     assert_close(out, convolve(x, w, attrs))
-    assert origins == ["convolution"]
+    # Constant weights of more than a few channels may be transformed.
+    assert origins == ["convolution"] or (constant_weights and origins == ["winograd"])
 
 
 @pytest.mark.parametrize("channels", [5, 32])

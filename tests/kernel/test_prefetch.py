@@ -10,7 +10,7 @@ import pytest
 import tvm_ffi
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_runs import HOST, TARGET, VDEVICES, constant, legalized_func, numbers, run_relax
+from kernel_runs import TARGET, VDEVICES, constant, legalized_func, numbers, run_relax
 from tvm import relax, sym, tirx
 from tvm.ir import Call
 
@@ -20,9 +20,11 @@ from tvm_rammer.kernel.split import statements
 from tvm_rammer.testing.reference import assert_close
 
 OP = relax.op
+#: A tile of this one has all seven rows.
+WIDE = VDEVICES[0]
 
 
-def fetched(func, vdevice=HOST):
+def fetched(func, vdevice=WIDE):
     """Which parameters a tile prefetches, and whether for a store, statement by statement."""
     with TARGET:
         made = schedule(func, frozenset(), vdevice, 0.0).func
@@ -84,7 +86,7 @@ def test_the_result_and_what_is_added_to_it():
 def test_rows_one_after_another(kernel, channels):
     """All rows of a tile, few of others, the last one with time left to arrive."""
     with TARGET:
-        made = schedule(convolution(kernel, channels), frozenset(), HOST, 0.0).func
+        made = schedule(convolution(kernel, channels), frozenset(), WIDE, 0.0).func
     tasks = statements(made.body)[-1]
     task = substitute(tasks.body, {tasks.loop_var: tirx.const(0, "int64")})
     found = prefetched_rows(task)
@@ -115,7 +117,7 @@ def test_rows_of_data_that_no_near_cache_holds(l2_bytes):
     """The data of the next rows, while a tile of rows is summed up."""
     func = convolution(1, 64)
     data = [k for k, param in enumerate(func.params) if int(param.shape[-1]) == 64]
-    reads = {number for number, store in fetched(func, replace(HOST, l2_bytes=l2_bytes))}
+    reads = {number for number, store in fetched(func, replace(WIDE, l2_bytes=l2_bytes))}
     image = next(k for k in data if int(func.params[k].shape[1]) == 7)
     assert (image in reads) == (l2_bytes < 1 << 20)
 

@@ -15,14 +15,15 @@ needs_two_cores = pytest.mark.skipif(len(CORES) < 2, reason="needs two cores")
 
 
 class Run:
-    """Remembers where it ran, and takes some milliseconds."""
+    """Remembers where it ran, and takes some time."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float = 0.003) -> None:
+        self.seconds = seconds
         self.places: list[tuple[int, frozenset[int]]] = []
 
     def __call__(self) -> None:
         self.places.append((threading.get_ident(), frozenset(os.sched_getaffinity(0))))
-        time.sleep(0.003)
+        time.sleep(self.seconds)
 
 
 @needs_two_cores
@@ -56,13 +57,13 @@ def test_runs_go_on_at_the_same_time() -> None:
 
 @needs_two_cores
 def test_short_runs_are_repeated_in_a_call() -> None:
-    runs = [Run(), Run()]
+    runs = [Run(1e-4), Run(1e-4)]
     together = SideBySide(runs)
     before = len(runs[0].places)
     together()
     together.end()
     assert together.runs_of_a_call == 2 * (len(runs[0].places) - before)
-    assert together.runs_of_a_call >= 4  # of 3 ms, in calls of 5 ms
+    assert together.runs_of_a_call >= 4  # of a tenth of a millisecond, in calls of 5 ms
 
 
 def test_there_are_no_more_runs_than_cores() -> None:

@@ -31,7 +31,6 @@ _CONSTANTS: Mapping[str, Mapping[int, str]] = {
     "Pad": {1: "pads", 2: "value", 3: "axes"},
     "Split": {1: "sizes of its parts"},
     "TopK": {1: "k"},
-    "Trilu": {1: "k"},
 }
 
 

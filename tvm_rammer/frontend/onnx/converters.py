@@ -154,7 +154,8 @@ def _squeeze(
         return None
     sizes = list(data.ty.shape.values)
     if axes is None:
-        if not any(given) and not all(isinstance(size, tirx.IntImm) for size in sizes):
+        named = any(each is not None for each in given)
+        if not named and not all(isinstance(size, tirx.IntImm) for size in sizes):
             raise ValueError("which sizes are 1 is known only at run time; name its axes")
         return None
     axes = [axis % len(sizes) for axis in axes]
