@@ -11,6 +11,7 @@ must.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -68,8 +69,9 @@ def _before_fork() -> None:
 
 
 def _after_fork_in_child() -> None:
-    # Without another thread there was no worker. A thread that had lost its own still has none.
-    if _fork.threads > 1:
+    # Without another thread, or without TVM, there was no worker. A thread that had lost its own
+    # still has none.
+    if _fork.threads > 1 and "tvm_ffi" in sys.modules:
         _fork.lost = threading.get_ident()
     elif _fork.lost != threading.get_ident():
         _fork.lost = None
