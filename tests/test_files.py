@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tvm_rammer import files
 from tvm_rammer.commands.files import write_file
 from tvm_rammer.errors import InputError
 from tvm_rammer.files import remove_unfinished, working_folder, write_whole
@@ -104,6 +105,48 @@ def test_what_a_killed_process_left_goes_with_the_next_file(tmp_path, what):
     assert names(tmp_path) == [left, "b"]
     write_whole(tmp_path / "b", b"text")
     assert names(tmp_path) == ["b"]
+
+
+GONE = """
+import os, signal, sys
+from pathlib import Path
+from tvm_rammer import files
+
+signal.alarm(20)
+os.rmdir(os.getcwd())
+try:
+    if sys.argv[1] == "folder":
+        with files.working_folder(Path(".")):
+            pass
+    else:
+        files.write_whole(Path(sys.argv[1]), b"")
+except FileNotFoundError:
+    print("no such folder")
+"""
+
+
+@pytest.mark.parametrize("what", ["folder", "m.so", "/dev/fd/x.so"])
+def test_a_folder_in_which_nothing_can_be_made_is_an_error(tmp_path, what):
+    (tmp_path / "gone").mkdir()
+    command = [sys.executable, "-c", GONE, what]
+    done = subprocess.run(command, cwd=tmp_path / "gone", stdout=subprocess.PIPE, text=True)
+    assert (done.stdout, done.returncode) == ("no such folder\n", 0)
+
+
+def test_a_child_of_fork_keeps_no_lock(tmp_path):
+    reader, writer = os.pipe()
+    with working_folder(tmp_path) as folder:
+        handle = os.open(folder, os.O_RDONLY)
+        if (child := os.fork()) == 0:
+            os.read(reader, 1)
+            os._exit(0)
+    try:
+        assert files._locked(handle)
+    finally:
+        os.write(writer, b".")
+        os.waitpid(child, 0)
+        for each in (handle, reader, writer):
+            os.close(each)
 
 
 def test_only_what_is_ours_is_removed(tmp_path):

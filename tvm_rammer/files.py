@@ -64,35 +64,35 @@ def remove_unfinished(folder: Path) -> None:
 
 
 @contextmanager
-def _unfinished(folder: Path, make: Callable[[Path], int]) -> Iterator[tuple[Path, int]]:
+def _unfinished(folder: Path, make: Callable[[Path], int | None]) -> Iterator[tuple[Path, int]]:
     """Something new with a name of its own, and a descriptor of it that holds the lock."""
     remove_unfinished(folder)
     while True:
         path = folder / f".rammer-{secrets.token_hex(8)}"
-        try:
-            handle = make(path)
-        except FileNotFoundError:
-            if folder.is_dir():
-                continue
-            raise
-        if _is_ours(path, handle):
+        handle = make(path)
+        if handle is not None and _is_ours(path, handle):
             break
-        os.close(handle)  # somebody took it for a leftover before it was locked
+        if handle is not None:  # somebody took it for a leftover before it was locked
+            os.close(handle)
     try:
         yield path, handle
     finally:
         with suppress(FileNotFoundError):
             _remove(path)
-        os.close(handle)
+        _close_unlocked(handle)
 
 
 def _make_file(path: Path) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
 
 
-def _make_folder(path: Path) -> int:
+def _make_folder(path: Path) -> int | None:
+    """None if somebody removed it before it was opened."""
     path.mkdir(mode=0o700)
-    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
 
 
 def _remove_if_left(path: Path) -> None:
@@ -104,7 +104,7 @@ def _remove_if_left(path: Path) -> None:
         if ours and _locked(handle):
             _remove(path)
     finally:
-        os.close(handle)
+        _close_unlocked(handle)
 
 
 _KINDS = (stat.S_IFREG, stat.S_IFDIR)
@@ -130,6 +130,13 @@ def _locked(handle: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def _close_unlocked(handle: int) -> None:
+    """Close, and give the lock up: a child of fork that has the descriptor too would keep it."""
+    with suppress(OSError):
+        fcntl.flock(handle, fcntl.LOCK_UN)
+    os.close(handle)
 
 
 def _is_ours(path: Path, handle: int) -> bool:
