@@ -226,7 +226,10 @@ def _mismatch(expected: str, value: Any) -> FieldError:
 
 
 def _shown(value: Any) -> str:
-    text = json.dumps(value)
+    try:
+        text = json.dumps(value)
+    except RecursionError:  # it could be read, but writing takes more of the stack
+        return "nested too deeply"
     return text if len(text) <= _MOST_SHOWN else text[: _MOST_SHOWN - 3] + "..."
 
 

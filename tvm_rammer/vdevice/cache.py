@@ -14,7 +14,7 @@ import stat
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -159,14 +159,17 @@ class CacheFile:
 
 def _text(path: Path) -> str:
     """What is in a file; a pipe, a device or a folder in its place is an error and no wait."""
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(handle, "rb") as file:
-        found = os.fstat(handle)
+    with open(path, "rb", opener=_open_at_once) as file:
+        found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
             raise ValueError("it is no file")
         if found.st_size > _MOST_BYTES:
             raise ValueError(f"it has {found.st_size} bytes")
         return file.read(_MOST_BYTES).decode()
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 @contextmanager
@@ -189,6 +192,9 @@ def _lock(folder: Path) -> Iterator[None]:
             time.sleep(0.002)
         yield
     finally:
+        with suppress(OSError):
+            # A child of fork that has the descriptor too would keep the lock.
+            fcntl.flock(handle, fcntl.LOCK_UN)
         os.close(handle)
 
 
