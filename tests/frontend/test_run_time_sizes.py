@@ -149,3 +149,17 @@ def test_sizes_that_do_not_match_end_the_run(other):
         model.SerializeToString(), providers=["CPUExecutionProvider"]
     ).run(None, right)
     np.testing.assert_array_equal(module.get_output(0).numpy(), want)
+
+
+@pytest.mark.parametrize("known", ["bounds", "nothing"])
+def test_backwards_from_far_before_the_front(known):
+    """The first element is left, if there is one."""
+    graph = Graph()
+    value = places(graph, [0, 1, 1, 1], [0, 0, 0, 0])
+    start, end = np.array([-9]), np.array([-(2**63)])
+    bounds = [
+        graph.constant(each) if known == "bounds" else graph.input(each, each)
+        for each in (start, end)
+    ]
+    backwards = graph.op("Slice", value, *bounds, graph.constant([0]), graph.constant([-1]))
+    check(graph, [backwards])

@@ -122,7 +122,7 @@ def _slice(builder: relax.BlockBuilder, call: Any) -> Any:
     least = compute("where", back, compute("negative", one), zero)
     most = compute("add", least, size)
 
-    def inside(places: Any) -> Any:
+    def inside(places: Any, least: Any) -> Any:
         from_front = compute(
             "where", compute("less", places, zero), compute("add", places, size), places
         )
@@ -133,7 +133,8 @@ def _slice(builder: relax.BlockBuilder, call: Any) -> Any:
         before = compute("subtract", places, size)
         return compute("where", compute("less", places, zero), before, places)
 
-    first, last = inside(begin), inside(end)
+    # Backwards, an axis is read from its first place at least; an empty one has none.
+    first, last = inside(begin, compute("minimum", zero, most)), inside(end, least)
     behind = compute(
         "where", back, compute("minimum", first, last), compute("maximum", first, last)
     )

@@ -126,12 +126,14 @@ def _parts(
     step, back = np.array(steps), np.array(steps) < 0
     most = relax.op.subtract(own, _numbers(back))
 
-    def inside(places: Sequence[int]) -> relax.Expr:
+    def inside(places: Sequence[int], least: relax.Expr) -> relax.Expr:
         near = np.clip(places, -_FAR, _FAR)
         place = relax.op.add(relax.op.multiply(own, _numbers(near < 0)), _numbers(near))
-        return relax.op.maximum(relax.op.minimum(place, most), _numbers(-back.astype(int)))
+        return relax.op.maximum(relax.op.minimum(place, most), least)
 
-    first, last = inside(starts), inside(ends)
+    # Backwards, an axis is read from its first place at least; an empty one has none.
+    first = inside(starts, relax.op.minimum(_numbers(0), most))
+    last = inside(ends, _numbers(-back.astype(int)))
     span = relax.op.multiply(relax.op.subtract(last, first), _numbers(np.sign(step)))
     count = relax.op.floor_divide(relax.op.add(span, _numbers(abs(step) - 1)), _numbers(abs(step)))
     both = relax.op.concat([first, count])
