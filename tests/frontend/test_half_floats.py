@@ -102,6 +102,33 @@ def test_a_cast_to_float16_rounds():
     np.testing.assert_array_equal(compiled(model, feed)[0], feed["x"].astype("float16"))
 
 
+def test_a_cast_to_bfloat16_rounds():
+    """To the nearest of 8 bits, to the even one of two; what is too large becomes infinite."""
+    model = model_of(
+        N("Cast", ["x"], ["half"], to=TensorProto.BFLOAT16),
+        N("Cast", ["half"], ["y"], to=TensorProto.FLOAT),
+        outputs=[("y", TensorProto.FLOAT)],
+        inputs=(("x", TensorProto.FLOAT, (1014,)),),
+    )
+    ties = 1 + np.arange(1, 8) / 2**8
+    special = [1e5, 1 / 3, 3.4e38, -np.inf, np.nan, 1e-39, 0]
+    values = np.concatenate([ties, special, RNG.standard_normal(1000)]).astype("float32")
+    feed = {"x": values}
+    np.testing.assert_array_equal(compiled(model, feed)[0], expected(model, feed)[0])
+
+
+@pytest.mark.parametrize("kind", ["HannWindow", "HammingWindow", "BlackmanWindow"])
+def test_windows_of_float16(kind):
+    model = model_of(
+        N(kind, ["size"], ["window"], output_datatype=HALF),
+        N("Mul", ["x", "window"], ["y"]),
+        outputs=[("y", HALF)],
+        weights=[numpy_helper.from_array(np.array(300), "size")],
+    )
+    (got,), (want,) = compiled(model, {"x": X}), expected(model, {"x": X})
+    np.testing.assert_allclose(got, want, 2**-9, 1e-3)
+
+
 @pytest.mark.parametrize("kind", [TensorProto.FLOAT16, TensorProto.BFLOAT16])
 def test_nothing_but_the_border_is_of_16_bits(kind):
     value = helper.make_tensor("w", kind, (2, 2), [1.0, 2.0, 3.0, 4.0])

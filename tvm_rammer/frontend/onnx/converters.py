@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import tvm
+from onnx import TensorProto
 from tvm import relax, te, tirx, topi
 
 from tvm_rammer.frontend.onnx.run_time_sizes import as_shape, broadcast, expanded, is_shape
@@ -144,6 +145,29 @@ def _numbers(values: Any) -> relax.Expr:
     return relax.const(np.asarray(values, np.int64), "int64")
 
 
+def _cast(
+    bb: relax.BlockBuilder, inputs: Sequence[Any], attributes: Mapping[str, Any]
+) -> relax.Expr | None:
+    """To bfloat16 by rounding: what is cast back at once would else stay as it is."""
+    data = inputs[0]
+    if attributes["to"] != TensorProto.BFLOAT16 or is_shape(data):
+        return None
+
+    def rounded(tensor: te.Tensor) -> te.Tensor:
+        def element(*places: tirx.Var) -> Any:
+            value = tensor(*places)
+            bits = tirx.reinterpret("uint32", value)
+            # Half of what is cut off, less if the last bit that stays is even.
+            half = tirx.const(0x7FFF, "uint32") + ((bits >> 16) & tirx.const(1, "uint32"))
+            near = tirx.reinterpret("float32", (bits + half) & tirx.const(0xFFFF0000, "uint32"))
+            return tirx.Select(tirx.isnan(value), value, near)
+
+        return te.compute(tensor.shape, element, "rounded")
+
+    real = bb.emit(relax.op.astype(data, "float32"))
+    return relax.op.astype(bb.emit_te(rounded, real), "bfloat16")
+
+
 def _squeeze(
     bb: relax.BlockBuilder, inputs: Sequence[Any], attributes: Mapping[str, Any]
 ) -> relax.Expr | None:
@@ -170,6 +194,7 @@ def _squeeze(
 
 #: By the operator's name; one that gives nothing leaves the node to TVM's converter.
 CONVERTERS: Mapping[str, Converter] = {
+    "Cast": _cast,
     "Expand": _expand,
     "NonMaxSuppression": _non_max_suppression,
     "Reshape": _reshape,

@@ -15,6 +15,8 @@ from onnx import TensorProto, helper, numpy_helper
 from tvm_rammer.frontend.onnx.names import all_names, all_nodes, fresh, renamed, subgraphs
 
 _HALF = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
+#: Attributes that are the element type of a result.
+_TYPES = ("to", "dtype", "output_dtype", "output_datatype")
 
 
 def compute_in_float32(model: onnx.ModelProto) -> bool:
@@ -74,7 +76,7 @@ def _is_half(value: onnx.ValueInfoProto) -> bool:
 
 def _is_type(attribute: onnx.AttributeProto) -> bool:
     """Whether an attribute is the element type of a result that has 16-bit floats."""
-    return attribute.name in ("to", "dtype", "output_dtype") and attribute.i in _HALF
+    return attribute.name in _TYPES and attribute.i in _HALF
 
 
 def _widen(graph: onnx.GraphProto, taken: set[str]) -> None:
