@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 import shutil
 from pathlib import Path
@@ -11,6 +13,7 @@ from small_models import Branches, branches, floats, python
 
 import tvm_rammer
 from tvm_rammer.errors import LibraryError
+from tvm_rammer.runtime import loading
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++ to link")
 
@@ -79,8 +82,7 @@ def test_a_wrong_checksum_is_said(content, tmp_path):
     path = tmp_path / "damaged.so"
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     assert load_error(path) == (
-        f"{path}: it is damaged: its checksum is wrong; compile the model again, or load it with "
-        "checksum=False if you trust it"
+        f"{path}: it is damaged: its checksum is wrong; compile the model again"
     )
 
 
@@ -88,8 +90,8 @@ def test_a_missing_checksum_is_said(content, tmp_path):
     path = tmp_path / "stripped.so"
     path.write_bytes(content[:-50])
     assert load_error(path) == (
-        f"{path}: it ends without a checksum; compile the model again, or load it with "
-        "checksum=False if you trust it"
+        f"{path}: it ends without a checksum, as a library of an earlier version; compile "
+        "the model again"
     )
 
 
@@ -109,3 +111,48 @@ module = tvm.runtime.load_module(sys.argv[1])
 print(module.get_function("tvm_rammer_num_veus", query_imports=True)() > 0)
 """
     assert python(code, path) == "True\n"
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO])
+def test_a_file_that_cannot_be_read_is_said(content, tmp_path, monkeypatch, number):
+    path = tmp_path / "model.so"
+    path.write_bytes(content)
+
+    def fail(*_, **__):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(Path, "open", fail)
+    assert load_error(path) == (
+        f"{path}: cannot be read: {os.strerror(number)}; make it readable, or copy it anew from "
+        "where it was made"
+    )
+
+
+def test_memory_that_is_not_there_is_said(content, tmp_path, monkeypatch):
+    path = tmp_path / "model.so"
+    path.write_bytes(content)
+
+    def fail(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "write", fail)
+    assert load_error(path) == (
+        f"{path}: cannot be copied into memory: No space left on device; free some, or ask who "
+        "runs the machine"
+    )
+
+
+def test_what_is_examined_is_what_is_loaded(content, tmp_path, monkeypatch):
+    """A file that is cut short before it is read is refused, although it was whole before."""
+    path = tmp_path / "model.so"
+    path.write_bytes(content)
+    made = loading.PrivateCopy
+
+    def cut_first(name):
+        os.truncate(path, len(content) // 2)
+        return made(name)
+
+    monkeypatch.setattr(loading, "PrivateCopy", cut_first)
+    with pytest.raises(LibraryError) as refused:
+        tvm_rammer.load(path, checksum=False)
+    assert str(refused.value) == f"{path}: cut short; compile the model again"

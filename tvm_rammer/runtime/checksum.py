@@ -44,7 +44,7 @@ def copy_checked(path: Path, write: Callable[[bytes], Any], check: bool) -> byte
     Raises
     ------
     ValueError
-        With what is wrong with the file.
+        With what is wrong with the file; it is copied then too.
     """
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -55,7 +55,8 @@ def copy_checked(path: Path, write: Callable[[bytes], Any], check: bool) -> byte
         digest = _read(file, content, hashlib.sha256(), write).digest()
         trailer = file.read(_TRAILER_BYTES)
     if not trailer.startswith(_MARK):
-        raise ValueError("it ends without a checksum")
+        write(trailer)  # it is none
+        raise ValueError("it ends without a checksum, as a library of an earlier version")
     if trailer != _MARK + digest:
         raise ValueError("it is damaged: its checksum is wrong")
     return digest

@@ -17,7 +17,6 @@ from tvm_rammer.runtime.description import read_description
 from tvm_rammer.runtime.graph_module import check_cpu
 from tvm_rammer.runtime.library import Library, last_line
 from tvm_rammer.runtime.private_copy import PrivateCopy
-from tvm_rammer.runtime.shared_object import defect
 from tvm_rammer.transform.add_guard import GUARD
 
 #: The loaded libraries that are in use, by the digest of their content.
@@ -59,23 +58,7 @@ def load(path: str | os.PathLike[str], checksum: bool = True) -> Library:
         When the file is missing, damaged, no library, of another version, or needs another CPU.
     """
     where = Path(path)
-    if not where.is_file():
-        raise LibraryError(f"{where}: no such file; export a library there first")
-    if problem := defect(where):
-        raise LibraryError(f"{where}: {problem}; compile the model again")
-    try:
-        copy = PrivateCopy(where.name)
-        digest = copy_checked(where, copy.write, checksum)
-    except OSError as error:
-        raise LibraryError(
-            f"{where}: cannot be copied into memory: {error.strerror or error}; free some, or ask "
-            "who runs the machine"
-        ) from error
-    except ValueError as error:
-        raise LibraryError(
-            f"{where}: {error}; compile the model again, or load it with checksum=False if you "
-            "trust it"
-        ) from error
+    copy, digest = _copied(where, checksum)
     if digest is None:
         return _loaded(where, copy)
     with _lock:
@@ -86,6 +69,33 @@ def load(path: str | os.PathLike[str], checksum: bool = True) -> Library:
             # Another thread may have loaded it meanwhile.
             known = _in_use.setdefault(digest, known)
     return known
+
+
+def _copied(where: Path, checksum: bool) -> tuple[PrivateCopy, bytes | None]:
+    """What is in a file, as it was when it was read, and the digest of it if it was checked."""
+    digest, problem = None, None
+    try:
+        if not where.is_file():
+            raise LibraryError(f"{where}: no such file; export a library there first")
+        copy = PrivateCopy(where.name)
+        try:
+            digest = copy_checked(where, copy.write, checksum)
+        except ValueError as error:
+            problem = str(error)
+    except OSError as error:
+        raise LibraryError(
+            f"{where}: cannot be read: {error.strerror or error}; make it readable, or copy it "
+            "anew from where it was made"
+        ) from error
+    except MemoryError as error:
+        raise LibraryError(
+            f"{where}: cannot be copied into memory: {error}; free some, or ask who runs the "
+            "machine"
+        ) from error
+    # What is no library, or half of one, is told so rather than that its checksum is wrong.
+    if problem := copy.defect() or problem:
+        raise LibraryError(f"{where}: {problem}; compile the model again")
+    return copy, digest
 
 
 def _loaded(where: Path, copy: PrivateCopy) -> Library:

@@ -16,7 +16,7 @@ from itertools import count
 import tvm
 
 from tvm_rammer.memory_file import memory_file
-from tvm_rammer.runtime.shared_object import symbol_range
+from tvm_rammer.runtime.shared_object import defect, symbol_range
 
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2
 #: What TVM keeps serialised in a library, and copies when it loads it: bytecode and constants.
@@ -36,22 +36,33 @@ class PrivateCopy:
 
     Raises
     ------
-    OSError
+    MemoryError
         The system gives no such file.
     """
 
     def __init__(self, name: str) -> None:
-        self._descriptor = memory_file(name)
+        try:
+            self._descriptor = memory_file(name)
+        except OSError as error:
+            raise MemoryError(error.strerror) from error
         status = os.fstat(self._descriptor)
         # A process that makes itself a daemon closes all descriptors, and numbers are used again.
         own = status.st_dev, status.st_ino
         weakref.finalize(self, _close, self._descriptor, own)
 
     def write(self, data: bytes) -> None:
-        """Append to the file."""
+        """Append to the file; a MemoryError if there is no room."""
         view = memoryview(data)
-        while view:
-            view = view[os.write(self._descriptor, view) :]
+        try:
+            while view:
+                view = view[os.write(self._descriptor, view) :]
+        except OSError as error:
+            raise MemoryError(error.strerror) from error
+
+    def defect(self) -> str | None:
+        """Why it cannot be loaded; None if nothing speaks against it."""
+        with open(self._descriptor, "rb", closefd=False) as file:
+            return defect(file)
 
     def load(self) -> tvm.runtime.Module:
         """Load the file as a library of TVM's, which is unloaded with its last function.

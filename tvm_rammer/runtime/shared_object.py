@@ -6,8 +6,8 @@ is reported as missing.
 
 from __future__ import annotations
 
+import os
 import platform
-from pathlib import Path
 from struct import Struct
 from typing import BinaryIO
 
@@ -21,20 +21,20 @@ _DYNAMIC_SYMBOLS = 11
 _MACHINES = {62: "x86_64", 183: "aarch64"}
 
 
-def defect(path: Path) -> str | None:
+def defect(file: BinaryIO) -> str | None:
     """Why a file cannot be loaded on this machine; None if nothing speaks against it."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        head = file.read(_HEADER.size)
-        if len(head) < _HEADER.size or _HEADER.unpack(head)[:3] != _MAGIC:
-            return "no shared object"
-        fields = _HEADER.unpack(head)
-        machine, segments_at, sections_at, length, count = (fields[k] for k in (4, 7, 8, 11, 12))
-        # The sections' table is the end of the file.
-        if length != _SEGMENT.size or max(segments_at + length * count, sections_at) > size:
-            return "cut short"
-        file.seek(segments_at)
-        table = file.read(length * count)
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    head = file.read(_HEADER.size)
+    if len(head) < _HEADER.size or _HEADER.unpack(head)[:3] != _MAGIC:
+        return "no shared object"
+    fields = _HEADER.unpack(head)
+    machine, segments_at, sections_at, length, count = (fields[k] for k in (4, 7, 8, 11, 12))
+    # The sections' table is the end of the file.
+    if length != _SEGMENT.size or max(segments_at + length * count, sections_at) > size:
+        return "cut short"
+    file.seek(segments_at)
+    table = file.read(length * count)
     segments = (_SEGMENT.unpack_from(table, k * length) for k in range(count))
     if any(offset + stored > size for _, _, offset, _, _, stored, _, _ in segments):
         return "cut short"
