@@ -32,7 +32,12 @@ def interrupts() -> Iterator[Callable[[], bool]]:
     if threading.current_thread() is not threading.main_thread():
         yield happened.is_set
         return
-    before = signal.signal(signal.SIGINT, interrupt)
+    before = signal.getsignal(signal.SIGINT)
+    # Whoever started this may have asked for no interrupts, and None is a handler of C's.
+    if before in (signal.SIG_IGN, None):
+        yield happened.is_set
+        return
+    signal.signal(signal.SIGINT, interrupt)
     try:
         yield happened.is_set
     finally:
