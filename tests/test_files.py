@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tvm_rammer import files
-from tvm_rammer.commands.files import write_file
+from tvm_rammer.commands.files import require_writable, write_file
 from tvm_rammer.errors import InputError
 from tvm_rammer.files import remove_unfinished, working_folder, write_whole
 
@@ -179,6 +179,12 @@ def test_advice_fits_the_cause(tmp_path, monkeypatch):
 def test_what_is_no_file_cannot_always_be_written(name):
     with pytest.raises(InputError, match=f"{name}: cannot be written: "):
         write_file(Path(name), "text")
+
+
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/null", "/dev/fd/1"])
+def test_streams_may_be_written_although_their_folder_may_not(monkeypatch, name):
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    require_writable(Path(name))
 
 
 def test_a_pipe_gets_the_content():

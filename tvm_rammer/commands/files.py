@@ -13,6 +13,8 @@ _DESCRIPTORS = ("/dev/fd", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/proc")
 
 def require_writable(path: Path) -> None:
     """Raise an InputError if a file cannot be made there: before the work, not after it."""
+    if _is_stream(path) and path.exists():
+        return
     folder = path.parent
     if path.is_dir():
         raise InputError(f"{path}: is a folder; give the name of a file")
