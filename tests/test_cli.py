@@ -135,6 +135,49 @@ def test_what_a_command_prints_itself_is_not_in_the_document():
     assert result.stderr == 'chatter\n{"warning": "mind this"}\n'
 
 
+CLOSED = """
+import os
+from tvm_rammer.commands.endings import make_streams_usable
+make_streams_usable()
+from tvm_rammer.commands.native_work import native_work
+with native_work("working"):
+    os.write(2, b"said to nobody")
+"""
+
+
+def test_native_work_without_standard_error():
+    line = f"exec {sys.executable} -c '{CLOSED}' 2>&-"
+    assert subprocess.run(line, shell=True).returncode == 0
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_characters_that_the_output_lacks_are_escaped(options):
+    code = (
+        "import click, sys\nfrom tvm_rammer.cli import _Group\n"
+        "from tvm_rammer.commands.command import Command, Result\n"
+        "told = Command('x', callback=lambda: Result({'a': 'ü'}, ('ü',)))\n"
+        "_Group.get_command = lambda *_: told\n"
+        "_Group('g').main(sys.argv[1:])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "x", *options],
+        env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == ('{"a": "\\u00fc"}\n' if options else "\\xfc\n"), done.stderr
+
+
+def test_a_result_that_cannot_be_shown_is_one_line():
+    command = Command("x", callback=lambda: Result({"a": object()}, ()))
+    group = click.Group("g", commands=[command])
+    result = CliRunner().invoke(group, ["x", "--json"])
+    assert result.stderr == (
+        "Error: unexpected TypeError: Object of type object is not JSON serializable; run again "
+        "with --debug and report what it shows\n"
+    )
+
+
 def test_an_error_of_this_package_is_one_line_and_status_1():
     group = command_that_raises(RammerError("x is\nwrong; put it right"))
     result = CliRunner().invoke(group, ["work"])
@@ -279,6 +322,16 @@ def test_an_error_that_nobody_reads_keeps_its_status():
         os.close(writing)
         assert process.communicate() == (b"", None)
     assert process.returncode == 2
+
+
+@pytest.mark.parametrize("closing", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("arguments", ["--version", "doctor --clear-cache", "nope"])
+def test_closed_output_changes_no_status(tmp_path, closing, arguments):
+    line = f"exec {sys.executable} -m tvm_rammer {arguments} {closing}"
+    environment = {**os.environ, "TVM_RAMMER_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run(line, shell=True, env=environment, capture_output=True)
+    assert done.returncode == (2 if arguments == "nope" else 0), done.stderr
+    assert b"Traceback" not in done.stderr
 
 
 @pytest.mark.slow

@@ -18,7 +18,13 @@ import click
 from tvm_rammer import __version__
 from tvm_rammer._without_torch import import_tvm_without_torch
 from tvm_rammer.commands.command import tell_failure
-from tvm_rammer.commands.endings import CLOSED_PIPE, INTERRUPTED, interrupts, quiet_end
+from tvm_rammer.commands.endings import (
+    CLOSED_PIPE,
+    INTERRUPTED,
+    interrupts,
+    make_streams_usable,
+    quiet_end,
+)
 from tvm_rammer.files import advice_for
 
 #: In the order in which a new user meets them; each is the ``command`` of a module in ``commands``.
@@ -92,6 +98,7 @@ class _Group(click.Group):
     ) -> Any:
         if not standalone_mode:
             return super().main(args, prog_name, complete_var, False, **extra)
+        make_streams_usable()
         given = list(map(str, sys.argv[1:] if args is None else args))
         # Only a program of PyTorch's needs it.
         if not any(each.endswith(".pt2") for each in given):

@@ -58,22 +58,30 @@ class Command(click.Command):
 
     def invoke(self, ctx: click.Context) -> int:
         as_json, debug = ctx.params.pop("as_json"), ctx.params.pop("debug")
-        try:
-            with _short_warnings(debug, as_json), redirect_stdout(sys.stderr):
-                result: Result = super().invoke(ctx)
-        except (click.ClickException, click.Abort):
-            raise
-        except Exception as error:
-            if debug:
-                click.echo(printable(traceback.format_exc()), err=True)
-            raise _failure(error) from error
-        if as_json:
-            indent = 2 if sys.stdout.isatty() else None
-            text = json.dumps(result.document, indent=indent, allow_nan=False)
-            click.echo(text.replace("\x7f", "\\u007f"))
-        else:
-            _print(result)
+        with _failures_told(debug), _short_warnings(debug, as_json), redirect_stdout(sys.stderr):
+            result: Result = super().invoke(ctx)
+        with _failures_told(debug, OSError):  # of standard output: whoever called says so
+            if as_json:
+                indent = 2 if sys.stdout.isatty() else None
+                text = json.dumps(result.document, indent=indent, allow_nan=False)
+                click.echo(text.replace("\x7f", "\\u007f"))
+            else:
+                _print(result)
         return result.exit_code
+
+
+@contextmanager
+def _failures_told(debug: bool, *passed: type[Exception]) -> Iterator[None]:
+    """Make a :class:`Failure` of whatever is raised, except for some."""
+    left: tuple[type[Exception], ...] = (click.ClickException, click.Abort, *passed)
+    try:
+        yield
+    except left:
+        raise
+    except Exception as error:
+        if debug:
+            click.echo(printable(traceback.format_exc()), err=True)
+        raise _failure(error) from error
 
 
 class Failure(click.ClickException):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -42,6 +43,21 @@ def interrupts() -> Iterator[Callable[[], bool]]:
         yield happened.is_set
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def make_streams_usable() -> None:
+    """Let output that is closed take what is written, and any output take every character."""
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        stream = getattr(sys, name)
+        if stream is None:
+            null = os.open(os.devnull, os.O_WRONLY)
+            if null != number:
+                # Else the next file that is opened would get what is written there.
+                os.dup2(null, number)
+                os.close(null)
+            setattr(sys, name, os.fdopen(number, "w"))
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def quiet_end() -> None:
