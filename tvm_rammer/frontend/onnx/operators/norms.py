@@ -9,26 +9,19 @@ from tvm_rammer.frontend.onnx.operators.operator_node import OperatorNode
 
 
 def layer_normalization(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
-    """LayerNormalization; its mean and inverse deviation where they are read.
-
-    Statistics of 16-bit floats are computed in 32 bits, as ``stash_type`` says.
-    """
-    x, scale = node.inputs[:2]
-    half = node.dtype(x).itemsize == 2 and node.attributes.get("stash_type", 1) == 1
-    if not node.wants(1) and not node.wants(2) and not half:
+    """LayerNormalization; its mean and inverse deviation where they are read."""
+    if not node.wants(1) and not node.wants(2):
         return None
-    rank = len(node.shape(x))
+    x, scale = node.inputs[:2]
+    rank, dtype = len(node.shape(x)), node.dtype(x)
     axes = tuple(range(node.attributes.get("axis", -1) % rank, rank))
-    real = nodes.cast(x, np.float32) if half else x
-    dtype = np.dtype(np.float32) if half else node.dtype(x)
-    mean = nodes.reduce("ReduceMean", real, axes)
-    centred = nodes.op("Sub", real, mean)
+    mean = nodes.reduce("ReduceMean", x, axes)
+    centred = nodes.op("Sub", x, mean)
     variance = nodes.reduce("ReduceMean", nodes.op("Mul", centred, centred), axes)
     epsilon = nodes.constant(node.attributes.get("epsilon", 1e-5), dtype)
     deviation = nodes.op("Sqrt", nodes.op("Add", variance, epsilon))
     inverse = nodes.op("Div", nodes.constant(1, dtype), deviation)
-    result = nodes.op("Mul", centred, inverse)
-    result = nodes.op("Mul", nodes.cast(result, node.dtype(x)) if half else result, scale)
+    result = nodes.op("Mul", nodes.op("Mul", centred, inverse), scale)
     if node.input(2):
         result = nodes.op("Add", result, node.input(2))
     return result, mean, inverse
