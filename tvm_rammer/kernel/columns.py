@@ -135,7 +135,7 @@ def _rank(
 
 
 def _is_permutation(load: Any) -> bool:
-    """Whether every index is an axis of its own: the whole buffer is read, once."""
+    """Whether every index is an axis of its own: no element is read twice."""
     found = {index for index in load.indices if isinstance(index, tirx.Var)}
     return len(found) == len(load.indices)
 

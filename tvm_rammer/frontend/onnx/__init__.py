@@ -9,7 +9,7 @@
 ``half_floats``        computes in float32 what has 16-bit floats
 ``fix_inputs``         shapes of inputs, and values of those that are constants
 ``fold``               computes what shapes and constants decide
-``loops``
+``loops``              ``Loop`` and ``Scan``, step by step
 ``infer``              what ONNX knows about one node
 ``names``              what nodes read and write
 ``describe``           what messages call nodes and types

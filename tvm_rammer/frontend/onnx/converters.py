@@ -69,7 +69,6 @@ def _expand(
     bb: relax.BlockBuilder, inputs: Sequence[Any], attributes: Mapping[str, Any]
 ) -> relax.Expr | None:
     """To a shape of which 1 leaves a size as it is, as a size of 1 is repeated."""
-    del attributes
     data, wanted = inputs
     shape = as_shape(bb, wanted)
     if all(isinstance(size, tirx.IntImm) for size in (*data.ty.shape.values, *shape.values)):
@@ -81,7 +80,6 @@ def _slice(
     bb: relax.BlockBuilder, inputs: Sequence[Any], attributes: Mapping[str, Any]
 ) -> relax.Expr | None:
     """From and to constant places of an axis whose size is data, which may be shorter."""
-    del attributes
     data, *given = inputs
     if is_shape(data) or not all(
         each is None or isinstance(each, tvm.ir.GenericConst) for each in given

@@ -14,7 +14,7 @@ from tvm_rammer.vdevice import VDevice
 #: Of a register tile.
 _MOST_ROWS, _MOST_VECTORS = 14, 4
 #: Of one vector where registers are few: with 11 rows products take three times as long.
-_MOST_ROWS_OF_FEW = 6
+_MOST_ROWS_OF_PRODUCTS = 6
 
 
 def register_tiles(tiles: int, channels: int, vdevice: VDevice) -> Iterator[RegisterTile]:
@@ -29,7 +29,7 @@ def register_tiles(tiles: int, channels: int, vdevice: VDevice) -> Iterator[Regi
             most = min(_MOST_ROWS, (vdevice.vector_registers - 2 - vectors) // vectors)
             for rows in range(1, min(tiles, most) + 1):
                 tile = RegisterTile(rows, vectors, lanes)
-                if not spills(tile, vdevice, _MOST_ROWS_OF_FEW):
+                if not spills(tile, vdevice, _MOST_ROWS_OF_PRODUCTS):
                     yield tile
 
 
