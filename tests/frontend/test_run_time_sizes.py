@@ -163,3 +163,18 @@ def test_backwards_from_far_before_the_front(known):
     ]
     backwards = graph.op("Slice", value, *bounds, graph.constant([0]), graph.constant([-1]))
     check(graph, [backwards])
+
+
+def test_one_value_is_expanded_to_itself():
+    """It is a tensor for one operand and a shape for the other."""
+    graph = Graph()
+    shape = graph.op("Shape", graph.op("NonZero", graph.floats(1, 9)))
+    last = graph.op("Slice", shape, graph.constant([1]), graph.constant([2]), graph.constant([0]))
+    model = graph.model([graph.op("Expand", last, last)])
+    module = tvm_rammer.build(model, "llvm", **OPTIONS).create()
+    for feed in graph.feeds:
+        for name, value in feed.items():
+            module.set_input(name, value)
+        module.run()
+        count = np.count_nonzero(feed["x0"])
+        np.testing.assert_array_equal(module.get_output(0).numpy(), np.full(count, count))

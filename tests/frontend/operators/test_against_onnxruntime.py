@@ -8,6 +8,7 @@ import pytest
 from contributed import CASES, MICROSOFT, case
 from node_tests import run_with_tvm
 
+import tvm_rammer
 from tvm_rammer.testing.reference import run_onnxruntime
 
 pytest.importorskip("onnxruntime")
@@ -64,3 +65,19 @@ def test_types_are_known_behind_operators_of_microsoft_in_old_models() -> None:
     (expected,) = run_onnxruntime(model, {"x": x})
     (found,) = run_with_tvm(model, [x])
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_reshape_of_version_1_has_its_shape_as_an_attribute() -> None:
+    floats = onnx.TensorProto.FLOAT
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Reshape", ["x"], ["y"], shape=[0, -1])],
+        "graph",
+        [onnx.helper.make_tensor_value_info("x", floats, (2, 3, 4))],
+        [onnx.helper.make_tensor_value_info("y", floats, (2, 12))],
+    )
+    opsets = [onnx.helper.make_opsetid("", 4)]
+    model = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=3)
+    module = tvm_rammer.build(model, "llvm", policy="sequential", num_veus=1).create()
+    x = np.arange(24, dtype="float32").reshape(2, 3, 4)
+    module.run(x=x)
+    np.testing.assert_array_equal(module.get_output(0).numpy(), x.reshape(2, 12))

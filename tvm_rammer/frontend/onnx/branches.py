@@ -82,10 +82,17 @@ class _Importer(ONNXGraphImporter):
     def _construct_node(self, node: onnx.NodeProto) -> None:
         values = [self._nodes[name] if name else None for name in node.input]
         given = operands(self.bb, node.op_type, values)
-        self._nodes |= {name: value for name, value in zip(node.input, given, strict=True) if name}
-        super()._construct_nodes(SimpleNamespace(node=[node]))
-        # Others may want the shape that is a tensor here.
-        self._nodes |= {name: value for name, value in zip(node.input, values, strict=True) if name}
+        # Each operand has a name of its own: one value may be wanted as a shape and as a tensor.
+        own = onnx.NodeProto()
+        own.CopyFrom(node)
+        del own.input[:]
+        for number, value in enumerate(given):
+            own.input.append("" if value is None else f"{node.name}/operand {number}")
+        operand_of = {name: value for name, value in zip(own.input, given, strict=True) if name}
+        self._nodes |= operand_of
+        super()._construct_nodes(SimpleNamespace(node=[own]))
+        for name in operand_of:
+            del self._nodes[name]
 
     def _convert_subgraph(self, bb: relax.BlockBuilder, graph: onnx.GraphProto) -> relax.SeqExpr:
         around = self._nodes

@@ -87,6 +87,14 @@ def slice_elements(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
     return (nodes.op("Slice", node.inputs[0], *bounds),)
 
 
+def reshape(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
+    """Reshape: version 1 has its shape as an attribute."""
+    if "shape" not in node.attributes:
+        return None
+    shape = nodes.constant(list(node.attributes["shape"]), np.int64)
+    return (nodes.op("Reshape", node.inputs[0], shape),)
+
+
 def cumulative_product(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
     """CumProd: products of ever more elements along an axis, doubling what is covered."""
     x = node.inputs[0]

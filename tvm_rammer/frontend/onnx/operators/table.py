@@ -77,6 +77,7 @@ _ONNX: dict[str, Rule] = {
     "ReverseSequence": selections.reverse_sequence,
     # ONNX Runtime's exporters write it into ONNX's own domain.
     "SimplifiedLayerNormalization": norms.simplified,
+    "Reshape": selections.reshape,
     "Slice": selections.slice_elements,
     "Swish": fused.swish,
     "Upsample": resizing.resize,
