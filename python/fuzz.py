@@ -107,6 +107,7 @@ class Worker:
 
 @click.command()
 @click.option("--minutes", default=10.0, show_default=True, type=click.FloatRange(0, min_open=True))
+@click.option("--cases", type=click.IntRange(1), help="So many at most.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="The first.")
 @click.option("--only", type=click.Choice(KINDS), multiple=True, help="Of these kinds; repeatable.")
 @click.option("--case", type=(click.Choice(KINDS), int), help="One case: its kind and its seed.")
@@ -115,6 +116,7 @@ class Worker:
 @click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path))
 def main(
     minutes: float,
+    cases: int | None,
     seed: int,
     only: tuple[str, ...],
     case: tuple[str, int] | None,
@@ -130,7 +132,7 @@ def main(
         worker.stop()
         console.print(printable(answer["verdict"] + "\n" + answer.get("said", "")), markup=False)
         sys.exit(answer["verdict"] in FINDS)
-    verdicts, found = _fuzz(console, minutes, seed, only or KINDS, limit, finds)
+    verdicts, found = _fuzz(console, minutes, cases, seed, only or KINDS, limit, finds)
     console.print(_table(verdicts))
     for find in found:
         last = printable(find.said.strip().splitlines()[-1] if find.said.strip() else "")
@@ -147,7 +149,13 @@ def main(
 
 
 def _fuzz(
-    console: Console, minutes: float, seed: int, kinds: tuple[str, ...], limit: float, folder: Path
+    console: Console,
+    minutes: float,
+    most: int | None,
+    seed: int,
+    kinds: tuple[str, ...],
+    limit: float,
+    folder: Path,
 ) -> tuple[dict[str, Counter[str]], list[Find]]:
     """Take the kinds in turns, each for as long as the others."""
     verdicts: dict[str, Counter[str]] = {kind: Counter() for kind in kinds}
@@ -157,7 +165,8 @@ def _fuzz(
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as progress:
         bar = progress.add_task("starting", total=60 * minutes)
-        while (now := time.monotonic()) < end:
+        cases = 0
+        while (now := time.monotonic()) < end and (most is None or cases < most):
             kind = min(kinds, key=lambda each: spent[each])
             answer = workers[kind].run(seeds[kind], limit)
             verdicts[kind][answer["verdict"]] += 1
@@ -165,7 +174,7 @@ def _fuzz(
                 found.append(_saved(kind, seeds[kind], answer, folder))
             seeds[kind] += 1
             spent[kind] += time.monotonic() - now
-            cases = sum(sum(counts.values()) for counts in verdicts.values())
+            cases += 1
             text = f"{cases} cases, {len(found)} finds, {kind}"
             progress.update(bar, completed=60 * minutes - (end - now), description=text)
     for worker in workers.values():

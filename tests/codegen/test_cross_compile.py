@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -108,6 +109,8 @@ def outcome(processor: str, mcpu: str) -> str:
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(300)  # a child that hangs is killed
         try:
             tvm_rammer.build(Small, target_of(processor, mcpu), policy="sequential")
             said = "compiled"

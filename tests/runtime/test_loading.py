@@ -73,7 +73,7 @@ def test_fifty_versions_under_one_path_and_the_memory_of_one(content, tmp_path):
     path, other = tmp_path / "model.so", tmp_path / "other.so"
     write_version(content, 0, path)
     assert added(tvm_rammer.load(path)) == 0
-    descriptors = len(os.listdir("/proc/self/fd"))
+    descriptors, libraries = len(os.listdir("/proc/self/fd")), mapped()
     for number in range(1, 51):
         if number % 2:
             write_version(content, number, path)  # into the same file
@@ -81,7 +81,7 @@ def test_fifty_versions_under_one_path_and_the_memory_of_one(content, tmp_path):
             write_version(content, number, other)  # another file of the same name
             other.replace(path)
         assert added(tvm_rammer.load(path)) == number
-        assert mapped() == 0
+        assert mapped() == libraries
         if number == 5:
             before = resident()
     # What the allocator keeps for itself; 45 versions have 180 MB of constants.

@@ -75,7 +75,7 @@ class _Versions:
 
 
 def stress(folder: Path, seconds: float, threads: int = 16, seed: int = 0) -> Findings:
-    """Run, reload and fork for so long.
+    """Run, reload and fork for so long, each at least once.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ def _run(
     path: Path, versions: _Versions, findings: Findings, end: float, rng: random.Random
 ) -> None:
     counts: Counter[str] = Counter()
-    while time.monotonic() < end:
+    while not counts or time.monotonic() < end:
         run = _instance(_load(path, counts))
         runs = rng.randrange(1, 50)
         seen = {versions.of(run) for _ in range(runs)}
@@ -169,7 +169,7 @@ def _run(
 def _change(
     path: Path, versions: _Versions, findings: Findings, end: float, rng: random.Random
 ) -> None:
-    while time.monotonic() < end:
+    while not findings.counts["changed files"] or time.monotonic() < end:
         new = rng.choice(versions.files)
         if rng.random() < 0.5:
             other = path.with_suffix(".new")
@@ -191,7 +191,7 @@ def _fork(path: Path, versions: _Versions, findings: Findings, end: float) -> No
     """Children run what was loaded before, with its workers lost, and what they load themselves."""
     library = load(versions.files[0])
     loaded = _instance(library), _machine(library)
-    while time.monotonic() < end:
+    while not findings.counts["children"] or time.monotonic() < end:
         assert [versions.of(run) for run in loaded] == [0, 0]
         child = os.fork()
         if child == 0:
