@@ -92,10 +92,16 @@ def _row(
             _compile(tree.resolve(), path, library, policy)
             for tree, library in zip(trees, libraries, strict=True)
         ]
-        environment = {"TVM_NUM_THREADS": str(threads or available_threads())}
+        count = str(threads or available_threads())
         contenders = [
-            Contender(name, _LOAD, {"library": str(lib), "inputs": str(inputs)}, environment)
-            for name, lib in zip(("before", "after"), libraries, strict=True)
+            Contender(
+                name,
+                _LOAD,
+                {"library": str(library), "inputs": str(inputs)},
+                # A checkout loads what it compiled: formats change.
+                {"TVM_NUM_THREADS": count, "PYTHONPATH": str(tree.resolve())},
+            )
+            for name, tree, library in zip(("before", "after"), trees, libraries, strict=True)
         ]
         old, new = time_contenders(contenders, settings, None)
     for outcome in (old, new):
