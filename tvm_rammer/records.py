@@ -38,6 +38,11 @@ class FieldError(ValueError):
         return f"{self.path.removeprefix('.') or whole} {self.problem}"
 
 
+def problem_of(error: ValueError) -> str:
+    """What is wrong with an entry, and where in it if that is known."""
+    return error.within("it") if isinstance(error, FieldError) else str(error)
+
+
 def parse_json(text: str) -> Any:
     """The value of a JSON text in which every key is there once and every number is one.
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tvm_rammer.errors import PlanError
-from tvm_rammer.records import FieldError, parse_json
+from tvm_rammer.records import parse_json, problem_of
 
 if TYPE_CHECKING:
     from tvm_rammer.runtime.description import LibraryDescription
@@ -36,8 +36,8 @@ def read_plan(source: Path) -> LibraryDescription | None:
     except PlanError as error:
         raise PlanError(f"{source}: {error}") from error
     except ValueError as error:
-        problem = error.within("it") if isinstance(error, FieldError) else error
         raise PlanError(
-            f"{source}: not a plan that `tvm-rammer show --json` wrote, or damaged: {problem}"
+            f"{source}: not a plan that `tvm-rammer show --json` wrote, or damaged: "
+            f"{problem_of(error)}"
         ) from error
     return description

@@ -23,7 +23,7 @@ import platformdirs
 
 from tvm_rammer.files import remove_unfinished, write_whole
 from tvm_rammer.printable import printable
-from tvm_rammer.records import FieldError, parse_json, read_as
+from tvm_rammer.records import parse_json, problem_of, read_as
 from tvm_rammer.units import counted
 
 #: A file that is larger holds something else.
@@ -134,8 +134,7 @@ class CacheFile:
             try:
                 found[key] = value, self._entry(value)
             except ValueError as error:
-                problem = error.within("it") if isinstance(error, FieldError) else error
-                problems.append(f"of {_short(key)} {problem}")
+                problems.append(f"of {_short(key)} {problem_of(error)}")
         if problems:
             _warn(
                 f"{path}: {counted(len(problems), 'measurement')} cannot be used and "
