@@ -21,9 +21,10 @@ from typing import Any, NamedTuple
 
 import tvm
 from tvm import tirx
-from tvm.ir import GlobalVar, PrimType
+from tvm.ir import GlobalVar
 
 from tvm_rammer.codegen.guard_text import FORKED, LEFT_ALONE, LOST, guard_functions
+from tvm_rammer.codegen.shards import c_function, exported
 from tvm_rammer.vdevice.target import architecture, host_target
 
 #: Set to "0", a library leaves the pools of TVM's workers as they are.
@@ -160,11 +161,11 @@ def build_guard(symbol: str, target: Any, num_workers: int) -> Any:
     # One import serves all functions: they share the thread's word.
     guard = tirx.AttrStmt(0, "pragma_import_llvm", text, guard)
     functions = [
-        _exported(symbol, guard),
-        _exported(f"{symbol}_skip", skip),
-        _exported(f"{symbol}_check", _sequence(_check(target, needed))),
-        _exported(f"{symbol}_share", _call("rammer_share_thread", address), [address]),
-        _c_function(constructor, _call("rammer_note_process")),
+        exported(symbol, [], guard),
+        exported(f"{symbol}_skip", [], skip),
+        exported(f"{symbol}_check", [], _sequence(_check(target, needed))),
+        exported(f"{symbol}_share", [address], _call("rammer_share_thread", address)),
+        c_function(constructor, [], [_call("rammer_note_process")]),
     ]
     module = tvm.IRModule({GlobalVar(f.attrs["global_symbol"]): f for f in functions})
     guard = tvm.tirx.build(module, target=_oldest(target))
@@ -291,19 +292,6 @@ def _sequence(statements: list[Any]) -> Any:
 def _require(condition: Any, text: str) -> Any:
     # TVM 0.27 names this constructor's first two parameters the wrong way round.
     return tirx.AssertStmt(condition, "RuntimeError", [text])
-
-
-def _exported(symbol: str, body: Any, params: Sequence[Any] = ()) -> Any:
-    func = tirx.PrimFunc(list(params), body)
-    return func.with_attrs({"global_symbol": symbol, "tirx.is_scheduled": True, "s_tir": True})
-
-
-def _c_function(symbol: str, body: Any) -> Any:
-    """A function without arguments that is called as one of C."""
-    statements = tirx.SeqStmt([body, tirx.Return(tirx.const(0, "int32"))])
-    func = tirx.PrimFunc([], statements, ret_type=PrimType("int32"))
-    calling = {"global_symbol": symbol, "calling_conv": 1}
-    return func.with_attrs({**calling, "tirx.is_scheduled": True, "s_tir": True})
 
 
 def _oldest(target: Any) -> Any:

@@ -128,13 +128,10 @@ def _dispatch(symbol: str, bodies: Sequence[tuple[GlobalVar, int]]) -> tirx.Prim
     statements = [
         tirx.DeclBuffer(operands, data=operands_pointer),
         decide(kernel, 0, len(bodies), call),
-        tirx.Return(tirx.const(0, "int32")),
     ]
     params = [kernel, start, stop, bases, operands_pointer, abort]
-    func = tirx.PrimFunc(params, tirx.SeqStmt(statements), ret_type=_I32)
-    # Not a packed function: the entries' module calls it as a C function.
-    calling = {"global_symbol": symbol, "calling_conv": 1}
-    return func.with_attrs({**calling, "tirx.is_scheduled": True, "s_tir": True})
+    # Not a packed function: the entries' module calls it.
+    return c_function(symbol, params, statements)
 
 
 def decide(number: Any, low: int, high: int, case: Callable[[int], Any]) -> Any:
@@ -151,6 +148,14 @@ def exported(symbol: str, params: list[Any], body: Any) -> tirx.PrimFunc:
     """A function that the module exports under its name."""
     func = tirx.PrimFunc(params, body)
     return func.with_attrs({"global_symbol": symbol, "tirx.is_scheduled": True, "s_tir": True})
+
+
+def c_function(symbol: str, params: list[Any], statements: list[Any]) -> tirx.PrimFunc:
+    """A function that is called as one of C, and returns 0."""
+    end = tirx.Return(tirx.const(0, "int32"))
+    func = tirx.PrimFunc(params, tirx.SeqStmt([*statements, end]), ret_type=_I32)
+    calling = {"global_symbol": symbol, "calling_conv": 1}
+    return func.with_attrs({**calling, "tirx.is_scheduled": True, "s_tir": True})
 
 
 def link_function(num_shards: int) -> tirx.PrimFunc:
