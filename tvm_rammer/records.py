@@ -132,17 +132,21 @@ def _record_reader(kind: type) -> Reader:
     return read
 
 
+def _items(values: list[Any], readers: list[Reader]) -> tuple[Any, ...]:
+    found: list[Any] = []
+    for item, read_item in zip(values, readers, strict=True):
+        try:
+            found.append(read_item(item))
+        except FieldError as error:
+            raise error.inside(f"[{len(found)}]") from None
+    return tuple(found)
+
+
 def _tuple_reader(read_item: Reader) -> Reader:
     def read(value: Any) -> Any:
         if not isinstance(value, list):
             raise _mismatch("a list", value)
-        found = []
-        for item in value:
-            try:
-                found.append(read_item(item))
-            except FieldError as error:
-                raise error.inside(f"[{len(found)}]") from None
-        return tuple(found)
+        return _items(value, [read_item] * len(value))
 
     return read
 
@@ -151,13 +155,7 @@ def _fixed_reader(readers: list[Reader]) -> Reader:
     def read(value: Any) -> Any:
         if not isinstance(value, list) or len(value) != len(readers):
             raise _mismatch(f"a list of {len(readers)}", value)
-        found = []
-        for item, read_item in zip(value, readers, strict=True):
-            try:
-                found.append(read_item(item))
-            except FieldError as error:
-                raise error.inside(f"[{len(found)}]") from None
-        return tuple(found)
+        return _items(value, readers)
 
     return read
 

@@ -42,7 +42,7 @@ Run = Callable[..., bytes]
 
 
 @dataclass
-class Findings:
+class StressFindings:
     """What happened, and how much memory there was.
 
     Attributes
@@ -74,7 +74,7 @@ class _Versions:
         return self.outputs.index(found) if found in self.outputs else -1
 
 
-def stress(folder: Path, seconds: float, threads: int = 16, seed: int = 0) -> Findings:
+def stress(folder: Path, seconds: float, threads: int = 16, seed: int = 0) -> StressFindings:
     """Run, reload and fork for so long, each at least once.
 
     Parameters
@@ -89,7 +89,7 @@ def stress(folder: Path, seconds: float, threads: int = 16, seed: int = 0) -> Fi
     versions = _build(folder)
     path = folder / "current.so"
     shutil.copy(versions.files[0], path)
-    findings, end = Findings(), time.monotonic() + seconds
+    findings, end = StressFindings(), time.monotonic() + seconds
     jobs: list[Callable[[random.Random], None]] = [
         *[lambda rng: _run(path, versions, findings, end, rng)] * threads,
         lambda rng: _change(path, versions, findings, end, rng),
@@ -153,7 +153,7 @@ def _load(path: Path, counts: Counter[str]) -> Library:
 
 
 def _run(
-    path: Path, versions: _Versions, findings: Findings, end: float, rng: random.Random
+    path: Path, versions: _Versions, findings: StressFindings, end: float, rng: random.Random
 ) -> None:
     counts: Counter[str] = Counter()
     while not counts or time.monotonic() < end:
@@ -167,7 +167,7 @@ def _run(
 
 
 def _change(
-    path: Path, versions: _Versions, findings: Findings, end: float, rng: random.Random
+    path: Path, versions: _Versions, findings: StressFindings, end: float, rng: random.Random
 ) -> None:
     while not findings.counts["changed files"] or time.monotonic() < end:
         new = rng.choice(versions.files)
@@ -187,7 +187,7 @@ def _change(
         time.sleep(0.02)
 
 
-def _fork(path: Path, versions: _Versions, findings: Findings, end: float) -> None:
+def _fork(path: Path, versions: _Versions, findings: StressFindings, end: float) -> None:
     """Children run what was loaded before, with its workers lost, and what they load themselves."""
     library = load(versions.files[0])
     loaded = _instance(library), _machine(library)

@@ -9,24 +9,11 @@ import onnx
 from tvm_rammer.errors import ModelError
 from tvm_rammer.frontend.onnx.describe import describe
 from tvm_rammer.frontend.onnx.names import subgraphs
+from tvm_rammer.frontend.onnx.operators.table import REDUCTIONS
 
 #: What the operands are that must be constants, by their number.
 _CONSTANTS: Mapping[str, Mapping[int, str]] = {
-    **{
-        f"Reduce{name}": {1: "axes"}
-        for name in (
-            "L1",
-            "L2",
-            "LogSum",
-            "LogSumExp",
-            "Max",
-            "Mean",
-            "Min",
-            "Prod",
-            "Sum",
-            "SumSquare",
-        )
-    },
+    **{name: {1: "axes"} for name in REDUCTIONS},
     "CumSum": {1: "axis"},
     "Pad": {1: "pads", 2: "value", 3: "axes"},
     "Split": {1: "sizes of its parts"},

@@ -22,7 +22,7 @@ from tvm_rammer.frontend.onnx.operators import (
 from tvm_rammer.frontend.onnx.operators.operator_node import Rule
 
 _MICROSOFT = "com.microsoft"
-_REDUCTIONS = tuple(
+REDUCTIONS = tuple(
     f"Reduce{name}"
     for name in (
         "L1",
@@ -52,7 +52,7 @@ _OLD_BROADCAST = (
 )
 
 _ONNX: dict[str, Rule] = {
-    **dict.fromkeys(_REDUCTIONS, reductions.reduction),
+    **dict.fromkeys(REDUCTIONS, reductions.reduction),
     **dict.fromkeys(_OLD_BROADCAST, elementwise_forms.old_broadcast),
     "BatchNormalization": norms.batch_normalization,
     "BitShift": elementwise_forms.bit_shift,
