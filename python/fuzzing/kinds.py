@@ -130,12 +130,11 @@ def run_cache(rng: Random, folder: Path) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tvm_rammer.build(model)
-        for path in sorted(folder.iterdir()):
+        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
             _spoil(path, rng)
         for _ in range(2):
             tvm_rammer.build(model)
-    left = [path.name for path in folder.iterdir() if path.name.startswith(".rammer-")]
-    if left:
+    if left := [path.name for path in folder.rglob(".rammer-*")]:
         raise Find(f"{left} are left")
     return "built"
 

@@ -22,9 +22,16 @@ CONTENDER = asdict(DECISION.contenders[0])
 
 
 @pytest.fixture(autouse=True)
-def file(tmp_path, monkeypatch) -> Path:
+def folder(tmp_path, monkeypatch) -> Path:
     monkeypatch.setenv("TVM_RAMMER_CACHE_DIR", str(tmp_path))
-    return tmp_path / "decisions.json"
+    return tmp_path / "decisions"
+
+
+def stored_file(folder: Path) -> Path:
+    """That of the decision ``a``."""
+    store_decision("a", DECISION)
+    (path,) = folder.iterdir()
+    return path
 
 
 def test_what_is_stored_comes_back():
@@ -44,17 +51,17 @@ def test_the_last_of_two_decisions_counts():
     assert found is not None and found.reason == "again"
 
 
-def test_another_version_is_ignored_with_a_note_and_kept(file):
-    store_decision("a", DECISION)
+def test_another_version_is_ignored_with_a_note_and_kept(folder):
+    file = stored_file(folder)
     stored = json.loads(file.read_text())
-    stored["a"] = {"version": "0.0.1/1", "decision": ["of", "another", "form"]}
+    stored["entry"] = {"version": "0.0.1/1", "decision": ["of", "another", "form"]}
     file.write_text(json.dumps(stored))
     assert load_decision("a") == (
         None,
         "a stored decision of version 0.0.1/1 was ignored (this is 0.1.0/1)",
     )
     store_decision("b", DECISION)
-    assert json.loads(file.read_text())["a"] == stored["a"]
+    assert json.loads(file.read_text()) == stored
 
 
 @pytest.mark.parametrize(
@@ -76,22 +83,25 @@ def test_another_version_is_ignored_with_a_note_and_kept(file):
         ({"reason": []}, "reason is []; it must be a string"),
     ],
 )
-def test_a_damaged_decision_is_ignored_with_a_warning(file, change, problem):
-    store_decision("a", DECISION)
+def test_a_damaged_decision_is_ignored_with_a_warning(folder, change, problem):
+    file = stored_file(folder)
     stored = json.loads(file.read_text())
-    stored["a"]["decision"] |= change
+    stored["entry"]["decision"] |= change
     file.write_text(json.dumps(stored))
     with pytest.warns(UserWarning) as caught:
         assert load_decision("a") == (None, "")
     text = str(caught[0].message)
-    assert text.startswith(f"{file}: 1 measurement cannot be used and is ignored (of 'a' ")
+    assert text.startswith(f"{file} cannot be used and is ignored (")
+    assert text.endswith("); remove it")
     assert problem in text
 
 
-@pytest.mark.parametrize("content", ["[]", '{"a": 1}', '{"a": {"decision": 1}}', '"text"', "{"])
-def test_a_file_of_another_form_holds_no_decision(file, content):
-    file.write_text(content)
+@pytest.mark.parametrize(
+    "content", ["[]", '{"a": 1}', '{"key": "a", "entry": 1}', '"text"', "{", ""]
+)
+def test_a_file_of_another_form_holds_no_decision(folder, content):
+    stored_file(folder).write_text(content)
     with pytest.warns(UserWarning):
         assert load_decision("a")[0] is None
-        store_decision("a", DECISION)
+    store_decision("a", DECISION)
     assert load_decision("a") == (DECISION, "")

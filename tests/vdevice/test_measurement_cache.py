@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tvm_rammer.vdevice import CacheFile, cache_directory, clear_cache
+from tvm_rammer.vdevice import CacheFile, CacheFolder, cache_directory, clear_cache
 from tvm_rammer.vdevice import cache as module
 
 TIMES = CacheFile("decisions.json", float)
+SINGLE = CacheFolder("decisions", float)
 
 
 @pytest.fixture
@@ -215,8 +216,18 @@ for number in range(int(sys.argv[2])):
 """
 
 
-def writer(name: str, entries: int) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", WRITER, name, str(entries)]
+SINGLE_WRITER = """
+import sys
+from tvm_rammer.vdevice.cache import CacheFolder
+
+for number in range(int(sys.argv[2])):
+    CacheFolder("decisions", float, most=100_000).put(f"{sys.argv[1]} {number}", 1.0)
+    print(number, flush=True)
+"""
+
+
+def writer(name: str, entries: int, program: str = WRITER) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", program, name, str(entries)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
@@ -262,12 +273,109 @@ def test_a_writer_that_is_stopped_does_not_stop_others(folder, monkeypatch):
     )
 
 
+def single_file(folder: Path) -> Path:
+    """That of the entry ``x``."""
+    SINGLE.put("x", 1.5)
+    (path,) = (folder / "decisions").iterdir()
+    return path
+
+
+def test_an_entry_with_a_file_of_its_own_comes_back(folder):
+    assert SINGLE.get("x") is None
+    SINGLE.put("x", 1.5)
+    SINGLE.put("y", 2)
+    SINGLE.put("x", 3)
+    assert (SINGLE.get("x"), SINGLE.get("y"), SINGLE.get("z")) == (3.0, 2.0, None)
+    assert len(os.listdir(folder / "decisions")) == 2
+
+
+def test_the_files_that_were_written_first_are_dropped(folder):
+    few = CacheFolder("decisions", int, most=2)
+    for number in range(4):
+        few.put(str(number), number)
+        for path in (folder / "decisions").iterdir():  # clocks of file systems are coarse
+            os.utime(path, ns=(0, path.stat().st_mtime_ns - 10**9))
+    assert [few.get(str(number)) for number in range(4)] == [None, None, 2, 3]
+
+
+@pytest.mark.parametrize("value", [float("nan"), "1", None, 10**400])
+def test_what_is_no_entry_gets_no_file(folder, value):
+    SINGLE.put("x", value)
+    assert not folder.exists()
+
+
+def test_the_file_of_another_entry_is_ignored_and_named(folder):
+    path = single_file(folder)
+    path.write_text(path.read_text().replace('"x"', '"y"'))
+    assert warning(lambda: SINGLE.get("x") is None or pytest.fail()) == (
+        f"{path} cannot be used and is ignored (it is that of 'y'); remove it"
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "cause"),
+    [
+        ("", "cannot be read and is ignored (Expecting value: line 1 column 1 (char 0))"),
+        ("[" * 100_000, "cannot be read and is ignored (it is nested too deeply)"),
+        ("[1]", "cannot be used and is ignored (it is [1]; it must be an object)"),
+        ('{"key": "x"}', "cannot be used and is ignored (it lacks the key 'entry'; add it)"),
+        (
+            '{"key": "x", "entry": "1"}',
+            'cannot be used and is ignored (it is "1"; it must be a number)',
+        ),
+    ],
+)
+def test_a_damaged_file_is_ignored_and_named_and_replaced(folder, content, cause):
+    path = single_file(folder)
+    path.write_text(content)
+    assert warning(lambda: SINGLE.get("x") is None or pytest.fail()) == f"{path} {cause}; remove it"
+    SINGLE.put("x", 2.0)
+    assert SINGLE.get("x") == 2.0
+
+
+@pytest.mark.parametrize("make", [make_pipe, make_device, make_terminal, Path.mkdir])
+def test_what_is_no_file_of_an_entry_is_no_wait(folder, make):
+    path = single_file(folder)
+    path.unlink()
+    make(path)
+    assert f"{path} cannot be read and is ignored (" in warning(lambda: SINGLE.get("x"))
+
+
+def test_a_file_in_place_of_the_folder_costs_one_warning(folder):
+    folder.mkdir(parents=True)
+    (folder / "decisions").write_text("")
+    assert SINGLE.get("x") is None
+    assert warning(lambda: SINGLE.put("x", 1.0)) == (
+        f"measurements are not kept, as {folder / 'decisions'} cannot be written (File exists): "
+        "set TVM_RAMMER_CACHE_DIR to a folder that can"
+    )
+
+
+def test_killed_writers_of_single_entries_lose_nothing_and_leave_nothing(folder):
+    writers = [writer(f"killed {number}", 10_000, SINGLE_WRITER) for number in range(4)]
+    said = []
+    for number, each in enumerate(writers):
+        lines = [each.stdout.readline() for _ in range(5 + 7 * number)]
+        each.send_signal(signal.SIGKILL)
+        said.append(int([*lines, *each.stdout.read().splitlines()][-1]))
+        each.stdout.close()
+        each.wait()
+    large = CacheFolder("decisions", float, most=100_000)
+    for number, last in enumerate(said):
+        assert all(large.get(f"killed {number} {each}") == 1.0 for each in range(last + 1))
+    large.put("x", 1.0)
+    assert all(name.endswith(".json") for name in os.listdir(folder / "decisions"))
+
+
 def test_clearing_takes_what_is_ours(folder):
     TIMES.add({"x": 1.0})
     (folder / "mine.json").write_text("")
     (folder / "ceilings-0123456789abcdef.json").write_text("")
     removed = clear_cache()
     assert [path.name for path in removed] == ["ceilings-0123456789abcdef.json", "decisions.json"]
+    assert os.listdir(folder) == ["mine.json"]
+    single = single_file(folder)
+    assert clear_cache() == [single]
     assert os.listdir(folder) == ["mine.json"]
     assert clear_cache() == []
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from tvm_rammer import __version__
 from tvm_rammer.records import read_as
-from tvm_rammer.vdevice.cache import CacheFile
+from tvm_rammer.vdevice.cache import CacheFolder
 
 How = Literal["measured", "stored", "simulated"]
 
@@ -113,7 +113,7 @@ def _check(entry: _Entry) -> None:
         Decision.from_dict(entry.decision)
 
 
-_DECISIONS = CacheFile("decisions.json", _Entry, _check, most=2_000)
+_DECISIONS = CacheFolder("decisions", _Entry, _check, most=2_000)
 
 
 def load_decision(key: str) -> tuple[Decision | None, str]:
@@ -124,7 +124,7 @@ def load_decision(key: str) -> tuple[Decision | None, str]:
     tuple of (Decision or None, str)
         The note says why a decision that is there cannot be used; empty otherwise.
     """
-    entry: _Entry | None = _DECISIONS.load().get(key)
+    entry: _Entry | None = _DECISIONS.get(key)
     if entry is None:
         return None, ""
     if entry.version != _version():
@@ -135,7 +135,7 @@ def load_decision(key: str) -> tuple[Decision | None, str]:
 
 def store_decision(key: str, decision: Decision) -> None:
     """Keep a decision for the next build."""
-    _DECISIONS.add({key: asdict(_Entry(_version(), asdict(decision)))})
+    _DECISIONS.put(key, asdict(_Entry(_version(), asdict(decision))))
 
 
 def _version() -> str:

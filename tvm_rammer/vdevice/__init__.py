@@ -9,7 +9,7 @@
 - ``doctor``: what makes co-scheduled programs wrong or slow on this machine
 """
 
-from tvm_rammer.vdevice.cache import CacheFile, cache_directory, clear_cache
+from tvm_rammer.vdevice.cache import CacheFile, CacheFolder, cache_directory, clear_cache
 from tvm_rammer.vdevice.calibrate import calibrated
 from tvm_rammer.vdevice.cpu import HostCPU, detect_cpu, host_cpu
 from tvm_rammer.vdevice.doctor import Finding, diagnose
@@ -19,6 +19,7 @@ from tvm_rammer.vdevice.vdevice import OversubscriptionWarning, VDevice
 
 __all__ = [
     "CacheFile",
+    "CacheFolder",
     "Finding",
     "HostCPU",
     "OversubscriptionWarning",

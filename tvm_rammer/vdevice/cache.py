@@ -1,13 +1,14 @@
 """Keeps measurements between processes: small JSON files in the user's cache folder.
 
-Nothing that is in such a file stops a build: what cannot be read is ignored and named. Writers take
-turns, so that no entry is lost.
+Nothing that is in such a file stops a build: what cannot be read is ignored and named. Writers of
+one file take turns, so that no entry is lost; entries with a file each need no turns.
 """
 
 from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import json
 import os
 import stat
@@ -15,7 +16,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +38,11 @@ _OURS = (
     "calibration*.json",
     "ceilings*.json",
     "decisions.json",
+    "decisions/*.json",
     "kernel_costs.json",
     "model_statistics.json",
 )
+_OUR_FOLDERS = ("decisions",)
 
 
 def cache_directory() -> Path:
@@ -56,10 +59,14 @@ def clear_cache() -> list[Path]:
         When one cannot be removed.
     """
     folder = cache_directory()
-    remove_unfinished(folder)
     found = sorted({path for pattern in _OURS for path in folder.glob(pattern)})
     for path in found:
         path.unlink()
+    remove_unfinished(folder)
+    for name in _OUR_FOLDERS:
+        remove_unfinished(folder / name)
+        with suppress(OSError):  # it is not there, or holds something else
+            (folder / name).rmdir()
     return found
 
 
@@ -103,36 +110,24 @@ class CacheFile:
         """
         folder = cache_directory()
         path = folder / self.name
-        usable = {key: value for key, value in fresh.items() if self._is_usable(value)}
-        try:
+        usable = {key: value for key, value in fresh.items() if _is_usable(self, value)}
+        with _kept_or_named(folder):
             folder.mkdir(parents=True, exist_ok=True)
             with _lock(folder):
                 kept = {k: raw for k, (raw, _) in self._read(path).items() if k not in usable}
                 entries = dict(list({**kept, **usable}.items())[-self.most :])
                 write_whole(path, json.dumps(entries, indent=1).encode())
-        except OSError as error:
-            _warn(
-                f"measurements are not kept, as {folder} cannot be written ({error.strerror}): "
-                "set TVM_RAMMER_CACHE_DIR to a folder that can"
-            )
 
     def _read(self, path: Path) -> dict[str, tuple[Any, Any]]:
         """Every entry that can be used, as it is written and as what it is."""
-        try:
-            stored = parse_json(_text(path))
-        except (FileNotFoundError, NotADirectoryError):
-            return {}
-        except (OSError, ValueError) as error:
-            cause = (error.strerror if isinstance(error, OSError) else None) or error
-            _warn(f"{path} cannot be read and is ignored ({cause}); remove it")
-            return {}
+        stored = _parsed(path, {})
         if not isinstance(stored, dict):
             _warn(f"{path} holds no measurements and is ignored; remove it")
             return {}
         found, problems = {}, []
         for key, value in stored.items():
             try:
-                found[key] = value, self._entry(value)
+                found[key] = value, _entry(self, value)
             except ValueError as error:
                 problems.append(f"of {_short(key)} {problem_of(error)}")
         if problems:
@@ -142,18 +137,118 @@ class CacheFile:
             )
         return found
 
-    def _entry(self, value: Any) -> Any:
-        entry = read_as(self.kind, value)
-        if self.check is not None:
-            self.check(entry)
-        return entry
 
-    def _is_usable(self, value: Any) -> bool:
+@dataclass(frozen=True)
+class CacheFolder:
+    """A folder of the cache folder, with a file for each entry: they are asked for one by one.
+
+    A file appears whole or not at all, and no two entries share one: there is nothing that writers
+    would have to take turns for, and damage costs one entry.
+
+    Attributes
+    ----------
+    name : str
+        Of the folder.
+    kind, check
+        As of a :class:`CacheFile`.
+    most : int
+        Entries that were written earlier are dropped beyond this many.
+    """
+
+    name: str
+    kind: Any
+    check: Callable[[Any], None] | None = None
+    most: int = 1_000
+
+    def get(self, key: str) -> Any:
+        """The entry under a key; None, with a warning where something is there of no use."""
+        path = self._path(key)
+        stored = _parsed(path, None)
+        if stored is None:
+            return None
         try:
-            self._entry(json.loads(json.dumps(value)))
-        except ValueError:
-            return False
-        return True
+            keyed = read_as(_Keyed, stored)
+            if keyed.key != key:
+                raise ValueError(f"it is that of {_short(keyed.key)}")
+            return _entry(self, keyed.entry)
+        except ValueError as error:
+            _warn(f"{path} cannot be used and is ignored ({problem_of(error)}); remove it")
+            return None
+
+    def put(self, key: str, value: Any) -> None:
+        """Keep an entry of plain data; what :meth:`get` would not give back is not kept.
+
+        A folder that cannot be written costs a measurement the next time, and one warning now.
+        """
+        if not _is_usable(self, value):
+            return
+        path = self._path(key)
+        with _kept_or_named(path.parent):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, json.dumps(asdict(_Keyed(key, value)), indent=1).encode())
+            self._drop_oldest(path.parent)
+
+    def _path(self, key: str) -> Path:
+        digest = hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()
+        return cache_directory() / self.name / f"{digest}.json"
+
+    def _drop_oldest(self, folder: Path) -> None:
+        with os.scandir(folder) as entries:
+            found = [entry for entry in entries if entry.name.endswith(".json")]
+        if len(found) <= self.most:
+            return
+        with suppress(FileNotFoundError):  # others drop them too
+            found.sort(key=lambda entry: entry.stat(follow_symlinks=False).st_mtime_ns)
+            for entry in found[: -self.most]:
+                os.unlink(entry.path)
+
+
+@dataclass(frozen=True)
+class _Keyed:
+    """What is in a file of one entry."""
+
+    key: str
+    entry: Any
+
+
+def _entry(cache: CacheFile | CacheFolder, value: Any) -> Any:
+    """A value of JSON as an entry of a cache; a ValueError if it is none."""
+    entry = read_as(cache.kind, value)
+    if cache.check is not None:
+        cache.check(entry)
+    return entry
+
+
+def _is_usable(cache: CacheFile | CacheFolder, value: Any) -> bool:
+    try:
+        _entry(cache, json.loads(json.dumps(value)))
+    except ValueError:
+        return False
+    return True
+
+
+@contextmanager
+def _kept_or_named(folder: Path) -> Iterator[None]:
+    """What cannot be written is not kept, with a warning."""
+    try:
+        yield
+    except OSError as error:
+        _warn(
+            f"measurements are not kept, as {folder} cannot be written ({error.strerror}): "
+            "set TVM_RAMMER_CACHE_DIR to a folder that can"
+        )
+
+
+def _parsed(path: Path, nothing: Any) -> Any:
+    """The value of a file; ``nothing`` if there is none, and with a warning if it is no JSON."""
+    try:
+        return parse_json(_text(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return nothing
+    except (OSError, ValueError) as error:
+        cause = (error.strerror if isinstance(error, OSError) else None) or error
+        _warn(f"{path} cannot be read and is ignored ({cause}); remove it")
+        return nothing
 
 
 def _text(path: Path) -> str:

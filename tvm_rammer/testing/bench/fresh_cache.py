@@ -11,7 +11,7 @@ from pathlib import Path
 from tvm_rammer.vdevice.cache import cache_directory
 
 #: What a build measures of a model's kernels and plans, not of the machine.
-_MODEL_CACHES = ("kernel_costs.json", "decisions.json", "model_statistics.json")
+_MODEL_CACHES = ("kernel_costs.json", "model_statistics.json")
 
 
 @contextmanager
