@@ -98,6 +98,10 @@ PRODUCERS: dict[str, Callable[[Graph], Value]] = {
         g.real(g.op("Range", *(_sizes(*each)(g) for each in ((0, 1), (7, 4), (2, 1))))),
         1,
     ),
+    "range of floats": lambda g: (
+        g.op("Range", *(g.input(*np.float32(each)) for each in ((0, 1), (7, 4), (2, 0.7)))),
+        1,
+    ),
     "expand": lambda g: (g.op("Expand", g.floats(3, 1), _sizes((1, 4), (3, 6))(g)), 2),
     "slice": lambda g: (
         g.op("Slice", g.floats(8, 4), _sizes([-5], [2])(g), _sizes([99], [-1])(g), g.constant([0])),
@@ -176,6 +180,8 @@ CONSUMERS: dict[str, Callable[[Graph, str, int], Value]] = {
     "Softmax": lambda g, v, r: (g.op("Softmax", v, axis=0), r),
     "Shape": lambda g, v, r: (g.real(g.op("Shape", v)), 1),
     "Cast": lambda g, v, r: (g.real(g.op("Cast", v, to=TensorProto.INT32)), r),
+    "rounded": lambda g, v, r: (g.real(g.op("Cast", v, to=TensorProto.BFLOAT16)), r),
+    "Clip": lambda g, v, r: (g.op("Clip", v, g.input(np.float32(0.5), np.float32(0.7))), r),
     "Add": lambda g, v, r: (g.op("Add", v, g.op("ReduceSum", v, g.constant([0]))), r),
     "Add of two": lambda g, v, r: (g.op("Add", _flat(g, v), _other(g)), 1),
     "Sub of all pairs": lambda g, v, r: _outer(g, "Sub", v, r),

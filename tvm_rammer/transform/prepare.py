@@ -26,7 +26,7 @@ from tvm_rammer.transform.split_transposed_convolutions import SplitTransposedCo
 from tvm_rammer.transform.widen_convolutions import WidenConvolutions
 
 #: The operators that DecomposeOpsForInference takes apart.
-_COMPOSED = frozenset({"relax.nn.batch_norm", "relax.tensor_to_shape"})
+_COMPOSED = frozenset({"relax.nn.batch_norm"})
 
 
 @tvm.transform.module_pass(opt_level=0, name="Prepare")

@@ -3,7 +3,8 @@
 What remains is what layout conversion, fusion and the kernels understand: no dropout, a batch norm
 by constants is a multiplication and an addition, sums and maxima of stacked tensors become those of
 two, constants of binary operators get the rank of the other side, exponents of one number are
-scalars, and a broadcast to the shape that a tensor already has disappears.
+scalars, a broadcast to the shape that a tensor already has disappears, and a tensor that becomes a
+shape is what the VM has for it.
 """
 
 from __future__ import annotations
@@ -65,6 +66,8 @@ class _Simplifier(relax.PyExprMutator):
             return call.args[0]
         if name in _OF_TWO:
             return self._of_stack(call, _OF_TWO[name])
+        if name == "relax.tensor_to_shape":
+            return _shape_of_data(call)
         return call
 
     def _of_batch_norm(self, call: Any) -> Any:
@@ -134,6 +137,15 @@ def _with_rank(constant: Any, rank: int) -> Any:
     value = constant.value.numpy()
     shape = (1,) * (rank - value.ndim) + value.shape[max(0, value.ndim - rank) :]
     return relax.const(value.reshape(shape), value.dtype.name)
+
+
+def _shape_of_data(call: Any) -> Any:
+    """What the VM has for ``tensor_to_shape``.
+
+    TVM's own decomposition gives each size a second symbol, and its fusion loses the results
+    between operators whose types say one and whose PrimFuncs say the other.
+    """
+    return relax.call_pure_packed("vm.builtin.tensor_to_shape", *call.args, ty_args=[call.ty])
 
 
 def _same_type(call: Any, argument: Any) -> bool:

@@ -146,14 +146,9 @@ def _numbers(values: Any) -> relax.Expr:
 def _cast(
     bb: relax.BlockBuilder, inputs: Sequence[Any], attributes: Mapping[str, Any]
 ) -> relax.Expr | None:
-    """To bfloat16 by rounding: what is cast back at once would else stay as it is.
-
-    Not where a size is data: TVM loses the intermediate result when it fuses that with a range.
-    """
+    """To bfloat16 by rounding: what is cast back at once would else stay as it is."""
     data = inputs[0]
     if attributes["to"] != TensorProto.BFLOAT16 or is_shape(data):
-        return None
-    if not all(isinstance(size, tirx.IntImm) for size in data.ty.shape.values):
         return None
 
     def rounded(tensor: te.Tensor) -> te.Tensor:
