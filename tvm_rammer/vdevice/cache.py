@@ -152,7 +152,8 @@ class CacheFolder:
     kind, check
         As of a :class:`CacheFile`.
     most : int
-        Entries that were written earlier are dropped beyond this many.
+        Beyond this many the tenth that was written first is dropped: to look for it takes longer
+        than to write an entry.
     """
 
     name: str
@@ -199,7 +200,7 @@ class CacheFolder:
             return
         with suppress(FileNotFoundError):  # others drop them too
             found.sort(key=lambda entry: entry.stat(follow_symlinks=False).st_mtime_ns)
-            for entry in found[: -self.most]:
+            for entry in found[: len(found) - self.most + self.most // 10]:
                 os.unlink(entry.path)
 
 
