@@ -18,6 +18,10 @@ _TRAILER_BYTES = len(_MARK) + hashlib.sha256().digest_size
 _CHUNK_BYTES = 1 << 20
 
 
+class NoChecksumError(ValueError):
+    """A file ends without one."""
+
+
 def seal(path: Path) -> None:
     """Append the checksum of a file that has none."""
     with path.open("r+b") as file:
@@ -44,7 +48,8 @@ def copy_checked(path: Path, write: Callable[[bytes], Any], check: bool) -> byte
     Raises
     ------
     ValueError
-        With what is wrong with the file; it is copied then too.
+        With what is wrong with the file; it is copied then too. A :class:`NoChecksumError` where no
+        checksum is there to be wrong.
     """
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -56,7 +61,7 @@ def copy_checked(path: Path, write: Callable[[bytes], Any], check: bool) -> byte
         trailer = file.read(_TRAILER_BYTES)
     if not trailer.startswith(_MARK):
         write(trailer)  # it is none
-        raise ValueError("it ends without a checksum, as a library of an earlier version")
+        raise NoChecksumError("it ends without a checksum, as a library of an earlier version")
     if trailer != _MARK + digest:
         raise ValueError("it is damaged: its checksum is wrong")
     return digest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -22,6 +23,10 @@ from tvm_rammer.transform.options import Options
 from tvm_rammer.transform.partition_regions import LeftOut
 from tvm_rammer.units import listed
 from tvm_rammer.vdevice import resolve_target
+
+#: How a description begins, compressed as it is, and how much of it says which format it has.
+_COMPRESSED = re.escape(zlib.compress(b"")[:2])
+_HEAD_BYTES = 512
 
 #: What a model's interface may hold besides tensors: the word that stands for the dtype.
 _NO_TENSORS = {"tuple": "a tuple", "shape": "a shape", "prim": "a number", "any": "an object"}
@@ -220,14 +225,31 @@ def read_description(vm: Any, where: str) -> LibraryDescription:
             "tvm_rammer.build or `tvm-rammer compile`"
         ) from error
     content = json.loads(zlib.decompress(packed.numpy().tobytes()))
-    if content["format"] != FORMAT_VERSION:
-        raise LibraryError(
-            f"{where}: library format {content['format']}, this version reads {FORMAT_VERSION}; "
-            "compile the model again"
-        )
+    if problem := other_format(content["format"]):
+        raise LibraryError(f"{where}: {problem}; compile the model again")
     if content["tvm"].split("+")[0] != tvm.__version__.split("+")[0]:
         raise LibraryError(
             f"{where}: compiled with TVM {content['tvm']}, this is TVM {tvm.__version__}; "
             "compile the model again"
         )
     return LibraryDescription(content)
+
+
+def other_format(stated: int | None) -> str | None:
+    """What to say of a library's format; nothing if it is this version's, or unknown."""
+    if stated in (None, FORMAT_VERSION):
+        return None
+    return f"library format {stated}, this version reads {FORMAT_VERSION}"
+
+
+def stated_format(content: bytes) -> int | None:
+    """The format that the file of a library states, found without running any of it."""
+    for found in re.finditer(_COMPRESSED, content):
+        head = content[found.start() : found.start() + _HEAD_BYTES]
+        try:
+            begin = zlib.decompressobj().decompress(head, _HEAD_BYTES)
+        except zlib.error:
+            continue
+        if stated := re.match(rb'\{"format": ([0-9]+),', begin):
+            return int(stated[1])
+    return None

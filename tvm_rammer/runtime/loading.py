@@ -12,8 +12,8 @@ import tvm
 from tvm import relax
 
 from tvm_rammer.errors import LibraryError
-from tvm_rammer.runtime.checksum import copy_checked
-from tvm_rammer.runtime.description import read_description
+from tvm_rammer.runtime.checksum import NoChecksumError, copy_checked
+from tvm_rammer.runtime.description import other_format, read_description, stated_format
 from tvm_rammer.runtime.graph_module import check_cpu
 from tvm_rammer.runtime.library import Library, last_line
 from tvm_rammer.runtime.private_copy import PrivateCopy
@@ -73,13 +73,15 @@ def load(path: str | os.PathLike[str], checksum: bool = True) -> Library:
 
 def _copied(where: Path, checksum: bool) -> tuple[PrivateCopy, bytes | None]:
     """What is in a file, as it was when it was read, and the digest of it if it was checked."""
-    digest, problem = None, None
+    digest, problem, stated = None, None, None
     try:
         if not where.is_file():
             raise LibraryError(f"{where}: no such file; export a library there first")
         copy = PrivateCopy(where.name)
         try:
             digest = copy_checked(where, copy.write, checksum)
+        except NoChecksumError as error:
+            problem, stated = str(error), stated_format(where.read_bytes())
         except ValueError as error:
             problem = str(error)
     except OSError as error:
@@ -93,7 +95,7 @@ def _copied(where: Path, checksum: bool) -> tuple[PrivateCopy, bytes | None]:
             "machine"
         ) from error
     # What is no library, or half of one, is told so rather than that its checksum is wrong.
-    if problem := copy.defect() or problem:
+    if problem := copy.defect() or other_format(stated) or problem:
         raise LibraryError(f"{where}: {problem}; compile the model again")
     return copy, digest
 
