@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Give tvm_rammer wrong models, plans, libraries, caches and commands, and see what becomes of it.
+"""Give tvm_rammer edited models, plans, libraries, caches and commands, and random networks.
 
     python python/fuzz.py --minutes 30 --json fuzz.json
     python python/fuzz.py --case plans 17
 
 Every case follows from its kind and its seed. A find is a crash, a hang, a traceback, a result that
-differs from ONNX Runtime's, or damage that is accepted; it is saved with the command that repeats
-it. Exit status 1 if there are any.
+differs from ONNX Runtime's or from stock TVM's, a plan on which the verifier and the definitions
+disagree, or damage that is accepted; it is saved with the command that repeats it. Exit status 1 if
+there are any.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from rich.table import Table
 
 from tvm_rammer.printable import printable
 
-KINDS = ("models", "plans", "libraries", "caches", "commands")
+KINDS = ("models", "networks", "graphs", "plans", "libraries", "caches", "commands")
 FINDS = ("crash", "hang", "traceback", "wrong")
 HERE = Path(__file__).parent
 

@@ -1,4 +1,4 @@
-"""The five kinds of wrong things: each makes one from a seed, and says what became of it."""
+"""The kinds of cases: each makes one from a seed, and says what became of it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 import tvm_rammer
 from fuzzing.bases import documents, library_bytes, small_models
 from fuzzing.edits import TEXTS, edited
-from fuzzing.finds import Find, check_refusal
+from fuzzing.finds import Find, check_refusal, compare
+from fuzzing.networks import run_graph, run_network
 from fuzzing.peer import Peer
 from fuzzing.plans import judge
 from tvm_rammer.cli import main
@@ -56,7 +57,7 @@ def run_model(rng: Random, folder: Path) -> str:
     if theirs is None:
         return "no reference"
     for mine, wanted in zip(ours, theirs, strict=True):
-        _compare(name, mine, np.asarray(wanted))
+        compare(name, mine, np.asarray(wanted))
     return "right"
 
 
@@ -70,20 +71,6 @@ def _inputs(library: Any, rng: np.random.Generator) -> dict[str, np.ndarray] | N
             drawn = rng.integers(0, 2, info.shape)
         found[info.name] = drawn.astype(info.dtype)
     return found
-
-
-def _compare(name: str, mine: np.ndarray, wanted: np.ndarray) -> None:
-    if mine.dtype.kind == "V":
-        return  # floats of 8 bits, for which numpy has no type, and ONNX Runtime no one name
-    if mine.shape != wanted.shape or mine.dtype != wanted.dtype:
-        raise Find(f"{name}: {mine.dtype}{mine.shape}, ONNX Runtime {wanted.dtype}{wanted.shape}")
-    with np.errstate(all="ignore"):
-        a, b = mine.astype(np.complex128), wanted.astype(np.complex128)
-        known = np.isfinite(a) & np.isfinite(b)
-        scale = max(1.0, float(np.abs(b[known]).max(initial=0.0)))
-        worst = float(np.abs(a - b)[known].max(initial=0.0)) / scale
-    if worst > (2e-2 if mine.dtype == np.float16 else 1e-3):
-        raise Find(f"{name}: wrong by {worst:.3g} of the largest value")
 
 
 def run_plan(rng: Random, folder: Path) -> str:
@@ -198,6 +185,8 @@ def run_command(rng: Random, folder: Path) -> str:
 
 KINDS: Mapping[str, Callable[[Random, Path], str]] = {
     "models": run_model,
+    "networks": run_network,
+    "graphs": run_graph,
     "plans": run_plan,
     "libraries": run_library,
     "caches": run_cache,

@@ -37,6 +37,16 @@ def test_models_are_right_or_refused(tmp_path, seed, found):
     assert verdict("models", seed, tmp_path) == found
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_random_networks_are_right(tmp_path, seed):
+    assert verdict("networks", seed, tmp_path) == "right"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_plans_of_random_graphs_are_safe_and_others_refused(tmp_path, seed):
+    assert verdict("graphs", seed, tmp_path) in ("safe", "refused", "too large")
+
+
 @pytest.mark.parametrize("seed", [0, 1, 394])
 def test_commands_end_well(tmp_path, monkeypatch, seed):
     monkeypatch.chdir(tmp_path)
