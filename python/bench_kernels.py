@@ -25,14 +25,14 @@ from rich.progress import track
 from rich.table import Table
 from rich.text import Text
 
-from tvm_rammer.kernel.winograd.accuracy import DEFAULT_TOLERANCE
+from tvm_rammer.backend.cpu.host import resolve_target, vdevice_for
+from tvm_rammer.backend.cpu.host.ceilings import ceilings
+from tvm_rammer.backend.cpu.templates.winograd.accuracy import DEFAULT_TOLERANCE
 from tvm_rammer.testing.bench.kernel_page import KernelResults, read_speeds
 from tvm_rammer.testing.bench.machine import machine
 from tvm_rammer.testing.kernel_bench import CaseResult, measure_case
 from tvm_rammer.testing.kernel_cases import KernelCase, kernel_cases
 from tvm_rammer.units import duration
-from tvm_rammer.vdevice import resolve_target, vdevice_for
-from tvm_rammer.vdevice.ceilings import ceilings
 
 SCRIPT = "python/bench_kernels.py"
 #: Seconds for which a case is timed.

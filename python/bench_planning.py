@@ -20,14 +20,15 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from tvm_rammer.backend.cpu.host import resolve_target
+from tvm_rammer.machine import VDevice
+from tvm_rammer.options import Options
 from tvm_rammer.rprogram import OperatorGraph
 from tvm_rammer.rprogram.verify import verify
 from tvm_rammer.schedule import POLICIES, CostModel, plan_memory, simulate, synchronise
 from tvm_rammer.testing.bench.graphs import operator_graphs
 from tvm_rammer.testing.models import get_model
 from tvm_rammer.testing.random_graphs import SHAPES, random_graph
-from tvm_rammer.transform.options import Options
-from tvm_rammer.vdevice import VDevice, resolve_target
 
 #: Those that the literature reports search times for, and the zoo's longest.
 _MODELS = "lstm_10x100x256,inception_v3,nasnet_large,randwire"

@@ -27,18 +27,19 @@ from rich.console import Console
 from rich.status import Status
 from rich.table import Table
 
-from tvm_rammer.codegen.cpu import kernel_ids
-from tvm_rammer.codegen.measure_plans import measure_plans
+from tvm_rammer.backend.cpu.codegen.worker import kernel_ids
+from tvm_rammer.backend.cpu.host import resolve_target, vdevice_for
+from tvm_rammer.backend.cpu.timing.measure_plans import measure_plans
 from tvm_rammer.frontend import load_model
+from tvm_rammer.machine import VDevice
+from tvm_rammer.options import Options
+from tvm_rammer.region.marks import is_region
+from tvm_rammer.region.planned import signature_of
 from tvm_rammer.schedule import CHOICES, POLICIES, CostModel, plan, simulate
 from tvm_rammer.testing.machine_state import measure_state
 from tvm_rammer.testing.models import MODELS, get_model
 from tvm_rammer.testing.own_cores import OwnCores
-from tvm_rammer.transform.co_schedule import signature_of
-from tvm_rammer.transform.options import Options
-from tvm_rammer.transform.partition_regions import is_region
 from tvm_rammer.transform.pipeline import PartitionedModule, partition_module
-from tvm_rammer.vdevice import VDevice, resolve_target, vdevice_for
 
 #: How often a model is measured at most, and how long to wait for cores of one's own.
 _ATTEMPTS = 5

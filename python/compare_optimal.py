@@ -21,10 +21,10 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from tvm_rammer.machine import VDevice
 from tvm_rammer.schedule import POLICIES, CostModel, bounds, plan, simulate
 from tvm_rammer.testing.optimal import best_makespan, small_graph
 from tvm_rammer.testing.random_graphs import SHAPES
-from tvm_rammer.vdevice import VDevice
 
 #: Nothing but tiles, waits and the launch takes time.
 COSTS = CostModel(

@@ -22,7 +22,7 @@ from tvm import relax
 
 from tvm_rammer import RammerError, load_model
 from tvm_rammer.frontend.onnx.operators.table import FUNCTIONS, RULES
-from tvm_rammer.transform.eligibility import NO_OPERATOR, reason_to_leave_out
+from tvm_rammer.region.eligibility import NO_OPERATOR, reason_to_leave_out
 from tvm_rammer.transform.prepare import Prepare
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "frontend" / "operators"))

@@ -33,7 +33,9 @@ def test_a_package_names_its_modules(package):
     assert not left_out, f"{package}/__init__.py does not name {', '.join(sorted(left_out))}"
 
 
-@pytest.mark.parametrize("package", ["schedule", "rprogram", "vdevice", "runtime", "transform"])
+@pytest.mark.parametrize(
+    "package", ["schedule", "rprogram", "machine", "region", "runtime", "transform"]
+)
 def test_what_is_named_is_there(package):
     text = ast.get_docstring(ast.parse((ROOT / package / "__init__.py").read_text())) or ""
     missing = [

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tvm_rammer.vdevice import Finding
+from tvm_rammer.backend.cpu.host import Finding
 
 OK = Finding("TVM", "0.27.0")
 WARN = Finding("cores", "1 usable", "warn", "use a larger machine")
@@ -15,7 +15,9 @@ BAD = Finding("tvm-ffi", "0.1.15", "bad", "pip install another")
 
 @pytest.fixture
 def found(monkeypatch):
-    return lambda *findings: monkeypatch.setattr("tvm_rammer.vdevice.diagnose", lambda: findings)
+    return lambda *findings: monkeypatch.setattr(
+        "tvm_rammer.backend.cpu.host.diagnose", lambda: findings
+    )
 
 
 def test_all_is_well(call, found):
@@ -66,7 +68,7 @@ def test_json(call, found):
 def test_calibrate_measures_again(call, found, monkeypatch):
     asked = []
     monkeypatch.setattr(
-        "tvm_rammer.vdevice.calibrated", lambda vdevice, refresh: asked.append(refresh)
+        "tvm_rammer.backend.cpu.host.calibrated", lambda vdevice, refresh: asked.append(refresh)
     )
     found(OK)
     call("doctor", "--calibrate")

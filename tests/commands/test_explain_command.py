@@ -6,10 +6,10 @@ import json
 
 import pytest
 
+from tvm_rammer.backend.cpu.host import host_cpu
 from tvm_rammer.commands import explain
 from tvm_rammer.schedule.decisions import Contender, Decision
 from tvm_rammer.units import counted
-from tvm_rammer.vdevice import host_cpu
 
 
 def test_json_has_the_decision_and_its_reasons(call, model):

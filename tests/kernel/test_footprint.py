@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from tvm import tirx
 from tvm.script import tirx as T
 
+from tvm_rammer.backend.cpu.templates.prefetch import prefetch
+from tvm_rammer.backend.cpu.templates.split import split_into_stages
 from tvm_rammer.kernel.footprint import Matrix
-from tvm_rammer.kernel.prefetch import prefetch
-from tvm_rammer.kernel.split import split_into_stages
 from tvm_rammer.rprogram.program import CELLS, TILE_RANGES, RKernel
 
 ALL = (1 << CELLS) - 1

@@ -11,13 +11,13 @@ from kernel_runs import HOST, TARGET, legalize, legalized_func, numbers, run_pri
 from tvm import relax, te, tirx, topi
 from tvm.s_tir import ScheduleError
 
-from tvm_rammer.kernel import select
+from tvm_rammer.backend.cpu.templates import select
+from tvm_rammer.backend.cpu.templates.select import schedule
 from tvm_rammer.kernel.code_size import code_size
 from tvm_rammer.kernel.library import KernelLibrary
 from tvm_rammer.kernel.scheduled import Scheduled
-from tvm_rammer.kernel.select import schedule
+from tvm_rammer.region.eligibility import reason_to_leave_out
 from tvm_rammer.testing.reference import assert_close
-from tvm_rammer.transform.eligibility import reason_to_leave_out
 
 OP = relax.op
 X, W = numbers((4, 16)), numbers((16, 32))

@@ -5,10 +5,10 @@ import pytest
 from rprogram.test_mutants import assert_agreement
 
 import tvm_rammer
+from tvm_rammer.machine.vdevice import OversubscriptionWarning
 from tvm_rammer.rprogram import RProgram
 from tvm_rammer.testing import MUTATIONS
 from tvm_rammer.testing.models import light, lstm
-from tvm_rammer.vdevice.vdevice import OversubscriptionWarning
 
 MUTANTS_PER_CLASS = 4
 

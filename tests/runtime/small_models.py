@@ -15,8 +15,8 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 from tvm.script import tirx as T
 
+from tvm_rammer.machine import OversubscriptionWarning
 from tvm_rammer.runtime.library import Library
-from tvm_rammer.vdevice import OversubscriptionWarning
 
 ROOT = Path(__file__).parents[2]
 

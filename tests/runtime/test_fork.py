@@ -9,7 +9,7 @@ import pytest
 from small_models import BLOCKED, Branches, python
 
 import tvm_rammer
-from tvm_rammer.vdevice import host_cpu
+from tvm_rammer.backend.cpu.host import host_cpu
 
 CORES = host_cpu().cores
 BOTH = f"{CORES} {CORES}"

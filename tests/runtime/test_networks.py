@@ -14,12 +14,12 @@ import tvm
 from tvm import relax
 
 import tvm_rammer
-from tvm_rammer.kernel.winograd.accuracy import DEFAULT_TOLERANCE
+from tvm_rammer.backend.cpu.host import host_cpu
+from tvm_rammer.backend.cpu.templates.winograd.accuracy import DEFAULT_TOLERANCE
+from tvm_rammer.machine.vdevice import OversubscriptionWarning
 from tvm_rammer.runtime.library import Library
 from tvm_rammer.testing.models import before_softmax, get_model, light, lstm
 from tvm_rammer.testing.reference import random_inputs, relative_error, run_onnxruntime
-from tvm_rammer.vdevice import host_cpu
-from tvm_rammer.vdevice.vdevice import OversubscriptionWarning
 
 pytestmark = pytest.mark.filterwarnings(
     f"ignore::{OversubscriptionWarning.__module__}.{OversubscriptionWarning.__name__}"

@@ -9,8 +9,8 @@ import pytest
 from small_models import BLOCKED, Sorting, python
 
 import tvm_rammer
-from tvm_rammer.vdevice import host_cpu
-from tvm_rammer.vdevice.pool import default_pool_size
+from tvm_rammer.backend.cpu.host import host_cpu
+from tvm_rammer.backend.cpu.host.pool import default_pool_size
 
 CORES = host_cpu().cores
 
@@ -29,7 +29,7 @@ import tvm
 from small_models import Branches, branches, floats
 from tvm import relax
 import tvm_rammer
-from tvm_rammer.vdevice import host_target
+from tvm_rammer.backend.cpu.host import host_target
 
 num_threads = tvm.get_global_func("runtime.NumThreads")
 inputs = floats(4, 8), floats(4, 8, seed=1)

@@ -13,11 +13,11 @@ from small_models import Sorting, floats, sorting
 from tvm import relax
 
 import tvm_rammer
+from tvm_rammer.backend.cpu.host import host_cpu
 from tvm_rammer.runtime.graph_module import GraphModule
 from tvm_rammer.runtime.library import Library
 from tvm_rammer.testing import models
 from tvm_rammer.testing.reference import random_inputs, run_onnxruntime
-from tvm_rammer.vdevice import host_cpu
 
 CORES = host_cpu().cores
 RUNS = 300

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
+from tvm_rammer.machine.vdevice import MemoryCosts, VDevice
 from tvm_rammer.rprogram import Buffer, Operator, OperatorGraph, RKernel
 from tvm_rammer.schedule import CostModel
 from tvm_rammer.testing.random_graphs import SHAPES, random_graph
-from tvm_rammer.vdevice.vdevice import MemoryCosts, VDevice
 
 US = 1e-6
 

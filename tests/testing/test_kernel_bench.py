@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from tvm_rammer.backend.cpu.host import resolve_target, vdevice_for
+from tvm_rammer.backend.cpu.host.ceilings import Ceilings
 from tvm_rammer.testing import numpy_operators as ref
 from tvm_rammer.testing.kernel_bench import measure_case
 from tvm_rammer.testing.kernel_cases import KernelCase, kernel_cases
-from tvm_rammer.vdevice import resolve_target, vdevice_for
-from tvm_rammer.vdevice.ceilings import Ceilings
 
 TARGET = resolve_target()
 HOST = vdevice_for(TARGET)

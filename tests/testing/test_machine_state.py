@@ -7,10 +7,11 @@ from itertools import count
 
 import pytest
 
+from tvm_rammer.backend.cpu.host import configure_pool, vdevice_for
+from tvm_rammer.machine import VDevice
 from tvm_rammer.testing import machine_state, own_cores
 from tvm_rammer.testing.machine_state import MachineState, measure_state
 from tvm_rammer.testing.own_cores import NearCores, OwnCores, Patience
-from tvm_rammer.vdevice import VDevice, configure_pool, vdevice_for
 
 NEAR = MachineState(signal=80e-9, transfer_byte=60e-12, together=0.98)
 

@@ -8,6 +8,7 @@ from types import ModuleType
 import pytest
 from click.testing import CliRunner
 
+from tvm_rammer.backend.cpu.host.ceilings import Ceilings
 from tvm_rammer.schedule import POLICIES
 from tvm_rammer.testing.bench.corpus_records import CorpusResults, CorpusSetting, ModelRecord
 from tvm_rammer.testing.bench.findings import Findings, FindingsSetting
@@ -20,7 +21,6 @@ from tvm_rammer.testing.corpus.difference import Difference
 from tvm_rammer.testing.corpus.racing import RaceTimes
 from tvm_rammer.testing.kernel_bench import CaseResult
 from tvm_rammer.testing.timing_results import Outcome, Ratio
-from tvm_rammer.vdevice.ceilings import Ceilings
 
 HALF = Ratio(0.5, 0.4, 0.6)
 ROOT = Path(__file__).parents[2]

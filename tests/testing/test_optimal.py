@@ -7,11 +7,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tvm_rammer.machine.vdevice import VDevice
 from tvm_rammer.rprogram import Buffer, Operator, OperatorGraph, RKernel
 from tvm_rammer.schedule import POLICIES, CostModel, bounds, plan, simulate
 from tvm_rammer.testing.optimal import best_makespan, small_graph
 from tvm_rammer.testing.random_graphs import SHAPES
-from tvm_rammer.vdevice.vdevice import VDevice
 
 US = 1e-6
 COSTS = CostModel(0.1 * US, 0.3 * US, 1 * US, 1e18, 1e18, 0.0)

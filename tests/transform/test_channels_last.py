@@ -13,10 +13,10 @@ from tvm import relax
 from tvm.script import ir as I
 from tvm.script import relax as R
 
+from tvm_rammer.relax_util import operator_name, static_shape
 from tvm_rammer.testing.reference import assert_close
 from tvm_rammer.transform.channels_last import ChannelsLast
 from tvm_rammer.transform.fold_constants import FoldConstants
-from tvm_rammer.transform.relax_util import operator_name, static_shape
 from tvm_rammer.transform.remove_dead_code import remove_dead_code
 
 OP = relax.op

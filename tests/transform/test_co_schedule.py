@@ -11,18 +11,20 @@ from tvm.ir import GenericConst
 from tvm.script import ir as I
 from tvm.script import relax as R
 
-from tvm_rammer.codegen.table import Header
+from tvm_rammer.backend.cpu.codegen.table import Header
 from tvm_rammer.frontend import load_model
 from tvm_rammer.kernel.library import KernelLibrary
+from tvm_rammer.region.compiler import RegionCompiler
+from tvm_rammer.region.marks import is_region
+from tvm_rammer.relax_util import operator_name
 from tvm_rammer.rprogram import RProgram
 from tvm_rammer.rprogram.verify import verify
 from tvm_rammer.testing import models
 from tvm_rammer.testing.reference import assert_close
 from tvm_rammer.transform.add_guard import AddGuard
-from tvm_rammer.transform.co_schedule import CoSchedule, RegionCompiler
-from tvm_rammer.transform.partition_regions import PartitionRegions, is_region
+from tvm_rammer.transform.co_schedule import CoSchedule
+from tvm_rammer.transform.partition_regions import PartitionRegions
 from tvm_rammer.transform.prepare import Prepare
-from tvm_rammer.transform.relax_util import operator_name
 from tvm_rammer.transform.schedule_operators import ScheduleOperators
 
 

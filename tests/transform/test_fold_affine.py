@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from tvm import relax
 
 import tvm_rammer
+from tvm_rammer.relax_util import operator_name
 from tvm_rammer.testing.reference import assert_close
 from tvm_rammer.transform.fold_affine import FoldAffine
-from tvm_rammer.transform.relax_util import operator_name
 
 OP = relax.op
 RNG = np.random.default_rng(0)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tvm import relax
 
 import tvm_rammer
+from tvm_rammer.relax_util import NUM_INPUT, operator_name
 from tvm_rammer.testing.reference import assert_close
 from tvm_rammer.transform.fold_transposes import FoldTransposes
-from tvm_rammer.transform.relax_util import NUM_INPUT, operator_name
 
 OP = relax.op
 

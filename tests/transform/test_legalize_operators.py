@@ -10,8 +10,8 @@ from tvm.script import relax as R
 from tvm.script import tirx as T
 
 from tvm_rammer.frontend import load_model
+from tvm_rammer.region.concatenations import CONCATENATION
 from tvm_rammer.testing import models
-from tvm_rammer.transform.concatenations import CONCATENATION
 from tvm_rammer.transform.legalize_operators import LegalizeOperators
 from tvm_rammer.transform.simplify_operators import SimplifyOperators
 

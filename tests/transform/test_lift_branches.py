@@ -10,11 +10,11 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 from tvm.script import tirx as T
 
+from tvm_rammer.backend.cpu.host import resolve_target
+from tvm_rammer.options import Options
+from tvm_rammer.region.marks import is_region
 from tvm_rammer.transform.lift_branches import LiftBranches
-from tvm_rammer.transform.options import Options
-from tvm_rammer.transform.partition_regions import is_region
 from tvm_rammer.transform.pipeline import partition_module
-from tvm_rammer.vdevice import resolve_target
 
 
 @I.ir_module

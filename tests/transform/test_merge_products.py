@@ -13,10 +13,10 @@ from tvm import relax
 
 import tvm_rammer
 from tvm_rammer.frontend import load_model
+from tvm_rammer.relax_util import operator_name, static_shape
 from tvm_rammer.testing import models
 from tvm_rammer.testing.reference import assert_close
 from tvm_rammer.transform.merge_products import MergeProducts
-from tvm_rammer.transform.relax_util import operator_name, static_shape
 
 OP = relax.op
 RNG = np.random.default_rng(0)

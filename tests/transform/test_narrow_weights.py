@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from tvm import relax
 
 import tvm_rammer
+from tvm_rammer.relax_util import operator_name
 from tvm_rammer.testing.reference import assert_close
 from tvm_rammer.transform.narrow_weights import NarrowWeights
-from tvm_rammer.transform.relax_util import operator_name
 from tvm_rammer.transform.scaled_bytes import scaled_bytes
 
 RNG = np.random.default_rng(0)

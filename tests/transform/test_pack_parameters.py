@@ -8,9 +8,9 @@ import tvm
 from tvm import relax
 
 import tvm_rammer
+from tvm_rammer.backend.cpu.host import resolve_target
 from tvm_rammer.testing.reference import assert_close
 from tvm_rammer.transform.pack_parameters import PackParameters
-from tvm_rammer.vdevice import resolve_target
 
 OP = relax.op
 TARGET = resolve_target(None)

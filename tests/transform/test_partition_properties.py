@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 from small_graphs import Op, regions, run_main, small_module
 from tvm import relax
 
-from tvm_rammer.transform.partition_regions import (
-    PartitionRegions,
-    read_left_out,
-)
+from tvm_rammer.region.marks import read_left_out
+from tvm_rammer.transform.partition_regions import PartitionRegions
 
 
 def region_of(mod: tvm.IRModule) -> dict[str, str]:

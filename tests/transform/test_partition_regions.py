@@ -10,11 +10,8 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 from tvm.script import tirx as T
 
-from tvm_rammer.transform.partition_regions import (
-    LeftOut,
-    PartitionRegions,
-    read_left_out,
-)
+from tvm_rammer.region.marks import LeftOut, read_left_out
+from tvm_rammer.transform.partition_regions import PartitionRegions
 
 # What a partition looks like
 

@@ -12,9 +12,9 @@ from tvm import relax
 import tvm_rammer
 from tvm_rammer.errors import DeviceError, InputError, PlanError
 from tvm_rammer.frontend import load_model
+from tvm_rammer.options import Options
 from tvm_rammer.testing import models
 from tvm_rammer.testing.reference import assert_outputs_close, random_inputs, run_onnxruntime
-from tvm_rammer.transform.options import Options
 
 FORMS = ("program", "wavefront", "per-op")
 
@@ -27,7 +27,7 @@ def test_the_pipelines_name_is_enough(name):
     assert_outputs_close(run(built, inputs.values()), run_onnxruntime(model, inputs))
 
 
-@pytest.mark.filterwarnings("ignore::tvm_rammer.vdevice.OversubscriptionWarning")
+@pytest.mark.filterwarnings("ignore::tvm_rammer.machine.OversubscriptionWarning")
 @pytest.mark.parametrize("policy", ["sequential", "wavefront"])
 @pytest.mark.parametrize("num_veus", [1, 2, 4])
 def test_options(policy, num_veus):

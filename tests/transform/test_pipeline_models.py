@@ -11,8 +11,8 @@ from tvm.script import relax as R
 from tvm.script import tirx as T
 
 import tvm_rammer
+from tvm_rammer.region.marks import read_left_out
 from tvm_rammer.testing.reference import assert_close
-from tvm_rammer.transform.partition_regions import read_left_out
 
 FORMS = ("program", "wavefront", "per-op")
 

@@ -8,9 +8,9 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 
 from tvm_rammer.frontend import load_model
+from tvm_rammer.relax_util import operator_name, static_shape
 from tvm_rammer.testing import models
 from tvm_rammer.transform.prepare import Prepare
-from tvm_rammer.transform.relax_util import operator_name, static_shape
 
 NETWORKS = ("lstm_8x8x256", "bert_base", "nasnet_cifar", "inception_v2", "shufflenet")
 

@@ -12,9 +12,9 @@ from tvm import relax, te, tirx, topi
 
 import tvm_rammer
 from tvm_rammer.frontend import load_model
+from tvm_rammer.relax_util import operator_name
 from tvm_rammer.testing import models
 from tvm_rammer.transform.prepare import Prepare
-from tvm_rammer.transform.relax_util import operator_name
 from tvm_rammer.transform.restore_operators import RestoreOperators
 
 X = np.random.default_rng(0).standard_normal((1, 4, 5, 6)).astype("float32")

@@ -16,10 +16,10 @@ from tvm.script import tirx as T
 
 from tvm_rammer.frontend import load_model
 from tvm_rammer.kernel.library import KernelLibrary
+from tvm_rammer.relax_util import operator_name
 from tvm_rammer.testing import models
 from tvm_rammer.testing.reference import assert_close
 from tvm_rammer.transform.prepare import Prepare
-from tvm_rammer.transform.relax_util import operator_name
 from tvm_rammer.transform.schedule_operators import ScheduleOperators
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from small_graphs import run
 from tvm import relax
 
-from tvm_rammer.transform.relax_util import operator_name
+from tvm_rammer.relax_util import operator_name
 from tvm_rammer.transform.separate_pools import SeparatePools
 
 OP = relax.op

@@ -9,8 +9,8 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 from tvm.script import tirx as T
 
+from tvm_rammer.relax_util import operator_name, static_shape
 from tvm_rammer.testing.reference import assert_close
-from tvm_rammer.transform.relax_util import operator_name, static_shape
 from tvm_rammer.transform.simplify_operators import SimplifyOperators
 
 ROW = relax.const(np.arange(3, dtype="float32"))

@@ -8,7 +8,7 @@ from tvm import relax, tirx
 from tvm.script import ir as I
 from tvm.script import relax as R
 
-from tvm_rammer.transform.relax_util import operator_name, static_shape
+from tvm_rammer.relax_util import operator_name, static_shape
 from tvm_rammer.transform.split_transposed_convolutions import SplitTransposedConvolutions
 
 OP = relax.op

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from small_graphs import run
 from tvm import relax
 
+from tvm_rammer.relax_util import operator_name, static_shape
 from tvm_rammer.testing.reference import assert_close
-from tvm_rammer.transform.relax_util import operator_name, static_shape
 from tvm_rammer.transform.widen_convolutions import WidenConvolutions
 
 OP = relax.op

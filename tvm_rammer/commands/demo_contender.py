@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from tvm_rammer.transform.options import Form
+    from tvm_rammer.options import Form
 
 
 def planned(

@@ -153,9 +153,9 @@ def race(model: DemoModel, folder: Path, display: Progress) -> Race:
 
 def _contenders(files: Mapping[str, str], folder: Path) -> list[Contender]:
     """The reference first: ONNX Runtime where it is installed, else stock TVM."""
+    from tvm_rammer.backend.cpu.host import host_cpu
     from tvm_rammer.testing.contenders import contender
     from tvm_rammer.testing.fair_timing import Contender
-    from tvm_rammer.vdevice import host_cpu
 
     threads = host_cpu().cores
     common = {**files, "threads": threads}

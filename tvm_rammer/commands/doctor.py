@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from tvm_rammer.vdevice import Finding
+    from tvm_rammer.backend.cpu.host import Finding
 
 _EXAMPLES = """\b
 Examples:
@@ -42,7 +42,7 @@ def command(calibrate: bool, clear_cache: bool) -> Result:
     from tvm_rammer.commands.native_work import native_work
 
     with native_work("looking at this machine"):
-        from tvm_rammer.vdevice import calibrated, diagnose, vdevice_for
+        from tvm_rammer.backend.cpu.host import calibrated, diagnose, vdevice_for
 
         if calibrate:
             calibrated(vdevice_for(), refresh=True)
@@ -53,8 +53,8 @@ def command(calibrate: bool, clear_cache: bool) -> Result:
 
 
 def _cleared() -> Result:
+    from tvm_rammer.machine.cache import cache_directory, clear_cache
     from tvm_rammer.units import counted
-    from tvm_rammer.vdevice.cache import cache_directory, clear_cache
 
     folder = cache_directory()
     try:

@@ -67,13 +67,13 @@ def show_kernels(model: Path, show_all: bool, options: dict[str, Any]) -> Result
 
 
 def _measured(model: Path, options: dict[str, Any]) -> KernelReport:
+    from tvm_rammer.backend.cpu.host import resolve_target
     from tvm_rammer.commands.native_work import progress
     from tvm_rammer.commands.sources import given_options
     from tvm_rammer.frontend import load_model
+    from tvm_rammer.options import Options
     from tvm_rammer.runtime.kernel_report import kernel_report
-    from tvm_rammer.transform.options import Options
     from tvm_rammer.transform.pipeline import partition_module
-    from tvm_rammer.vdevice import resolve_target
 
     given = given_options(options)
     with progress(bar=True) as display:

@@ -9,8 +9,8 @@ from typing import Any
 import tvm
 import tvm_ffi
 
-from tvm_rammer.vdevice import VDevice
-from tvm_rammer.vdevice.cache import CacheFile
+from tvm_rammer.machine import VDevice
+from tvm_rammer.machine.cache import CacheFile
 
 #: Raised when measuring or generating code changes, so that older results are not used.
 FORMAT_VERSION = 3

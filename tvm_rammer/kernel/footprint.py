@@ -17,10 +17,9 @@ import numpy as np
 import numpy.typing as npt
 import tvm_ffi
 from tvm import tirx
-from tvm.ir import TensorLoad
+from tvm.ir import Call, TensorLoad
 
 from tvm_rammer.kernel.blocks import is_choice
-from tvm_rammer.kernel.prefetch import is_prefetch
 from tvm_rammer.rprogram.program import CELLS, TILE_RANGES, cell_rows
 
 #: The least and the greatest value of an expression, for every tile.
@@ -29,6 +28,10 @@ _Interval = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 
 #: Most bounds of loops and many stored values, which need no walk.
 _WITHOUT_LOADS = (tirx.IntImm, tirx.FloatImm, tirx.Var)
+
+
+#: An instruction that brings data into a cache, and touches none.
+PREFETCH = "tirx.prefetch"
 
 
 class _UnknownError(Exception):
@@ -133,7 +136,7 @@ class _Boxes:
         elif isinstance(statement, tirx.BufferStore):
             self._access(statement.buffer, statement.indices, known)
             self._loads(statement.value, known)
-        elif isinstance(statement, tirx.Bind | tirx.Evaluate) and not is_prefetch(statement):
+        elif isinstance(statement, tirx.Bind | tirx.Evaluate) and not _is_prefetch(statement):
             self._loads(statement.value, known)
 
     def _bind(self, statement: Any, known: dict[Any, _Interval]) -> None:
@@ -166,6 +169,11 @@ class _Boxes:
         within = _spanned(top, bottom, matrix.rows, down)[:, :, None]
         cells = within & _spanned(left, right, matrix.columns, across)[:, None, :]
         self.cells[number] = cells if before is None else before | cells
+
+
+def _is_prefetch(statement: Any) -> bool:
+    call = statement.value if isinstance(statement, tirx.Evaluate) else None
+    return isinstance(call, Call) and getattr(call.op, "name", None) == PREFETCH
 
 
 def _spanned(

@@ -8,12 +8,12 @@ from typing import Any
 import tvm_ffi
 from tvm import tirx
 
+from tvm_rammer.backend.cpu.templates.select import schedule
+from tvm_rammer.backend.cpu.templates.split import Scratch, Stage, split_into_stages
+from tvm_rammer.backend.cpu.templates.winograd.accuracy import DEFAULT_TOLERANCE
 from tvm_rammer.kernel.scheduled import Packing, Scheduled
-from tvm_rammer.kernel.select import schedule
-from tvm_rammer.kernel.split import Scratch, Stage, split_into_stages
-from tvm_rammer.kernel.winograd.accuracy import DEFAULT_TOLERANCE
+from tvm_rammer.machine import VDevice
 from tvm_rammer.rprogram import RKernel
-from tvm_rammer.vdevice import VDevice
 
 #: Its stub gives it the constructor of its fields; it takes the object.
 _structure: Any = tvm_ffi.StructuralKey

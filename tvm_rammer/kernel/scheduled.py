@@ -10,8 +10,8 @@ from typing import Protocol
 import numpy as np
 from tvm import tirx
 
+from tvm_rammer.machine import VDevice
 from tvm_rammer.tensors import empty
-from tvm_rammer.vdevice import VDevice
 
 
 class Packing(ABC):

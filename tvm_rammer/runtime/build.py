@@ -8,20 +8,20 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from tvm_rammer.codegen.table import WAIT_LIMIT
+from tvm_rammer.backend.cpu.codegen.table import WAIT_LIMIT
+from tvm_rammer.backend.cpu.host import resolve_target
+from tvm_rammer.backend.cpu.templates.winograd.accuracy import DEFAULT_TOLERANCE
 from tvm_rammer.errors import InputError, ModelError, RammerError
 from tvm_rammer.frontend import LoadedModel, load_model
 from tvm_rammer.frontend.input_constants import Constants
 from tvm_rammer.frontend.input_shapes import Shapes
-from tvm_rammer.kernel.winograd.accuracy import DEFAULT_TOLERANCE
+from tvm_rammer.options import Form, Options
 from tvm_rammer.progress import tell
 from tvm_rammer.runtime.check import check_library, require_reference
 from tvm_rammer.runtime.library import Library, assemble
 from tvm_rammer.transform.attach_description import ModelNames
-from tvm_rammer.transform.options import Form, Options
 from tvm_rammer.transform.pipeline import partition_module
 from tvm_rammer.units import listed
-from tvm_rammer.vdevice import resolve_target
 
 
 def build(
@@ -59,7 +59,7 @@ def build(
     num_veus : int, optional
         vEUs to plan for; the cores that this process may use if not given.
     form : {"program", "wavefront", "per-op"}
-        See :class:`~tvm_rammer.transform.options.Options`.
+        See :class:`~tvm_rammer.options.Options`.
     shapes : mapping of str to sequence of int, optional
         Shapes of inputs with symbolic dimensions.
     constants : mapping of str to array_like, optional

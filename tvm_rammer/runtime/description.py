@@ -12,17 +12,17 @@ from typing import Any
 
 import tvm
 
+from tvm_rammer.backend.cpu.host import resolve_target
 from tvm_rammer.errors import InputError, LibraryError, PlanError, RammerError
+from tvm_rammer.options import Options
 from tvm_rammer.records import read_as
+from tvm_rammer.region.direct_call import DirectCall
+from tvm_rammer.region.marks import LeftOut
 from tvm_rammer.rprogram import RProgram
 from tvm_rammer.rprogram.serialize import from_json
 from tvm_rammer.schedule import Decision, Explanation
 from tvm_rammer.transform.attach_description import DESCRIBE, FORMAT_VERSION
-from tvm_rammer.transform.direct_call import DirectCall
-from tvm_rammer.transform.options import Options
-from tvm_rammer.transform.partition_regions import LeftOut
 from tvm_rammer.units import listed
-from tvm_rammer.vdevice import resolve_target
 
 #: How a description begins, compressed as it is, and how much of it says which format it has.
 _COMPRESSED = re.escape(zlib.compress(b"")[:2])

@@ -13,13 +13,13 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from tvm_rammer.backend.cpu.host import configure_own_pool, in_pool_thread
 from tvm_rammer.errors import InputError, LibraryError
 from tvm_rammer.runtime.description import LibraryDescription, TensorInfo
 from tvm_rammer.runtime.profile import Profile, profile_kernel
 from tvm_rammer.transform.add_guard import GUARD
 from tvm_rammer.transform.attach_description import STATE
 from tvm_rammer.units import listed
-from tvm_rammer.vdevice import configure_own_pool, in_pool_thread
 
 
 @dataclass(frozen=True)

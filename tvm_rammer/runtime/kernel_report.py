@@ -9,17 +9,23 @@ from typing import Any
 
 import tvm
 
-from tvm_rammer.codegen.kernel_timing import CompiledJobs, Job, Step, Timing, compile_jobs
-from tvm_rammer.codegen.measure import Operand, copies_for
-from tvm_rammer.kernel.constraints import Constraint, Vectors, constraint_of, vectors_in
-from tvm_rammer.kernel.roofline import Roofline, roofline
+from tvm_rammer.backend.cpu.host.ceilings import Ceilings, ceilings
+from tvm_rammer.backend.cpu.host.one_core import on_one_core
+from tvm_rammer.backend.cpu.timing.constraints import Constraint, Vectors, constraint_of, vectors_in
+from tvm_rammer.backend.cpu.timing.kernel_timing import (
+    CompiledJobs,
+    Job,
+    Step,
+    Timing,
+    compile_jobs,
+)
+from tvm_rammer.backend.cpu.timing.measure_kernels import Operand, copies_for
+from tvm_rammer.backend.cpu.timing.roofline import Roofline, roofline
 from tvm_rammer.kernel.work import Work, work_of
+from tvm_rammer.machine import VDevice
+from tvm_rammer.region.marks import is_region, read_left_out
 from tvm_rammer.rprogram import RKernel
-from tvm_rammer.transform.partition_regions import is_region, read_left_out
 from tvm_rammer.transform.pipeline import PartitionedModule
-from tvm_rammer.vdevice import VDevice
-from tvm_rammer.vdevice.ceilings import Ceilings, ceilings
-from tvm_rammer.vdevice.one_core import on_one_core
 
 #: Kernels that are compiled together: fewer take longer in all, more show no progress.
 _GROUP = 16

@@ -13,9 +13,12 @@ import tvm
 from tvm import relax
 from tvm.runtime import Executable
 
+from tvm_rammer.backend.cpu.host.target import architecture
 from tvm_rammer.errors import DeviceError, InputError, LibraryError
 from tvm_rammer.files import working_folder
+from tvm_rammer.options import Options
 from tvm_rammer.progress import tell
+from tvm_rammer.region.marks import is_region
 from tvm_rammer.rprogram import RProgram
 from tvm_rammer.runtime.checksum import seal
 from tvm_rammer.runtime.description import LibraryDescription
@@ -25,12 +28,9 @@ from tvm_rammer.runtime.private_copy import PrivateCopy
 from tvm_rammer.runtime.report import Report, make_report
 from tvm_rammer.runtime.simulated import simulated
 from tvm_rammer.transform.attach_description import ModelNames
-from tvm_rammer.transform.options import Options
-from tvm_rammer.transform.partition_regions import is_region
 from tvm_rammer.transform.pipeline import PartitionedModule, lower_for_vm, plan_module
 from tvm_rammer.transform.stock_memory import stock_plan_bytes
 from tvm_rammer.units import counted, listed
-from tvm_rammer.vdevice.target import architecture
 from tvm_rammer.view.html import timeline_frame
 from tvm_rammer.view.svg import timeline_svg
 
@@ -161,7 +161,7 @@ class Library:
         Parameters
         ----------
         policy, num_veus, **options
-            See :class:`~tvm_rammer.transform.options.Options`; what is not given stays as it was.
+            See :class:`~tvm_rammer.options.Options`; what is not given stays as it was.
 
         Returns
         -------

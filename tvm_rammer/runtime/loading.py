@@ -21,8 +21,8 @@ from tvm_rammer.transform.add_guard import GUARD
 
 #: The loaded libraries that are in use, by the digest of their content.
 _in_use: WeakValueDictionary[bytes, Library] = WeakValueDictionary()
-#: What all loaded libraries know of threads (see :func:`~tvm_rammer.codegen.guard.build_guard`): a
-#: variable of 8 bytes, aligned to 4; libgcc never takes back what it gave out for one.
+#: What all loaded libraries know of threads (see ``build_guard``): a variable of 8 bytes, aligned
+#: to 4; libgcc never takes back what it gave out for one.
 _threads = (ctypes.c_int64 * 4)(8, 4, 0, 0)
 _lock = threading.Lock()
 # A child of fork gets the lock as it is, without the thread that would release it.

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import tvm
 
-from tvm_rammer.codegen.stamps import read_stamps, stamped_arena_bytes, stamped_table
-from tvm_rammer.codegen.table import Header
+from tvm_rammer.backend.cpu.codegen.table import Header
+from tvm_rammer.backend.cpu.timing.stamps import read_stamps, stamped_arena_bytes, stamped_table
 from tvm_rammer.rprogram import RProgram
 from tvm_rammer.schedule.timeline import Timeline
 from tvm_rammer.units import duration

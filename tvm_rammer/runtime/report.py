@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tvm_rammer.printable import printable
+from tvm_rammer.region.marks import LeftOut
 from tvm_rammer.rprogram import RProgram
 from tvm_rammer.runtime.description import LibraryDescription
 from tvm_rammer.schedule import Decision, Explanation, memory_report
-from tvm_rammer.transform.partition_regions import LeftOut
 from tvm_rammer.units import counted, duration, size
 
 #: A body that takes the back end longer is named: most take a tenth of a second.

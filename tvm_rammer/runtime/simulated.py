@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from tvm_rammer.backend.cpu.host import vdevice_for
 from tvm_rammer.rprogram import RProgram
 from tvm_rammer.runtime.description import LibraryDescription
 from tvm_rammer.schedule import CostModel, Timeline, simulate
-from tvm_rammer.vdevice import vdevice_for
 
 
 def simulated(description: LibraryDescription) -> list[tuple[RProgram, Timeline]]:

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tvm_rammer.errors import PlanError
+from tvm_rammer.machine.vdevice import MemoryCosts
 from tvm_rammer.rprogram.graph import OperatorGraph
 from tvm_rammer.schedule.auto import BASELINE, Policy
 from tvm_rammer.schedule.costs import CostModel, Device
 from tvm_rammer.schedule.memory import plan_memory
 from tvm_rammer.schedule.placement import Placement
 from tvm_rammer.schedule.synchronise import synchronise
-from tvm_rammer.vdevice.vdevice import MemoryCosts
 
 
 @dataclass(frozen=True)

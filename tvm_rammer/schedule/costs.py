@@ -9,8 +9,8 @@ from typing import Literal, Protocol
 import numpy as np
 
 from tvm_rammer.errors import InputError
+from tvm_rammer.machine.vdevice import MemoryCosts
 from tvm_rammer.rprogram.program import RKernel
-from tvm_rammer.vdevice.vdevice import MemoryCosts
 
 
 class Device(Protocol):
@@ -63,7 +63,7 @@ class CostModel:
     core_memory_bandwidth : float
         Bytes per second that one vEU draws from memory.
     missing : tuple of (int, float)
-        As in :class:`~tvm_rammer.vdevice.MemoryCosts`.
+        As in :class:`~tvm_rammer.machine.vdevice.MemoryCosts`.
     """
 
     point_to_point: float

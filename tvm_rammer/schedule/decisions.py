@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from tvm_rammer import __version__
+from tvm_rammer.machine.cache import CacheFolder
 from tvm_rammer.records import read_as
-from tvm_rammer.vdevice.cache import CacheFolder
 
 How = Literal["measured", "stored", "simulated"]
 

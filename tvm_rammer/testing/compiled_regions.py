@@ -16,10 +16,17 @@ import numpy as np
 import tvm
 import tvm_ffi
 
-from tvm_rammer.codegen.cpu import kernel_ids
-from tvm_rammer.codegen.signature import RegionSignature, TensorSpec
-from tvm_rammer.codegen.table import arena_tensor_bytes, instruction_table
+from tvm_rammer.backend.cpu.codegen.signature import RegionSignature, TensorSpec
+from tvm_rammer.backend.cpu.codegen.table import arena_tensor_bytes, instruction_table
+from tvm_rammer.backend.cpu.codegen.worker import kernel_ids
+from tvm_rammer.backend.cpu.host import configure_pool, resolve_target
 from tvm_rammer.frontend import load_model
+from tvm_rammer.machine import VDevice
+from tvm_rammer.options import Options
+from tvm_rammer.region.compiler import RegionCompiler
+from tvm_rammer.region.marks import is_region
+from tvm_rammer.region.operator_graph import RegionGraph
+from tvm_rammer.region.planned import signature_of
 from tvm_rammer.rprogram import ALIGNMENT, OperatorGraph, RProgram, verify
 from tvm_rammer.schedule import (
     AUTO,
@@ -34,12 +41,7 @@ from tvm_rammer.schedule import (
 )
 from tvm_rammer.schedule.policies import finish
 from tvm_rammer.testing.models.registry import get_model
-from tvm_rammer.transform.co_schedule import RegionCompiler, signature_of
-from tvm_rammer.transform.operator_graph import RegionGraph
-from tvm_rammer.transform.options import Options
-from tvm_rammer.transform.partition_regions import is_region
 from tvm_rammer.transform.pipeline import partition_module
-from tvm_rammer.vdevice import VDevice, configure_pool, resolve_target
 
 #: Longer than any of these runs takes on a busy machine.
 TIMEOUT = 300.0

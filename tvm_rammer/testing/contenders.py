@@ -27,8 +27,8 @@ from tvm_rammer.testing.outside.openvino_contender import openvino
 from tvm_rammer.testing.outside.pytorch_contender import pytorch
 
 if TYPE_CHECKING:
+    from tvm_rammer.options import Form
     from tvm_rammer.runtime.report import Report
-    from tvm_rammer.transform.options import Form
 
 Prepared = tuple[Callable[[], object], Callable[[], list[np.ndarray]]]
 Planned = tuple[Callable[[], object], Callable[[], list[np.ndarray]], Callable[[], dict[str, Any]]]

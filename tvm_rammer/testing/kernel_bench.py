@@ -10,18 +10,24 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from tvm_rammer.codegen.kernel_timing import CompiledJobs, Job, Step, compile_jobs, operand_bytes
-from tvm_rammer.codegen.measure import Operand
+from tvm_rammer.backend.cpu.host.ceilings import Ceilings
+from tvm_rammer.backend.cpu.host.one_core import on_one_core
+from tvm_rammer.backend.cpu.timing.kernel_timing import (
+    CompiledJobs,
+    Job,
+    Step,
+    compile_jobs,
+    operand_bytes,
+)
+from tvm_rammer.backend.cpu.timing.measure_kernels import Operand
+from tvm_rammer.backend.cpu.timing.roofline import roofline
 from tvm_rammer.kernel.library import KernelLibrary
-from tvm_rammer.kernel.roofline import roofline
 from tvm_rammer.kernel.work import Work, work_of
+from tvm_rammer.machine import VDevice
+from tvm_rammer.region.operator_graph import RegionGraph, region_graph
 from tvm_rammer.rprogram import OperatorGraph
 from tvm_rammer.testing.kernel_cases import KernelCase, Problem
-from tvm_rammer.transform.operator_graph import RegionGraph, region_graph
 from tvm_rammer.transform.prepare import Prepare
-from tvm_rammer.vdevice import VDevice
-from tvm_rammer.vdevice.ceilings import Ceilings
-from tvm_rammer.vdevice.one_core import on_one_core
 
 
 @dataclass(frozen=True)
@@ -37,7 +43,7 @@ class CaseResult:
     tilings : tuple of str
     num_tiles : tuple of int
     seconds, spread : float
-        On one core, as in :class:`~tvm_rammer.codegen.kernel_timing.Timing`.
+        On one core, as in :class:`~tvm_rammer.backend.cpu.timing.kernel_timing.Timing`.
     rate : float
         In the case's unit.
     ceiling_share : float

@@ -21,12 +21,12 @@ from math import ceil
 
 import numpy as np
 
+from tvm_rammer.backend.cpu.host import configure_pool
 from tvm_rammer.errors import RammerError
 from tvm_rammer.schedule import CHOICES
 from tvm_rammer.testing.compiled_regions import Compiled, Source, in_new_thread, same_bits
 from tvm_rammer.testing.random_graphs import Shape
 from tvm_rammer.testing.random_models import random_model
-from tvm_rammer.vdevice import configure_pool
 
 _MOST_VEUS = 4
 #: Many waits in every run: on busy cores, to start a run costs more than to wait.

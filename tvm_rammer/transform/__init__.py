@@ -10,11 +10,9 @@
   ``fuse_normalizations`` with ``normalization_chains`` and ``normalize``,
   ``fold_transposes``, ``legalize_operators``, ``fuse_operators`` up to ``fusion_ends``;
   ``remove_dead_code`` after many of them
-- ``partition_regions`` with ``eligibility``: what can be planned together
-- ``co_schedule`` with ``operator_graph``, ``region_calls``, ``concatenations``, ``decide_plan``
-  and ``forget_constants``: regions become kernels
+- ``partition_regions``: what can be planned together
+- ``co_schedule``: regions become kernels
 - ``schedule_operators``: what stays outside gets the same rKernels
-- ``add_guard``, ``direct_call``, ``attach_description``: what a library needs besides
+- ``add_guard``, ``attach_description``: what a library needs besides
 - ``pack_parameters``: weights that stay inputs; ``stock_memory``: what TVM alone would need
-- ``options``: what a user may choose; ``relax_util``: small questions about expressions
 """

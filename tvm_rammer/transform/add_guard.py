@@ -2,7 +2,7 @@
 
 A deployed library knows its CPU and its number of workers; the process that loads it does not. The
 guard raises when the CPU lacks a feature that the kernels use, and sets TVM's thread pool up once
-per thread (see :mod:`tvm_rammer.codegen.guard`).
+per thread (see :mod:`tvm_rammer.backend.cpu.codegen.guard`).
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import tvm
 from tvm import relax
 from tvm.ir import Call
 
-from tvm_rammer.codegen.guard import build_guard
+from tvm_rammer.backend.cpu.codegen.guard import build_guard
+from tvm_rammer.machine import VDevice
 from tvm_rammer.transform.co_schedule import link
-from tvm_rammer.vdevice import VDevice
 
 #: Symbol of the guard in every library.
 GUARD = "tvm_rammer_guard"

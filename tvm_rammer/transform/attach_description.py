@@ -18,14 +18,14 @@ import tvm
 from tvm import relax, tirx
 from tvm.ir import Call, GenericConst, PrimType
 
+from tvm_rammer.machine import VDevice
+from tvm_rammer.options import Options
+from tvm_rammer.region.direct_call import direct_call
+from tvm_rammer.region.marks import read_left_out
+from tvm_rammer.region.planned import Region
+from tvm_rammer.relax_util import operator_name, type_shape
 from tvm_rammer.rprogram.serialize import to_json
 from tvm_rammer.schedule import CostModel, explain
-from tvm_rammer.transform.co_schedule import Region
-from tvm_rammer.transform.direct_call import direct_call
-from tvm_rammer.transform.options import Options
-from tvm_rammer.transform.partition_regions import read_left_out
-from tvm_rammer.transform.relax_util import operator_name, type_shape
-from tvm_rammer.vdevice import VDevice
 
 #: Increased whenever a library can no longer be read by older versions of this package.
 FORMAT_VERSION = 3

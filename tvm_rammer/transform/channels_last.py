@@ -21,6 +21,7 @@ from tvm import relax
 from tvm.error import InternalError
 from tvm.ir import Call, Op
 
+from tvm_rammer.relax_util import calls_any, operator_name, rewrite, static_shape
 from tvm_rammer.transform.layouts import (
     Layout,
     fits,
@@ -30,7 +31,6 @@ from tvm_rammer.transform.layouts import (
     transposed,
     transposed_type,
 )
-from tvm_rammer.transform.relax_util import calls_any, operator_name, rewrite, static_shape
 from tvm_rammer.transform.split_transposed_convolutions import TRANSPOSED
 
 #: Layouts in which neighbouring channels are neighbours in memory, so that they fill vectors.

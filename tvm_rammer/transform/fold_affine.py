@@ -22,7 +22,7 @@ import tvm
 from tvm import relax
 from tvm.ir import Call, GenericConst
 
-from tvm_rammer.transform.relax_util import operator_name, rewrite, static_shape
+from tvm_rammer.relax_util import operator_name, rewrite, static_shape
 from tvm_rammer.transform.remove_dead_code import clean_up
 
 _DTYPES = frozenset({"float32", "float64"})

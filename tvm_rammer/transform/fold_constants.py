@@ -15,8 +15,8 @@ from tvm import relax
 from tvm.ir import GenericConst
 from tvm.tirx import FloatImm, IntImm
 
+from tvm_rammer.relax_util import bound_value, operator_name, rewrite, static_shape
 from tvm_rammer.tensors import as_array, constant
-from tvm_rammer.transform.relax_util import bound_value, operator_name, rewrite, static_shape
 from tvm_rammer.transform.remove_dead_code import clean_up
 
 Evaluate = Callable[[Any, list[np.ndarray]], np.ndarray]

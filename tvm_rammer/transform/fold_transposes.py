@@ -17,8 +17,8 @@ import tvm
 from tvm import relax, te
 from tvm.ir import Call, GenericConst, Op
 
-from tvm_rammer.kernel.reduction import FEW_ROWS
-from tvm_rammer.transform.relax_util import (
+from tvm_rammer.backend.cpu.templates.reduction import FEW_ROWS
+from tvm_rammer.relax_util import (
     bound_value,
     operator_name,
     rewrite,

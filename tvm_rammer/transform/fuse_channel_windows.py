@@ -14,7 +14,7 @@ from typing import Any
 import tvm
 from tvm import relax, te, tirx
 
-from tvm_rammer.transform.relax_util import bound_value, operator_name, rewrite, static_shape
+from tvm_rammer.relax_util import bound_value, operator_name, rewrite, static_shape
 from tvm_rammer.transform.remove_dead_code import remove_dead_code
 
 #: Names of the window's axes in the order of a pool's attributes.

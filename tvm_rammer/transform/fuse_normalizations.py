@@ -13,9 +13,9 @@ from typing import Any
 import tvm
 from tvm import relax
 
+from tvm_rammer.relax_util import operator_name, rewrite, static_shape
 from tvm_rammer.transform.normalization_chains import Chains, Normalization
 from tvm_rammer.transform.normalize import normalize, normalize_groups
-from tvm_rammer.transform.relax_util import operator_name, rewrite, static_shape
 from tvm_rammer.transform.remove_dead_code import remove_dead_code
 
 

@@ -20,7 +20,7 @@ from tvm import relax
 from tvm.ir import Call
 
 from tvm_rammer.kernel.inlined_size import InlinedSize, inlined_sizes
-from tvm_rammer.transform.relax_util import OPAQUE, operator_name, static_shape
+from tvm_rammer.relax_util import OPAQUE, operator_name, static_shape
 
 #: TVM's numbers for reductions, and for operators that take elementwise ones behind them
 #: (kCommReduce, kOutEWiseFusable).

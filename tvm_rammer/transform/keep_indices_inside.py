@@ -17,7 +17,7 @@ from tvm import relax
 from tvm.ir import Call
 from tvm.tirx import IntImm
 
-from tvm_rammer.transform.relax_util import calls_any, operator_name, rewrite, static_shape
+from tvm_rammer.relax_util import calls_any, operator_name, rewrite, static_shape
 
 
 @tvm.transform.module_pass(opt_level=0, name="KeepIndicesInside")

@@ -11,8 +11,8 @@ from tvm import relax
 from tvm.ir import GenericConst
 from tvm.s_tir import slayout
 
+from tvm_rammer.relax_util import type_shape
 from tvm_rammer.tensors import as_array, constant
-from tvm_rammer.transform.relax_util import type_shape
 
 #: The axes of a tensor from the outermost to the innermost, ``A`` for that which the module as
 #: given calls the first, and so on; those of every field of a tuple; ``None`` for what is neither

@@ -15,8 +15,8 @@ import tvm
 from tvm import relax
 from tvm.ir import Call, GenericConst, Op
 
-from tvm_rammer.transform.concatenations import CONCATENATION, has_long_rows
-from tvm_rammer.transform.relax_util import OPAQUE, operator_name, rewrite, static_shape, type_shape
+from tvm_rammer.region.concatenations import CONCATENATION, has_long_rows
+from tvm_rammer.relax_util import OPAQUE, operator_name, rewrite, static_shape, type_shape
 
 
 @tvm.transform.module_pass(opt_level=0, name="LegalizeOperators")

@@ -14,7 +14,7 @@ from tvm.ir import Call, PrimType
 from tvm.relax.utils import copy_with_new_vars
 from tvm_ffi import structural_walk
 
-from tvm_rammer.transform.relax_util import rewrite, static_shape
+from tvm_rammer.relax_util import rewrite, static_shape
 
 
 @tvm.transform.module_pass(opt_level=0, name="LiftBranches")

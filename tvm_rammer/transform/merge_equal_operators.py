@@ -16,8 +16,8 @@ from tvm import relax
 from tvm.ir import GenericConst
 from tvm_ffi import structural_map
 
+from tvm_rammer.relax_util import static_shape
 from tvm_rammer.tensors import as_array
-from tvm_rammer.transform.relax_util import static_shape
 
 #: Constants of more elements are compared here.
 _LARGE = 1 << 10

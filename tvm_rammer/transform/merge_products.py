@@ -17,7 +17,7 @@ import tvm
 from tvm import relax
 from tvm.ir import Call, GenericConst
 
-from tvm_rammer.transform.relax_util import operator_name, static_shape
+from tvm_rammer.relax_util import operator_name, static_shape
 
 #: Rows of a merged product at most: what fills the registers of a core.
 _MOST_ROWS = 8

@@ -15,9 +15,9 @@ import tvm
 from tvm import relax, te
 from tvm.ir import GenericConst
 
-from tvm_rammer.kernel.reduction import FEW_ROWS
+from tvm_rammer.backend.cpu.templates.reduction import FEW_ROWS
+from tvm_rammer.relax_util import calls_any, operator_name, rewrite, static_shape
 from tvm_rammer.tensors import as_array, constant
-from tvm_rammer.transform.relax_util import calls_any, operator_name, rewrite, static_shape
 from tvm_rammer.transform.scaled_bytes import scaled_bytes
 
 #: Fewer weights stay in a near cache, from where they are read as fast as they are widened.

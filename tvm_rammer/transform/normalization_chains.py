@@ -10,7 +10,7 @@ from typing import Any
 from tvm import relax
 from tvm.ir import GenericConst
 
-from tvm_rammer.transform.relax_util import operator_name, static_shape
+from tvm_rammer.relax_util import operator_name, static_shape
 
 
 @dataclass(frozen=True)

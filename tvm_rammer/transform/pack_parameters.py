@@ -18,14 +18,15 @@ import tvm
 from tvm import relax
 from tvm.ir import GenericConst
 
-from tvm_rammer.kernel.columns import PackColumns
+from tvm_rammer.backend.cpu.host import vdevice_for
+from tvm_rammer.backend.cpu.templates.columns import PackColumns
+from tvm_rammer.backend.cpu.templates.select import schedule
 from tvm_rammer.kernel.scheduled import Scheduled
-from tvm_rammer.kernel.select import schedule
-from tvm_rammer.transform.eligibility import reason_to_leave_out, result_types
+from tvm_rammer.machine import VDevice
+from tvm_rammer.region.eligibility import reason_to_leave_out, result_types
+from tvm_rammer.relax_util import rewrite, weight_parameters
 from tvm_rammer.transform.prepare import Prepare
-from tvm_rammer.transform.relax_util import rewrite, weight_parameters
 from tvm_rammer.transform.remove_dead_code import remove_dead_code
-from tvm_rammer.vdevice import VDevice, vdevice_for
 
 
 @tvm.transform.module_pass(opt_level=0, name="PackParameters")

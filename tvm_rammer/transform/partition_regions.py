@@ -17,20 +17,8 @@ from tvm import relax, tirx
 from tvm.ir import Call, GlobalVar
 from tvm_ffi import structural_walk
 
-from tvm_rammer.transform.eligibility import NO_OPERATOR, reason_to_leave_out
-
-#: Attribute of a region function.
-REGION = "tvm_rammer.region"
-#: Attribute of a module: what was left out and why, as JSON.
-LEFT_OUT = "tvm_rammer.left_out"
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """An operator that stays ordinary Relax."""
-
-    operator: str
-    reason: str
+from tvm_rammer.region.eligibility import NO_OPERATOR, reason_to_leave_out
+from tvm_rammer.region.marks import LEFT_OUT, REGION, LeftOut
 
 
 @tvm.transform.module_pass(opt_level=0, name="PartitionRegions")
@@ -62,17 +50,6 @@ class PartitionRegions:
             left_out += partition.left_out
         text = json.dumps([asdict(item) for item in dict.fromkeys(left_out)])
         return relax.transform.Normalize()(result).with_attr(LEFT_OUT, text)
-
-
-def is_region(func: Any) -> bool:
-    """Whether a function is a region that a partition made."""
-    return isinstance(func, relax.Function) and bool(func.attrs and REGION in func.attrs)
-
-
-def read_left_out(mod: tvm.IRModule) -> list[LeftOut]:
-    """What a partition left out, and why."""
-    text = mod.attrs.get(LEFT_OUT) if mod.attrs else None
-    return [LeftOut(**item) for item in json.loads(str(text))] if text else []
 
 
 @dataclass(frozen=True)

@@ -12,23 +12,24 @@ import tvm_ffi
 from tvm import relax
 from tvm.relax.backend.cpu_generic import pipeline as stock
 
-from tvm_rammer.codegen.compare_booleans import CompareBooleans
-from tvm_rammer.codegen.table import WAIT_LIMIT
+from tvm_rammer.backend.cpu.codegen.compare_booleans import CompareBooleans
+from tvm_rammer.backend.cpu.codegen.table import WAIT_LIMIT
+from tvm_rammer.backend.cpu.host import resolve_target
+from tvm_rammer.backend.cpu.templates.winograd.accuracy import DEFAULT_TOLERANCE
 from tvm_rammer.errors import RammerError
 from tvm_rammer.kernel.library import KernelLibrary
-from tvm_rammer.kernel.winograd.accuracy import DEFAULT_TOLERANCE
+from tvm_rammer.options import Form, Options
 from tvm_rammer.progress import tell
+from tvm_rammer.region.compiler import RegionCompiler
 from tvm_rammer.transform.add_guard import AddGuard
 from tvm_rammer.transform.attach_description import AttachDescription, Description, ModelNames
-from tvm_rammer.transform.co_schedule import CoSchedule, RegionCompiler
+from tvm_rammer.transform.co_schedule import CoSchedule
 from tvm_rammer.transform.lift_branches import LiftBranches
 from tvm_rammer.transform.merge_equal_operators import MergeEqualOperators
 from tvm_rammer.transform.merge_products import MergeProducts
-from tvm_rammer.transform.options import Form, Options
 from tvm_rammer.transform.partition_regions import PartitionRegions
 from tvm_rammer.transform.prepare import Prepare
 from tvm_rammer.transform.schedule_operators import ScheduleOperators
-from tvm_rammer.vdevice import resolve_target
 
 # Errors of passes cross TVM's C++, from where those that it does not know return as RuntimeErrors.
 _ERRORS: list[type] = [KeyboardInterrupt, *RammerError.__subclasses__()]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import tvm
 from tvm import relax, tirx
 
+from tvm_rammer.relax_util import OPAQUE, calls_any
 from tvm_rammer.transform.channels_last import ChannelsLast
 from tvm_rammer.transform.fold_affine import FoldAffine
 from tvm_rammer.transform.fold_constants import FoldConstants
@@ -17,7 +18,6 @@ from tvm_rammer.transform.keep_indices_inside import KeepIndicesInside
 from tvm_rammer.transform.legalize_operators import LegalizeOperators
 from tvm_rammer.transform.merge_equal_operators import MergeEqualOperators
 from tvm_rammer.transform.narrow_weights import NarrowWeights
-from tvm_rammer.transform.relax_util import OPAQUE, calls_any
 from tvm_rammer.transform.remove_dead_code import RemoveDeadCode
 from tvm_rammer.transform.restore_operators import RestoreOperators
 from tvm_rammer.transform.separate_pools import SeparatePools

@@ -17,7 +17,7 @@ from tvm import relax, sym, tirx, topi
 from tvm.ir import TensorLoad
 
 from tvm_rammer.kernel.blocks import is_choice
-from tvm_rammer.transform.relax_util import calls_any, operator_name, rewrite, static_shape
+from tvm_rammer.relax_util import calls_any, operator_name, rewrite, static_shape
 from tvm_rammer.transform.remove_dead_code import remove_dead_code
 
 _COMPARISONS = {

@@ -14,12 +14,12 @@ import tvm_ffi
 from tvm import relax, tirx
 from tvm.ir import GenericConst
 
-from tvm_rammer.codegen.operators import build_operators
+from tvm_rammer.backend.cpu.codegen.operators import build_operators
 from tvm_rammer.kernel.library import KernelLibrary
+from tvm_rammer.region.eligibility import reason_to_leave_out, result_types
+from tvm_rammer.relax_util import rewrite
 from tvm_rammer.tensors import as_array, constant
 from tvm_rammer.transform.co_schedule import link
-from tvm_rammer.transform.eligibility import reason_to_leave_out, result_types
-from tvm_rammer.transform.relax_util import rewrite
 from tvm_rammer.transform.remove_dead_code import remove_dead_code
 
 

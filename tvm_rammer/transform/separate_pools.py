@@ -17,7 +17,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from tvm_rammer.transform.relax_util import calls_any, operator_name, rewrite, static_shape
+from tvm_rammer.relax_util import calls_any, operator_name, rewrite, static_shape
 
 _POOLS = {
     "relax.nn.max_pool1d": relax.op.nn.max_pool1d,

@@ -18,8 +18,8 @@ import tvm
 from tvm import relax
 from tvm.ir import Call, GenericConst
 
+from tvm_rammer.relax_util import bound_value, operator_name, rewrite, static_shape
 from tvm_rammer.tensors import constant
-from tvm_rammer.transform.relax_util import bound_value, operator_name, rewrite, static_shape
 from tvm_rammer.transform.remove_dead_code import clean_up
 
 _BINARY = frozenset(

@@ -21,7 +21,7 @@ from typing import Any
 import tvm
 from tvm import relax, te, tirx, topi
 
-from tvm_rammer.transform.relax_util import calls_any, operator_name, rewrite, static_shape
+from tvm_rammer.relax_util import calls_any, operator_name, rewrite, static_shape
 
 #: What is split, and the letters of its spatial axes in names of layouts.
 TRANSPOSED = {"relax.nn.conv1d_transpose": "W", "relax.nn.conv2d_transpose": "HW"}

@@ -8,7 +8,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from tvm_rammer.transform.relax_util import operator_name
+from tvm_rammer.relax_util import operator_name
 
 
 def stock_plan_bytes(func: relax.Function, mod: tvm.IRModule) -> int:

@@ -18,8 +18,8 @@ import tvm
 from tvm import relax
 from tvm.ir import GenericConst
 
+from tvm_rammer.relax_util import calls_any, operator_name, rewrite, static_shape
 from tvm_rammer.tensors import as_array, constant
-from tvm_rammer.transform.relax_util import calls_any, operator_name, rewrite, static_shape
 
 #: Operators, and their layouts that have the width just outside of the channels.
 _CONVOLUTIONS = {

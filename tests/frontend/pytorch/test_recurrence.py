@@ -15,9 +15,9 @@ torch = pytest.importorskip("torch")
 from torch_programs import floats  # noqa: E402
 
 from tvm_rammer.frontend import LoadedModel, load_model  # noqa: E402
+from tvm_rammer.relax_util import operator_name  # noqa: E402
 from tvm_rammer.transform.fold_constants import FoldConstants  # noqa: E402
 from tvm_rammer.transform.prepare import Prepare  # noqa: E402
-from tvm_rammer.transform.relax_util import operator_name  # noqa: E402
 
 LAYERS, DIRECTIONS, STEPS, FEATURES, HIDDEN = 2, 2, 5, 4, 6
 SIZES = FEATURES, HIDDEN, LAYERS

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from tvm_rammer.backend.cpu.host.ceilings import Ceilings
+from tvm_rammer.machine import VDevice
 from tvm_rammer.runtime.build import build
 from tvm_rammer.testing.bench.plan_roofline import Demand, demands, least_seconds
 from tvm_rammer.testing.models import get_model
-from tvm_rammer.vdevice import VDevice
-from tvm_rammer.vdevice.ceilings import Ceilings
 
 MIB = 1 << 20
 #: 4 GFLOP/s; 8, 4 and 2 GB/s.

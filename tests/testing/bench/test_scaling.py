@@ -3,6 +3,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tvm_rammer.machine import VDevice
 from tvm_rammer.schedule import POLICIES
 from tvm_rammer.testing import SHAPES, random_graph
 from tvm_rammer.testing.bench.scaling import (
@@ -14,7 +15,6 @@ from tvm_rammer.testing.bench.scaling import (
     mean_speed_up,
     speed_up,
 )
-from tvm_rammer.vdevice import VDevice
 
 KNOWN = VDevice("two cores", num_veus=2)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tvm_rammer.backend.cpu.host.ceilings import Ceilings
 from tvm_rammer.rprogram import RKernel, ROperator, RProgram
 from tvm_rammer.schedule.timeline import Span, Timeline
 from tvm_rammer.testing.bench.plan_roofline import Demand
 from tvm_rammer.testing.bench.slow_operators import slow_operators
-from tvm_rammer.vdevice.ceilings import Ceilings
 
 CEILINGS = Ceilings(1e9, 1e9, 1e9, 1e9, 1e9)
 

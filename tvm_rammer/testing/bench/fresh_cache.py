@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tvm_rammer.vdevice.cache import cache_directory
+from tvm_rammer.machine.cache import cache_directory
 
 #: What a build measures of a model's kernels and plans, not of the machine.
 _MODEL_CACHES = ("kernel_costs.json", "model_statistics.json")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import onnx
 
+from tvm_rammer.backend.cpu.host import resolve_target
 from tvm_rammer.frontend import load_model
+from tvm_rammer.options import Options
+from tvm_rammer.region.marks import is_region
 from tvm_rammer.rprogram import OperatorGraph
-from tvm_rammer.transform.options import Options
-from tvm_rammer.transform.partition_regions import is_region
 from tvm_rammer.transform.pipeline import partition_module
-from tvm_rammer.vdevice import resolve_target
 
 
 def operator_graphs(

@@ -10,12 +10,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from tvm_rammer.backend.cpu.host.ceilings import Ceilings
 from tvm_rammer.testing.bench import machine
 from tvm_rammer.testing.bench.markdown import table, whole_page
 from tvm_rammer.testing.bench.result_file import load, write_whole
 from tvm_rammer.testing.kernel_bench import CaseResult
 from tvm_rammer.units import duration
-from tvm_rammer.vdevice.ceilings import Ceilings
 
 #: Raised when the contents of the file change.
 _FORMAT = 1

@@ -9,11 +9,12 @@ from typing import Any
 
 import onnx
 
+from tvm_rammer.backend.cpu.host import vdevice_for
+from tvm_rammer.machine import VDevice
 from tvm_rammer.rprogram import OperatorGraph
 from tvm_rammer.schedule import AUTO, POLICIES, CostModel, auto, bounds
 from tvm_rammer.testing.bench.findings import FindingsFile
 from tvm_rammer.testing.bench.graphs import operator_graphs
-from tvm_rammer.vdevice import VDevice, vdevice_for
 
 #: Makespans in seconds by policy, and what no plan of the same kernels can beat: ``BOUND``, the
 #: largest of the other three region by region, but never above the plan of ``auto``.

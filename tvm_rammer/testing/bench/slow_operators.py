@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from tvm_rammer.backend.cpu.host.ceilings import Ceilings
 from tvm_rammer.rprogram import RProgram
 from tvm_rammer.schedule.timeline import Timeline
 from tvm_rammer.testing.bench.plan_roofline import Demand
-from tvm_rammer.vdevice.ceilings import Ceilings
 
 #: Operators that are named.
 _NAMED = 10

@@ -9,6 +9,8 @@ from typing import Any
 
 import onnx
 
+from tvm_rammer.backend.cpu.host import vdevice_for
+from tvm_rammer.backend.cpu.host.ceilings import Ceilings, CeilingsTogether, typical
 from tvm_rammer.errors import InputError
 from tvm_rammer.runtime.build import build
 from tvm_rammer.runtime.graph_module import GraphModule
@@ -23,8 +25,6 @@ from tvm_rammer.testing.bench.side_by_side import SideBySide
 from tvm_rammer.testing.bench.slow_operators import SlowOperator, slow_operators
 from tvm_rammer.testing.own_cores import NearCores, Patience
 from tvm_rammer.testing.reference import random_inputs
-from tvm_rammer.vdevice import vdevice_for
-from tvm_rammer.vdevice.ceilings import Ceilings, CeilingsTogether, typical
 
 #: Everything is compared with it.
 BASE = "sequential"

@@ -1,0 +1,100 @@
+"""Finer tilings are compiled where a device would wait for large tiles, and agree with those."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kernel_runs import HOST, TARGET, constant, legalized_func, numbers, run_prim_func
+from tvm import relax
+
+from tvm_rammer.backend.cpu.templates.finer import Option, finer_tilings
+from tvm_rammer.kernel.library import KernelLibrary
+from tvm_rammer.testing.reference import assert_close
+
+OP = relax.op
+WIDE = replace(HOST, vector_bytes=64, vector_registers=32)
+SMALL = Option("small", 32, 1.2)
+
+
+def test_one_large_tile_leaves_veus_idle():
+    assert finer_tilings(Option("large", 1, 20.0), [SMALL], 2) == ["small"]
+
+
+def test_many_tiles_are_fine_enough():
+    assert finer_tilings(Option("large", 64, 1.0), [Option("small", 128, 0.6)], 2) == []
+
+
+def test_small_tiles_that_take_too_long_are_left_out():
+    assert finer_tilings(Option("large", 8, 1.0), [Option("small", 32, 1.0)], 8) == []
+
+
+def test_each_device_gets_its_own():
+    """Two halves for the two vEUs that there are, and small tiles for a larger device."""
+    options = [Option("halves", 2, 10.0), SMALL, Option("quarters", 4, 6.0)]
+    assert finer_tilings(Option("large", 1, 20.0), options, 2) == ["halves", "small"]
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    tasks=st.lists(st.tuples(st.integers(1, 200), st.floats(0.1, 10)), min_size=1, max_size=8),
+    num_veus=st.integers(1, 64),
+)
+def test_what_is_compiled_pays(tasks, num_veus):
+    """At most two; each is the best of all on the device, or on a larger one."""
+    efficient, *options = [Option(number, *task) for number, task in enumerate(tasks)]
+    found = finer_tilings(efficient, options, num_veus)
+    assert len(found) <= 2
+    sizes = {num_veus, max(16, num_veus)}
+    kept = [efficient, *(options[number - 1] for number in found)]
+    for option in kept[1:]:
+        others = [other for other in kept if other is not option]
+        assert any(option.cost(size) < min(other.cost(size) for other in others) for size in sizes)
+
+
+def convolution(height: int, inner: int, outer: int):
+    x, w = numbers((1, height, height, inner)), numbers((outer, 3, 3, inner), seed=1)
+    layouts = {"data_layout": "NHWC", "kernel_layout": "OHWI"}
+    return legalized_func(
+        lambda x: OP.nn.conv2d(x, constant(w), padding=(1, 1, 1, 1), **layouts), x
+    ), [x, w]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_all_variants_agree(seed):
+    """Any stage may be run by any of its kernels: they use the same buffers in the same layout."""
+    func, inputs = convolution(14, 64, 32)
+    run = run_prim_func(func, inputs, [1], replace(HOST, num_veus=2), seed=seed)
+    first, second = run.kernel.stages
+    assert len(first.candidates) == 1
+    assert len(second.candidates) > 1
+    whole = run_prim_func(func, inputs, [1], replace(HOST, num_veus=2), seed=seed + 100)
+    assert_close(run.outputs[0], whole.outputs[0])
+
+
+def test_candidates_have_smaller_and_more_tiles():
+    func, _ = convolution(14, 128, 32)
+    with TARGET:
+        kernel = KernelLibrary(replace(WIDE, num_veus=2)).get(func, frozenset([1]))
+    tilings = [(c.num_tiles, c.tiling.split(", ", 1)[1]) for c in kernel.stages[1].candidates]
+    assert tilings == [
+        (1, "blocks of 16, 8 x 2 vectors of 16"),
+        (2, "blocks of 8, 8 x 2 vectors of 16"),
+        (8, "blocks of 4, 4 x 1 vectors of 16"),
+    ]
+    variants = list(kernel.scheduled.variants())
+    assert all(variant.packings == kernel.packings for variant in variants)
+
+
+@pytest.mark.parametrize(("num_veus", "tasks"), [(8, 70), (16, 140)])
+def test_a_large_device_gets_more_tasks(num_veus, tasks):
+    """70 rows of pixels would leave 16 vEUs waiting for the last six; each row is two tiles."""
+    x, w = numbers((1, 70, 14, 16)), numbers((32, 1, 1, 16), seed=1)
+    layouts = {"data_layout": "NHWC", "kernel_layout": "OHWI"}
+    func = legalized_func(lambda x: OP.nn.conv2d(x, constant(w), **layouts), x)
+    run = run_prim_func(func, [x, w], [1], replace(WIDE, num_veus=num_veus))
+    assert_close(run.outputs[0], np.einsum("nyxi,oi->nyxo", x, w[:, 0, 0]))
+    assert run.tiles == [tasks]

@@ -1,0 +1,104 @@
+"""rTask bodies as functions on numpy arrays, for interpreting a plan and for testing kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tvm
+import tvm_ffi
+from tvm import tirx
+from tvm.ir import Call, GlobalVar, PrimType
+
+from tvm_rammer.backend.cpu.codegen.lowering import lowering_pipeline
+from tvm_rammer.backend.cpu.codegen.shards import exported
+from tvm_rammer.errors import InputError
+
+Body = Callable[[int, int, "list[npt.NDArray[Any]]"], None]
+
+
+def compile_bodies(
+    bodies: Mapping[str, tirx.PrimFunc], target: tvm.target.Target
+) -> dict[str, Body]:
+    """Compile rTask bodies by themselves, without a plan.
+
+    Parameters
+    ----------
+    bodies : mapping of str to PrimFunc
+        rTask bodies by rKernel name.
+    target : Target
+        Of kind ``llvm``; this machine must be able to run its code.
+
+    Returns
+    -------
+    dict of str to Callable
+        Called as ``body(start, stop, arrays)`` with one array per pointer: writable, row-major, of
+        the dtype, size and strides that the body expects. Such are the arrays of
+        :func:`~tvm_rammer.rprogram.interpret_numeric`. They are used in place.
+    """
+    if not bodies:
+        return {}
+    functions: dict[GlobalVar, tirx.PrimFunc] = {}
+    for number, (name, body) in enumerate(bodies.items()):
+        private = GlobalVar(f"rtask_{number}")
+        functions[private] = body
+        symbol = GlobalVar(f"body_{number}")
+        functions[symbol] = _wrapper(symbol, private, body, f"{name}: an rTask failed")
+    module = tvm.tirx.build(tvm.IRModule(functions), target, pipeline=lowering_pipeline())
+    return {name: _on_arrays(module[f"body_{number}"]) for number, name in enumerate(bodies)}
+
+
+def _wrapper(
+    symbol: GlobalVar, private: GlobalVar, body: tirx.PrimFunc, failure: str
+) -> tirx.PrimFunc:
+    """A packed function that calls a body on tensors of bytes.
+
+    Bytes, since a pointer is all that a body wants, and numpy hands no bfloat16 over to TVM.
+    """
+    start, stop = tirx.Var("start", "int32"), tirx.Var("stop", "int32")
+    tensors = [
+        tirx.decl_buffer(
+            (tirx.Var(f"bytes{k}", "int64"),), "uint8", name=f"tensor{k}", data_alignment=1
+        )
+        for k in range(len(body.params) - 2)
+    ]
+    arguments = [start, stop, *(tensor.data for tensor in tensors)]
+    status = Call(private, arguments, ret_ty=PrimType("int32"))
+    # TVM 0.27 names this constructor's first two parameters the wrong way round.
+    check = tirx.AssertStmt(status == 0, "RuntimeError", [failure])
+    return exported(symbol.name_hint, [start, stop, *tensors], check)
+
+
+def _on_arrays(function: Any) -> Body:
+    def body(start: int, stop: int, arrays: Sequence[npt.NDArray[Any]]) -> None:
+        function(start, stop, *map(_bytes, arrays))
+
+    return body
+
+
+def _bytes(array: npt.NDArray[Any]) -> Any:
+    """The memory of an array as a TVM tensor of bytes, without a copy.
+
+    Rows may lie apart: what is between them comes with them.
+    """
+    if array.size and not _row_major(array):
+        raise InputError(
+            f"an rTask body cannot run on an array with strides {array.strides}; "
+            "pass a row-major one"
+        )
+    last = sum((n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True))
+    count = last // array.itemsize + 1 if array.size else 0
+    run = np.lib.stride_tricks.as_strided(array, (count,), (array.itemsize,))
+    return tvm_ffi.from_dlpack(run.view(np.uint8))
+
+
+def _row_major(array: npt.NDArray[Any]) -> bool:
+    """Whether a step along an axis is at least as long as all that the axes behind it span."""
+    span = array.itemsize
+    for extent, stride in reversed(list(zip(array.shape, array.strides, strict=True))):
+        if extent > 1 and stride < span:
+            return False
+        span = extent * max(stride, span)
+    return True

@@ -1,0 +1,103 @@
+"""The lowering of everything that this package compiles: TVM's own, with vector code for libm's.
+
+It lets booleans be compared, NaN through maxima, and integers be divided by zero. One pass
+of TVM's it leaves out: rewriting storage would hoist the local buffers of an rTask body out of its
+device attributes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import tvm
+from tvm import tirx
+
+from tvm_rammer.backend.cpu.codegen.compare_booleans import CompareBooleans
+from tvm_rammer.backend.cpu.codegen.keep_nan import KeepNaN
+from tvm_rammer.backend.cpu.codegen.rolled_loops import LinkRolledLoops
+from tvm_rammer.backend.cpu.codegen.safe_division import SafeDivision
+from tvm_rammer.backend.cpu.codegen.vector_math_calls import (
+    LinkElementaryFunctions,
+    NameElementaryFunctions,
+)
+
+#: Name under which our lowering is known to ``tvm.tirx.build``.
+_PIPELINE = "tvm_rammer"
+
+#: Attribute of a module all of whose functions are free of blocks and have flat buffers, as rTask
+#: bodies are when they leave :mod:`tvm_rammer.backend.cpu.templates.split`.
+FLAT = "tvm_rammer.flat"
+#: What takes long on such a module and changes at most how an index is written: there are no blocks
+#: and no threads, expressions were simplified and narrowed there, and will be again as vectors.
+_NEEDLESS = (
+    "s_tir.CompactBufferAllocation",
+    "s_tir.InjectPermutedLayout",
+    "s_tir.InjectSoftwarePipeline",
+    "s_tir.InjectVirtualThread",
+    "s_tir.InsertHoistIfThenElse",
+    "s_tir.LoopPartition",
+    "s_tir.LowerMatchBuffer",
+    "s_tir.PlanAndUpdateBufferAllocationLocation",
+    "s_tir.StmtSimplify",
+    "s_tir.ThreadSync",
+    "tirx.FlattenBuffer",
+    "tirx.NarrowDataType",
+    "tirx.RemoveNoOp",
+)
+
+
+def build_side_by_side(
+    modules: Sequence[tvm.IRModule], target: tvm.target.Target
+) -> list[tvm.runtime.Module]:
+    """Compile modules in a thread each."""
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+        return list(threads.map(module_builder(target), modules))
+
+
+def module_builder(target: tvm.target.Target) -> Callable[[tvm.IRModule], tvm.runtime.Module]:
+    """What compiles a module in any thread; TVM keeps its contexts by thread: it gets this one's.
+
+    Parameters
+    ----------
+    target : Target
+        Of kind ``llvm``.
+    """
+    current = tvm.transform.PassContext.current()
+    pipeline = lowering_pipeline()
+
+    def build(module: tvm.IRModule) -> tvm.runtime.Module:
+        with tvm.transform.PassContext(current.opt_level, config=dict(current.config)):
+            return tvm.tirx.build(module, target=target, pipeline=pipeline)
+
+    return build
+
+
+def lowering_pipeline() -> str:
+    """The name of our lowering, registered: what ``tvm.tirx.build`` takes as ``pipeline``."""
+    from tvm.tirx import compilation_pipeline
+
+    if _PIPELINE not in compilation_pipeline.PIPELINE_MAP:
+        tirx.register_tir_pipeline(_PIPELINE, _lowering)
+    return _PIPELINE
+
+
+def _lowering() -> Any:
+    from tvm.s_tir.pipeline import default_s_tir_pipeline
+
+    stock, finalize_host, finalize_device = default_s_tir_pipeline()
+    before = [SafeDivision(), NameElementaryFunctions()]
+    after = [CompareBooleans(), KeepNaN(), LinkElementaryFunctions(), LinkRolledLoops()]
+    passes = tvm.transform.Sequential([*before, stock, *after])
+
+    @tvm.transform.module_pass(opt_level=0, name="RammerLowering")
+    def lowering(mod: tvm.IRModule, _: Any) -> tvm.IRModule:
+        config = dict(tvm.transform.PassContext.current().config)
+        config["tirx.disable_storage_rewrite"] = True
+        needless = _NEEDLESS if mod.attrs and FLAT in mod.attrs else ()
+        with tvm.transform.PassContext(config=config, disabled_pass=needless):
+            return passes(mod)
+
+    return lowering, finalize_host, finalize_device

@@ -1,0 +1,245 @@
+"""From what a user calls a target to a TVM target, and from that to a vDevice."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import Any
+
+from tvm_rammer.backend.cpu.host.calibrate import with_known_costs
+from tvm_rammer.backend.cpu.host.processor import host_cpu
+from tvm_rammer.errors import DeviceError
+from tvm_rammer.machine.vdevice import VDevice
+
+SUPPORTED_KINDS = ("llvm",)
+SUPPORTED_ARCHITECTURES = ("x86_64", "aarch64")
+#: A plan is a list for each vEU: more than any machine has would only take long.
+MOST_VEUS = 1 << 14
+
+#: (feature, bytes of a vector register, vector registers); the first that a target has counts.
+VECTOR_UNITS = (("avx512f", 64, 32), ("avx", 32, 16), ("sse2", 16, 16), ("neon", 16, 32))
+
+#: The features that a :class:`VDevice` lists, in LLVM's names.
+FEATURES = (
+    *("sse2", "sse4.2", "avx", "avx2", "fma", "f16c", "avxvnni"),
+    *("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni", "avx512bf16", "amx-tile"),
+    *("neon", "fullfp16", "dotprod", "i8mm", "bf16", "sve", "sve2"),
+)
+
+_ALIASES = {"amd64": "x86_64", "arm64": "aarch64"}
+
+# What LLVM would generate code for; a virtual machine may hide it although its CPU model has it.
+_HIDEABLE = (
+    *("sse", "avx", "amx", "fma", "f16c", "bmi", "lzcnt", "popcnt", "movbe", "gfni", "xop", "tbm"),
+    "sve",
+)
+
+
+@lru_cache(maxsize=1)
+def host_target() -> Any:
+    """The ``tvm.target.Target`` of this machine: its CPU, its features, the cores we may use."""
+    from tvm.target import Target, codegen
+
+    described: dict[str, Any] = {
+        "kind": "llvm",
+        "mtriple": codegen.llvm_get_system_triple(),
+        "mcpu": codegen.llvm_get_system_cpu(),
+        "num-cores": host_cpu().cores,
+    }
+    if hidden := _hidden_features(Target(described)):
+        described["mattr"] = [f"-{feature}" for feature in hidden]
+    return Target(described)
+
+
+def resolve_target(target: Any = None) -> Any:
+    """The checked ``tvm.target.Target`` behind what a user may write.
+
+    Parameters
+    ----------
+    target : str, dict, Target or None
+        A target kind, tag or JSON text, its dictionary, or None for this machine. Note that
+        ``"llvm"`` alone is TVM's most general CPU of this architecture, without AVX.
+
+    Returns
+    -------
+    tvm.target.Target
+        Of a kind, an architecture and a CPU that this package generates code for.
+    """
+    if target is None:
+        return host_target()
+    made = _make_target(target)
+    if made.kind.name not in SUPPORTED_KINDS:
+        raise DeviceError(
+            f"target kind {made.kind.name!r} is not supported: use {' or '.join(SUPPORTED_KINDS)}"
+        )
+    _check(made)
+    return made
+
+
+def architecture(target: Any) -> str:
+    """``"x86_64"`` or ``"aarch64"`` (or another that :func:`resolve_target` refuses)."""
+    first = _triple(target).split("-")[0]
+    return _ALIASES.get(first, first)
+
+
+def target_features(target: Any) -> tuple[str, ...]:
+    """Those of :data:`FEATURES` that code for a ``tvm.target.Target`` may use."""
+    # target_has_features, as llvm_get_vector_width says 512 bits for every x86.
+    from tvm.target import codegen
+
+    return tuple(feature for feature in FEATURES if codegen.target_has_features(feature, target))
+
+
+def vdevice_for(
+    target: Any = None, num_veus: int | None = None, *, oversubscribe: bool = False
+) -> VDevice:
+    """Describe the device behind a target; takes milliseconds, as nothing is measured.
+
+    The costs of synchronising are those that ``calibrated`` left in the cache if the target is this
+    machine, else the defaults.
+
+    Parameters
+    ----------
+    target : str, dict, Target or None
+        As for :func:`resolve_target`.
+    num_veus : int, optional
+        vEUs of the plan; the cores of the device if not given.
+    oversubscribe : bool
+        Allow more vEUs than the device has hardware threads (see :meth:`VDevice.with_veus`).
+    """
+    vdevice = _describe(resolve_target(target))
+    if num_veus is not None:
+        vdevice = vdevice.with_veus(num_veus, oversubscribe=oversubscribe)
+    if vdevice.num_veus > MOST_VEUS:
+        raise DeviceError(
+            f"{vdevice.num_veus:,} vEUs are more than a plan may have: give the target num-cores "
+            f"of at most {MOST_VEUS:,}, or a smaller num_veus"
+        )
+    return with_known_costs(vdevice)
+
+
+def target_text(target: Any) -> str:
+    """A target, or its JSON, on one line for people: without the options that say nothing."""
+    try:
+        options = {key: value for key, value in json.loads(str(target)).items() if value}
+    except (ValueError, AttributeError):
+        return str(target)
+    options.pop("keys", None)
+    kind = options.pop("kind", "")
+    return ", ".join([kind, *(f"{key} {value}" for key, value in options.items())])
+
+
+def _describe(target: Any) -> VDevice:
+    mcpu = str(target.attrs.get("mcpu", "generic"))
+    features = target_features(target)
+    width, registers = next(
+        (sizes for feature, *sizes in VECTOR_UNITS if feature in features), (16, 16)
+    )
+    host = host_cpu()
+    cores = int(target.attrs.get("num-cores", host.cores))
+    foreign = VDevice(
+        name=f"{mcpu} CPU",
+        num_veus=cores,
+        cores=cores,
+        threads=cores,
+        vector_bytes=width,
+        vector_registers=registers,
+        features=features,
+    )
+    if cores > host.threads or not _runs_here(target):
+        return foreign
+    return replace(
+        foreign,
+        name=f"{host.model} ({mcpu})",
+        threads=host.threads,
+        l1_bytes=host.l1_bytes or foreign.l1_bytes,
+        l2_bytes=host.l2_bytes or foreign.l2_bytes,
+        l3_bytes=host.l3_bytes or foreign.l3_bytes,
+        host=True,
+    )
+
+
+def _runs_here(target: Any) -> bool:
+    """Whether ``target`` stands for this machine: by name, or as a level that it reaches."""
+    host = host_target()
+    mcpu = str(target.attrs.get("mcpu", "generic"))
+    return (
+        architecture(target) == architecture(host)
+        and (mcpu in ("generic", host.attrs["mcpu"]) or mcpu.startswith("x86-64"))
+        and set(target_features(target)) <= set(target_features(host))
+        and not _hidden_features(target)
+    )
+
+
+def _make_target(target: Any) -> Any:
+    from tvm.target import Target
+
+    if isinstance(target, Target):
+        return target
+    try:
+        return Target(target)
+    except (ValueError, TypeError, KeyError, RuntimeError) as error:
+        hint = _as_json(target)
+        cause = str(error).split(". Target creation from")[0].splitlines()[0]
+        advice = f"write it as '{hint}'" if hint else f"{cause}; leave it out for this machine"
+        raise DeviceError(f"{target!r} is not a target: {advice}") from error
+
+
+def _as_json(target: Any) -> str | None:
+    """The JSON form of a target written as older TVMs wanted it, such as ``llvm -mcpu=x``."""
+    kind, *options = [*str(target).split(), ""]
+    pairs = [option.lstrip("-").partition("=") for option in options if option]
+    if not isinstance(target, str) or not pairs or not all(value for _, _, value in pairs):
+        return None
+    values = {key: int(value) if value.isdecimal() else value for key, _, value in pairs}
+    return json.dumps({"kind": kind, **values})
+
+
+def _check(target: Any) -> None:
+    from tvm.target import Target, codegen
+
+    if (cores := int(target.attrs.get("num-cores", 1))) < 1:
+        raise DeviceError(f"num-cores of the target is {cores}: it must be at least 1")
+    processor = architecture(target)
+    if processor not in SUPPORTED_ARCHITECTURES:
+        # LLVM would be asked next, and crashes over an architecture that it does not know.
+        raise DeviceError(
+            f"architecture {processor!r} of target triple {_triple(target)!r} is not supported: "
+            f"use {' or '.join(SUPPORTED_ARCHITECTURES)}"
+        )
+    mcpu = target.attrs.get("mcpu")
+    if mcpu is None or mcpu == "generic" or codegen.llvm_is_valid_cpu(mcpu, _triple(target)):
+        if processor == "x86_64" and not codegen.target_has_features("64bit", target):
+            # LLVM ends the process over it.
+            raise DeviceError(
+                f"the CPU {mcpu!r} has no 64-bit mode: choose one that has, such as 'x86-64'"
+            )
+        return
+    general = {"kind": "llvm", "mtriple": _triple(target)}
+    known = [str(name) for name in codegen.llvm_get_cpu_archlist(Target(general))]
+    similar = ", ".join(map(repr, get_close_matches(mcpu, known)))
+    near = f" (near: {similar})" if similar else ""
+    raise DeviceError(
+        f"LLVM knows no {processor} CPU {mcpu!r}{near}: choose one of {', '.join(known)}"
+    )
+
+
+def _triple(target: Any) -> str:
+    from tvm.target import codegen
+
+    return str(target.attrs.get("mtriple") or codegen.llvm_get_system_triple())
+
+
+def _hidden_features(target: Any) -> list[str]:
+    """Features that the CPU's name implies and this machine lacks."""
+    from tvm import get_global_func
+
+    present = get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")()
+    implied = get_global_func("target.llvm_get_cpu_features")(target)
+    return sorted(
+        str(feature)
+        for feature in implied
+        if feature.startswith(_HIDEABLE) and feature in present and not present[feature]
+    )

@@ -1,0 +1,18 @@
+"""From a PrimFunc to scheduled and split rTask bodies, without tuning.
+
+A *rule* schedules a PrimFunc or declines; ``select`` asks them in order:
+
+- ``winograd``: convolutions of 3 x 3 where the algorithm pays
+- ``winograd_lines``: those with longer filters, by the same algorithm along one axis
+- ``convolution``, ``depthwise``, ``matmul``: outer products in registers (``outer_product``, on
+  ``columns``, ``register_tile``, ``nest`` with ``nest_statements``, ``reduction_loops``,
+  ``repeated_results``, ``pack_weights`` and ``prefetch``)
+- ``pooling``, and below ``elementwise``: one value per point (``pieces``, ``tiled_nest``,
+  ``transposition``)
+- ``reduction``: softmax, normalisations and all else that reduces rows (``rows``)
+- ``elementwise``: what reduces nothing
+- ``generic``: what is left
+
+``split`` makes bodies of what they return, ``finer`` decides on further candidates, ``estimate``
+says what a body takes, and ``code_budget`` how much code it may be.
+"""

@@ -1,0 +1,123 @@
+"""Element-wise operators and data movement: one loop nest per result, inlined as far as it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tvm_ffi
+from tvm import s_tir, tirx
+from tvm.ir import TensorLoad
+
+from tvm_rammer.backend.cpu.templates.split import root_nests
+from tvm_rammer.backend.cpu.templates.tiled_nest import TiledNest, tiled_nest, with_nests
+from tvm_rammer.backend.cpu.templates.transposition import walked_inside, without_remainders
+from tvm_rammer.kernel.blocks import distinct, is_number, loads
+from tvm_rammer.kernel.inlined_size import kept_results
+from tvm_rammer.kernel.pointwise import Axis, FlatViews, Pointwise, pointwise_store, substitute
+from tvm_rammer.kernel.scheduled import Scheduled
+from tvm_rammer.machine import VDevice
+
+
+@dataclass(frozen=True)
+class Elementwise:
+    """Schedules PrimFuncs of which every point is computed by itself."""
+
+    name: str = "elementwise"
+
+    def apply(
+        self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice
+    ) -> Scheduled | None:
+        own = s_tir.renew_defs(func).with_attr("global_symbol", "main")
+        results = _results(own)
+        if not results:
+            return None
+        params = list(own.params)
+        kept = [result.store.buffer for result in results if result.store.buffer not in params]
+        views = FlatViews([*params, *kept])
+        points = [pointwise_store(result.axes, result.store, views) for result in results]
+        nests = [_nest(point, vdevice) for point in points if point is not None]
+        return None if len(nests) < len(points) else with_nests(own, views, nests, self.name, kept)
+
+
+def _nest(point: Pointwise, vdevice: VDevice) -> TiledNest:
+    block = without_remainders(point)
+    return tiled_nest(block, vdevice, inside=walked_inside(block, vdevice))
+
+
+@dataclass(frozen=True)
+class _Result:
+    """What is stored at every point of axes."""
+
+    axes: tuple[Axis, ...]
+    store: tirx.BufferStore
+
+
+def _results(func: tirx.PrimFunc) -> list[_Result] | None:
+    """What a PrimFunc stores once its blocks are inlined, ``None`` if it is not so simple.
+
+    Besides the parameters that is only what would make expressions too large if it were inlined.
+    """
+    stored = {*distinct(func.params), *kept_results(func)}
+    found: list[_Result] = []
+    inlined: dict[Any, tuple[list[Any], Any]] = {}
+    # An inlined value is computed where it is read: what it reads must still be there.
+    read_later: set[Any] = set()
+
+    def load(node: Any) -> Any:
+        if node.source not in inlined:
+            return node
+        places, value = inlined[node.source]
+        pairs = zip(places, node.indices, strict=True)
+        return substitute(value, {place: at.astype(str(place.ty)) for place, at in pairs})
+
+    for nest in root_nests(func.body):
+        block = _sole_block(nest)
+        if block is None or any(int(axis.iter_type) for axis in block.iter_vars):
+            return None
+        if not isinstance(block.body, tirx.BufferStore) or block.body.buffer in inlined:
+            return None
+        store = tvm_ffi.structural_map(block.body, (TensorLoad, load))
+        axes = tuple(Axis(axis.var, int(axis.dom.extent)) for axis in block.iter_vars)
+        if store.buffer in read_later:
+            return None
+        if store.buffer in stored:
+            found.append(_Result(axes, store))
+        elif _is_defined_by(store, axes):
+            single = {axis.var: tirx.const(0, axis.dtype) for axis in axes if axis.extent == 1}
+            loose = {v: zero for v, zero in single.items() if v not in list(store.indices)}
+            inlined[store.buffer] = list(store.indices), substitute(store.value, loose)
+            read_later.update(node.source for node in loads(store.value))
+        else:
+            return None
+    return found
+
+
+def _is_defined_by(store: Any, axes: Sequence[Axis]) -> bool:
+    """Whether a store gives a buffer its values, each index being an axis of its own."""
+    indices = list(store.indices)
+    return (
+        all(isinstance(index, tirx.Var) for index in indices)
+        and len(distinct(indices)) == len(indices)
+        and len({str(index.ty) for index in indices}) <= 1
+        and all(axis.extent == 1 or axis.var in indices for axis in axes)
+        and store.buffer not in [node.source for node in loads(store.value)]
+    )
+
+
+def _sole_block(nest: Any) -> s_tir.SBlock | None:
+    """The block of a nest of loops that runs it once at every point, ``None`` for other nests."""
+    extents: dict[Any, int] = {}
+    while isinstance(nest, tirx.For):
+        if not isinstance(nest.extent, tirx.IntImm) or not is_number(nest.min, 0):
+            return None
+        extents[nest.loop_var] = int(nest.extent)
+        nest = nest.body
+    if not isinstance(nest, s_tir.SBlockRealize) or not is_number(nest.predicate, 1):
+        return None
+    for value, axis in zip(nest.iter_values, nest.block.iter_vars, strict=True):
+        single = 1 if is_number(value, 0) else None
+        if extents.pop(value, single) != int(axis.dom.extent):
+            return None
+    return None if extents else nest.block

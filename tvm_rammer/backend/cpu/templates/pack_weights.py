@@ -1,0 +1,56 @@
+"""The loop that packs weights when a kernel runs: those that are no constants."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+from tvm import tirx
+from tvm.tirx import ForKind
+
+from tvm_rammer.backend.cpu.templates.nest import Nest
+from tvm_rammer.backend.cpu.templates.nest_statements import digits, loop
+from tvm_rammer.kernel.contraction import Axis, substitute
+
+#: Columns that are packed at once: of more, whose distance is a power of two, the first-level cache
+#: would hold only some, as it has few places for addresses that are alike.
+_PACKED_AT_ONCE = 8
+
+
+def pack(nest: Nest) -> Any:
+    """The parallel loop that packs the weights when the kernel runs."""
+    layout = nest.layout
+    outer, reduced = nest.packed_axes
+    per_group = layout.tiles * layout.vectors
+    lanes = min(layout.lanes, _PACKED_AT_ONCE)
+    counts = [*(axis.extent for axis in outer), layout.total]
+
+    def task(number: Any) -> Any:
+        *places, vector = digits(number, counts)
+        values = {axis.var: place for axis, place in zip(outer, places, strict=True)}
+        first = vector // per_group * layout.group + layout.first(vector % per_group)
+
+        def element(part: Any, axes: Sequence[Axis], values: Mapping[Any, Any]) -> Any:
+            if axes:
+                axis, *rest = axes
+                return loop(
+                    str(axis.var.name),
+                    axis.extent,
+                    lambda number: element(part, rest, {**values, axis.var: number}),
+                )
+            return loop(
+                "lane", lanes, lambda lane: store(part * lanes + lane, values), ForKind.VECTORIZED
+            )
+
+        def store(lane: Any, values: Mapping[Any, Any]) -> Any:
+            value = substitute(
+                nest.columns.weights(nest.contraction),
+                {**values, nest.columns.axis.var: first + lane},
+            )
+            indices = [*places, vector, *(values[axis.var] for axis in reduced), lane]
+            return tirx.BufferStore(nest.packed, value, indices)
+
+        return loop("part", layout.lanes // lanes, lambda part: element(part, reduced, values))
+
+    return loop("vector", prod(counts), task, ForKind.PARALLEL)

@@ -1,0 +1,132 @@
+"""The register tile of an outer-product kernel, computed from the vDevice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tvm_rammer.machine import VDevice
+
+#: TVM keeps a buffer on the stack (and LLVM then in registers) only below this many bytes.
+STACK_LIMIT = 1024
+#: Cycles from a multiply-add to the next one of the same sum, and some slack: with just enough sums
+#: to hide the four cycles, whatever else is late shows.
+_LATENCY = 5.5
+#: Loads take this much more than multiply-adds, since they also wait for each other, but for those
+#: of the widest multiply-adds, of which half as many are issued at once.
+_LOAD, _LOAD_OF_WIDEST = 1.25, 1.0
+#: Weights come from the second-level cache or from beyond it, data mostly from the first level: so
+#: much longer takes a vector of them, even where multiply-adds set the pace.
+_WEIGHTS = 0.3
+_MOST_VECTORS = 4
+#: Without and with data of its own for each column.
+_MOST_ROWS = (15, 7)
+#: Processors with so few vector registers (SSE, AVX) cannot multiply by an element of memory in all
+#: lanes. LLVM takes two steps of a single vector at once, and then spills sums of more rows.
+_FEW_REGISTERS, _MOST_ROWS_OF_FEW = 16, 10
+
+
+@dataclass(frozen=True)
+class RegisterTile:
+    """``rows`` x (``vectors`` x ``lanes``) accumulators."""
+
+    rows: int
+    vectors: int
+    lanes: int
+
+    def __str__(self) -> str:
+        return f"{self.rows} x {self.vectors} vectors of {self.lanes}"
+
+
+def lanes_for(columns: int, vdevice: VDevice) -> int | None:
+    """The widest of a full, half or quarter vector that divides ``columns`` (float32)."""
+    full = vdevice.vector_bytes // 4
+    widths = [n for n in (full, full // 2, full // 4) if n > 1 and columns % n == 0]
+    return widths[0] if columns and widths else None
+
+
+def overlapping_lanes(columns: int, vdevice: VDevice) -> int | None:
+    """The width of the fewest vectors that cover ``columns``, the last one overlapping (float32).
+
+    Narrow vectors of the widest processors take half of the time. At least four lanes.
+    """
+    full = vdevice.vector_bytes // 4
+    widths = [n for n in (full, full // 2, full // 4) if 4 <= n <= columns]
+
+    def cycles(lanes: int) -> float:
+        return -(-columns // lanes) * (1.0 if lanes >= 16 else 0.5)
+
+    return min(widths, key=cycles, default=None)
+
+
+def register_tile(
+    rows: int, columns: int, vdevice: VDevice, itemsize: int = 4, taps: int = 0
+) -> RegisterTile | None:
+    """Choose the tile that needs the fewest modelled cycles for ``rows`` x ``columns`` outputs.
+
+    One step of the reduction costs a tile of ``r`` rows and ``v`` vectors as many cycles as the
+    largest of its ``r * v`` multiply-adds, its ``r + v`` loads and the latency that must be hidden,
+    and a little for the weights, which come from farther away; small tiles pay more loop overhead
+    and a ragged last tile a little more. A tile needs several vectors where one does not divide the
+    columns, as its last ones overlap then. ``None`` when there is nothing to compute.
+
+    Parameters
+    ----------
+    rows, columns : int
+        The outputs; the columns are those of one group.
+    vdevice : VDevice
+    itemsize : int
+        Bytes of a sum.
+    taps : int
+        Where each column has data of its own: how many neighbours of a row are summed up.
+    """
+    candidates = [
+        (_cycles(tile, rows, itemsize, taps) * -(-columns // (vectors * lanes)), tile)
+        for lanes in _widths(columns, vdevice, itemsize)
+        for vectors in range(1, _MOST_VECTORS + 1)
+        if (vectors - 1) * lanes < columns and (vectors > 1 or columns % lanes == 0)
+        for height in range(1, min(rows, _MOST_ROWS[bool(taps)]) + 1)
+        if _fits(tile := RegisterTile(height, vectors, lanes), vdevice, itemsize, taps)
+    ]
+    return min(candidates, key=lambda item: item[0])[1] if candidates else None
+
+
+def _widths(columns: int, vdevice: VDevice, itemsize: int) -> list[int]:
+    """Lanes of a full vector and of its halves that the columns fill, the widest first."""
+    lanes = max(1, vdevice.vector_bytes // itemsize)
+    while lanes > max(1, columns):
+        lanes //= 2
+    return [width for k in range(3) if (width := lanes >> k)] if columns else []
+
+
+def _fits(tile: RegisterTile, vdevice: VDevice, itemsize: int, taps: int) -> bool:
+    sums = tile.rows * tile.vectors
+    per_vector = max(1, tile.lanes * itemsize // vdevice.vector_bytes)
+    registers = (sums + (sums if taps else tile.vectors)) * per_vector + 2
+    spilt = spills(tile, vdevice, _MOST_ROWS_OF_FEW) and not taps
+    fits = registers <= vdevice.vector_registers and not spilt
+    return fits and sums * tile.lanes * itemsize < STACK_LIMIT
+
+
+def spills(tile: RegisterTile, vdevice: VDevice, most_rows: int) -> bool:
+    """Whether a tile of a single vector has more than ``most_rows`` where registers are few."""
+    few = vdevice.vector_registers <= _FEW_REGISTERS
+    return few and tile.vectors == 1 and tile.rows > most_rows
+
+
+def _cycles(tile: RegisterTile, rows: int, itemsize: int, taps: int) -> float:
+    # Vectors of 64 bytes take a cycle each, two narrower ones go at once, but twice as many
+    # instructions keep the processor from it a little.
+    each = 1.0 if tile.lanes * itemsize >= 64 else 0.75 if taps else 0.6
+
+    def step(height: int) -> float:
+        # With taps, a step loads what the next ones use again.
+        loads = tile.vectors * (height + 2 * taps - 1) / taps if taps else height + tile.vectors
+        load = _LOAD_OF_WIDEST if each == 1.0 and not taps else _LOAD
+        far = 0.0 if taps else _WEIGHTS * tile.vectors * each
+        return max(height * tile.vectors * each, loads * each * load, _LATENCY) + far
+
+    full, ragged = divmod(rows, tile.rows)
+    cycles = full * step(tile.rows) + (step(ragged) if ragged else 0.0)
+    # Unrolled taps are code enough for a loop: more vectors of them only take longer to compile.
+    unrolled = tile.rows if taps else tile.rows * tile.vectors
+    return cycles * (1.0 + 0.02 * bool(ragged) + 0.3 / unrolled)

@@ -1,0 +1,18 @@
+"""What a device is to a plan: its vEUs, caches and vectors, and what synchronising and data cost.
+
+- ``vdevice``: the data type
+- ``cache``: what was measured and decided, on disk
+"""
+
+from tvm_rammer.machine.cache import CacheFile, CacheFolder, cache_directory, clear_cache
+from tvm_rammer.machine.vdevice import MemoryCosts, OversubscriptionWarning, VDevice
+
+__all__ = [
+    "CacheFile",
+    "CacheFolder",
+    "MemoryCosts",
+    "OversubscriptionWarning",
+    "VDevice",
+    "cache_directory",
+    "clear_cache",
+]

@@ -1,0 +1,84 @@
+"""What a user may choose about a plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+from typing import Literal, get_args
+
+import tvm
+
+from tvm_rammer.backend.cpu.codegen.table import MAX_WAIT_LIMIT, WAIT_LIMIT
+from tvm_rammer.backend.cpu.host import vdevice_for
+from tvm_rammer.backend.cpu.templates.winograd.accuracy import DEFAULT_TOLERANCE
+from tvm_rammer.errors import InputError
+from tvm_rammer.machine import VDevice
+from tvm_rammer.machine.vdevice import positive_count
+from tvm_rammer.schedule import AUTO, check_policy
+
+Form = Literal["program", "wavefront", "per-op"]
+FORMS: tuple[Form, ...] = get_args(Form)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user may choose about a plan.
+
+    Attributes
+    ----------
+    policy : str
+        A name in :data:`tvm_rammer.schedule.CHOICES`.
+    num_veus : int, optional
+        vEUs to plan for; the cores that this process may use if not given.
+    form : {"program", "wavefront", "per-op"}
+        One launch for a region; one launch and one kernel symbol per wavefront; or no plan at all,
+        the same kernels operator after operator (RammerBase).
+    oversubscribe : bool
+        Allow more vEUs than hardware threads: correct, but slow.
+    winograd_tolerance : float
+        Largest error that a convolution may gain by Winograd's algorithm, relative to the root mean
+        square of its outputs (see ``winograd.accuracy``); 0 for none.
+    wait_limit : float
+        Seconds after which a run gives up waiting for another vEU, with an error; 0 waits for ever.
+    max_arena_bytes : int, optional
+        Most memory for the intermediate results of a region. Plans that need more run on fewer
+        vEUs; without a plan that fits the build fails.
+    """
+
+    policy: str = AUTO
+    num_veus: int | None = None
+    form: Form = "program"
+    oversubscribe: bool = False
+    winograd_tolerance: float = DEFAULT_TOLERANCE
+    wait_limit: float = WAIT_LIMIT
+    max_arena_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        check_policy(self.policy)
+        if self.form not in FORMS:
+            known = ", ".join(map(repr, FORMS))
+            raise InputError(f"there is no form {self.form!r}; choose one of {known}")
+        for name in ("num_veus", "max_arena_bytes"):
+            if (count := getattr(self, name)) is not None:
+                # Also numpy's integers, which no description could hold.
+                object.__setattr__(self, name, positive_count(name, count))
+        if not _is_number(self.wait_limit) or self.wait_limit > MAX_WAIT_LIMIT:
+            raise InputError(
+                f"wait_limit is {self.wait_limit!r}: it must be a number of seconds from 0, which "
+                f"waits for ever, to {MAX_WAIT_LIMIT:,}"
+            )
+        if not _is_number(self.winograd_tolerance):
+            raise InputError(
+                f"winograd_tolerance is {self.winograd_tolerance!r}: "
+                "it must be a number of at least 0, which turns Winograd off"
+            )
+
+    def vdevice(self, target: tvm.target.Target) -> VDevice:
+        """The vDevice to plan for."""
+        return vdevice_for(target, self.num_veus, oversubscribe=self.oversubscribe)
+
+
+def _is_number(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return isfinite(value) and value >= 0

@@ -1,0 +1,9 @@
+"""What is made of a region: its operators, its constants, its plan.
+
+- ``marks``: which functions of a module are regions, and what is in none; ``eligibility``: why
+- ``region_calls``: the calls of a region, ``concatenations`` without copies; ``operator_graph``:
+  what a policy plans
+- ``compiler``: graphs and kernels of regions, made once; ``forget_constants`` after they are packed
+- ``decide_plan``: which plan a region runs; ``planned``: the result
+- ``direct_call``: whether a model is one region
+"""

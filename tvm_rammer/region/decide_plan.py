@@ -1,0 +1,139 @@
+"""Decide which plan a region runs: ``auto``, with this machine and earlier decisions at hand."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import tvm
+
+from tvm_rammer.backend.cpu.codegen.signature import RegionSignature
+from tvm_rammer.backend.cpu.host.pool import requested_workers
+from tvm_rammer.backend.cpu.timing.measure_plans import measure_plans
+from tvm_rammer.machine import VDevice
+from tvm_rammer.progress import tell
+from tvm_rammer.region.operator_graph import RegionGraph
+from tvm_rammer.rprogram import OperatorGraph, RProgram
+from tvm_rammer.schedule import POLICIES, CostModel
+from tvm_rammer.schedule.arena_cap import policies_within
+from tvm_rammer.schedule.auto import BASELINE, Plan, Policy, auto, stored_policy
+from tvm_rammer.schedule.decisions import Decision, load_decision, store_decision
+from tvm_rammer.schedule.policies import finish
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Plans are millions of small objects without cycles: a tenth of the time goes into looking."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@_without_collection()
+def decide_plan(
+    region: RegionGraph,
+    vdevice: VDevice,
+    signature: RegionSignature,
+    module: Callable[[], tvm.runtime.Module],
+    ids: Mapping[str, int],
+    kernel_keys: Mapping[str, str],
+    by_wave: bool = False,
+    max_arena_bytes: int | None = None,
+) -> tuple[Plan, Decision]:
+    """Choose the plan of a region, measured where that is possible.
+
+    Parameters
+    ----------
+    region : RegionGraph
+    vdevice : VDevice
+    signature : RegionSignature
+        Of the region, in program form.
+    module : callable
+        Compiles the kernels of the region, in program form; called only to measure.
+    ids : mapping of str to int
+        The dispatcher's number of every body.
+    kernel_keys : mapping of str to str
+        What identifies the code and the device of each kernel.
+    by_wave : bool
+        Every wave will be a launch of its own.
+    max_arena_bytes : int, optional
+        Most memory for intermediate results.
+
+    Returns
+    -------
+    tuple of (Plan, Decision)
+        The plan is complete and proved safe.
+    """
+    tell("planning")
+    graph, costs = region.graph, CostModel.of(vdevice)
+    finished: list[tuple[RProgram, RProgram]] = []
+
+    def finish_once(program: RProgram) -> RProgram:
+        """``finish``, which takes seconds for thousands of operators: plans may share a program."""
+        for known, result in finished:
+            if known is program:
+                return result
+        finished.append((program, finish(program, max_arena_bytes)))
+        return finished[-1][1]
+
+    def measure(plans: Sequence[Plan]) -> list[list[float]]:
+        runs = [(finish_once(plan.program), plan.by_wave) for plan in plans]
+        compiled = module()
+        tell(f"measuring {len(plans)} plans")
+        return measure_plans(compiled, signature, ids, runs, region.constants, race=True)
+
+    def within_limit(stored: Decision | None) -> Mapping[str, Policy]:
+        if max_arena_bytes is None:
+            return POLICIES
+        name = stored_policy(stored, POLICIES)
+        known: Mapping[str, Policy] = POLICIES
+        # Where the baseline does not fit, any other one stands in for it.
+        if name is not None and name != BASELINE:
+            known = {name: POLICIES[name]}
+        return policies_within(max_arena_bytes, graph, vdevice, costs, known)
+
+    if why_not := _cannot_measure(vdevice):
+        chosen, decision = auto(graph, vdevice, costs, within_limit(None), by_wave=by_wave)
+        decision = replace(decision, note=f"not measured: {why_not}")
+    else:
+        key = _key(graph, vdevice, kernel_keys, by_wave, max_arena_bytes)
+        stored, note = load_decision(key)
+        policies = within_limit(stored)
+        chosen, decision = auto(graph, vdevice, costs, policies, measure, stored, by_wave)
+        decision = replace(decision, note=note)
+        if decision.how == "measured" and decision.settled:
+            store_decision(key, decision)
+    return replace(chosen, program=finish_once(chosen.program)), decision
+
+
+def _cannot_measure(vdevice: VDevice) -> str:
+    """Why plans for a device cannot be measured in this process; empty if they can."""
+    if not vdevice.host:
+        return "the target is not this machine"
+    workers = min(vdevice.threads, requested_workers() or vdevice.threads)
+    if vdevice.num_veus > workers:
+        return f"{vdevice.num_veus} vEUs are planned for, and this process has {workers}"
+    return ""
+
+
+def _key(
+    graph: OperatorGraph,
+    vdevice: VDevice,
+    kernel_keys: Mapping[str, str],
+    by_wave: bool,
+    max_arena_bytes: int | None,
+) -> str:
+    """What a decision depends on: the graph, its kernels' code, the device, form and memory."""
+    buffers = [(b.shape, b.dtype, b.space, b.index, b.offset, b.pitch) for b in graph.buffers]
+    operators = [
+        ([kernel_keys[k.name] for k in op.candidates], op.arguments) for op in graph.operators
+    ]
+    text = repr((buffers, operators, vdevice.num_veus, by_wave, max_arena_bytes))
+    return hashlib.sha256(text.encode()).hexdigest()
