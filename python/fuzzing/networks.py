@@ -17,13 +17,14 @@ from tvm import relax
 
 import tvm_rammer
 from fuzzing.finds import Find, check_refusal, compare
+from tvm_rammer.backend.cpu.host import host_target, vdevice_for
 from tvm_rammer.errors import PlanError, RammerError
+from tvm_rammer.machine import VDevice
 from tvm_rammer.rprogram import RProgram, verify
 from tvm_rammer.rprogram.serialize import from_json, to_json
 from tvm_rammer.schedule import CHOICES, POLICIES, plan
 from tvm_rammer.testing import MUTATIONS, SHAPES, random_graph, random_program
 from tvm_rammer.testing.random_models import random_model
-from tvm_rammer.vdevice import VDevice, host_target, vdevice_for
 
 #: An output, and how far another may be from it.
 Right = tuple[np.ndarray, float]
