@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import tvm
 from tvm import relax, tirx
+from tvm.ir.json_compact import upgrade_json
 
 from tvm_rammer.errors import ModelError
 from tvm_rammer.frontend.input_constants import Constants, as_constant, checked_constants
@@ -23,10 +24,13 @@ from tvm_rammer.tensors import as_tensor
 def read_json(path: Path) -> tvm.IRModule:
     """Read a module that ``tvm.ir.save_json`` wrote."""
     data = path.read_bytes()
-    if _crashes(path):
-        raise ModelError(f"{path}: damaged so that TVM crashes when it reads it; save it again")
     try:
-        module = tvm.ir.load_json(data.decode())
+        text = upgrade_json(data.decode())
+        if _crashes(text):
+            raise ModelError(f"{path}: damaged so that TVM crashes when it reads it; save it again")
+        module = tvm.ir.load_json(text)
+    except ModelError:
+        raise
     except Exception as error:
         raise ModelError(
             f"{path}: not a module saved by tvm.ir.save_json, or damaged ({one_line(error)}); "
@@ -39,33 +43,32 @@ def read_json(path: Path) -> tvm.IRModule:
     return module
 
 
-#: Reads a module and visits all of it, in a process that may die of it.
+#: Reads a module and visits all of it, in a process that may die of it. Of TVM it has the libraries
+#: alone: to import the package takes longer than everything else.
 _VISIT = """
-import sys
-from tvm_rammer._without_torch import import_tvm_without_torch
+import ctypes, sys
 
-import_tvm_without_torch()
+sys.modules["torch"] = None
 import tvm_ffi
-from tvm import IRModule, ir, relax
+from tvm_ffi.serialization import from_json_graph_str
 
-with open(sys.argv[1]) as file:
-    module = ir.load_json(file.read())
+for library in sys.argv[1:]:
+    ctypes.CDLL(library, ctypes.RTLD_GLOBAL)
+module = from_json_graph_str(sys.stdin.read())
 tvm_ffi.structural_hash(module)
-if isinstance(module, IRModule):
-    relax.analysis.well_formed(module)
+tvm_ffi.get_global_func("relax.analysis.well_formed")(module, True)
 """
 
 
-def _crashes(path: Path) -> bool:
-    """Whether a process that reads the file dies; TVM's reader checks no types of fields."""
+def _crashes(text: str) -> bool:
+    """Whether a process that reads the module dies; TVM's reader checks no types of fields."""
     if not sys.executable:
         return False
-    package_root = str(Path(__file__).parents[2])
-    search_path = os.pathsep.join(filter(None, [package_root, os.environ.get("PYTHONPATH")]))
+    libraries = [library._name for library in tvm.base._LOADED_LIBS.values()]
     done = subprocess.run(
-        [sys.executable, "-c", _VISIT, str(path)],
-        env={**os.environ, "PYTHONPATH": search_path},
-        stdin=subprocess.DEVNULL,
+        [sys.executable, "-c", _VISIT, *libraries],
+        env={**os.environ, "PYTHONIOENCODING": "utf-8"},
+        input=text.encode(errors="surrogatepass"),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
