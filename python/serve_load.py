@@ -4,6 +4,7 @@
     python python/serve_load.py
     python python/serve_load.py --minutes 60 --json load.json
     python python/serve_load.py --processes 2 --clients 1 --num-veus 1,2 --onnxruntime
+    python python/serve_load.py --models mine.onnx --clients 1,8
 
 Clients are threads with instances of their own; each asks for one model after the other, and waits
 for it. Processes run side by side and share the cores. Servers and numbers of clients take turns.
@@ -25,13 +26,12 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
-from serving.team import Process, Server, onnxruntime, ours, processes
+from serving.team import Process, Server, onnxruntime, ours, processes, read_models
 from serving.turn import Turn, in_a_row, together
 
 from tvm_rammer.errors import RammerError
 from tvm_rammer.testing.bench.machine import machine
 from tvm_rammer.testing.contenders import available_threads
-from tvm_rammer.testing.models import get_model
 
 #: Seconds of a turn, unless that leaves a setting without one.
 _TURN = 5.0
@@ -59,7 +59,12 @@ def _numbers(_context: Any, _parameter: Any, text: str) -> list[int]:
 @click.command()
 @click.option("--minutes", default=0.8, show_default=True, type=click.FloatRange(0, min_open=True))
 @click.option("--clients", default="1,4,16,64", show_default=True, callback=_numbers)
-@click.option("--models", default="lstm_8x8x256,squeezenet,mlp", show_default=True)
+@click.option(
+    "--models",
+    default="lstm_8x8x256,squeezenet,mlp",
+    show_default=True,
+    help="Names of the zoo, and ONNX files.",
+)
 @click.option("--processes", "count", default=1, show_default=True, type=click.IntRange(1, 16))
 @click.option(
     "--num-veus",
@@ -87,8 +92,7 @@ def main(
     console = Console()
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     try:
-        infos = [get_model(name) for name in models.split(",")]
-        built = {info.name: info.tiny() if tiny else info.build() for info in infos}
+        built = read_models(models, tiny)
         with (
             tempfile.TemporaryDirectory() as folder,
             Progress(*columns, console=console, transient=True) as progress,

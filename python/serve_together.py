@@ -22,13 +22,13 @@ from typing import Any
 import click
 from rich.console import Console
 from rich.table import Table
-from serving.team import ours, processes
+from serving.team import ours, processes, read_models
 from serving.turn import Turn
 
 from tvm_rammer.errors import RammerError
 from tvm_rammer.testing.bench.machine import machine
 from tvm_rammer.testing.contenders import available_threads
-from tvm_rammer.testing.models import get_model, lstm
+from tvm_rammer.testing.models import lstm
 
 #: Memory is what it was in the median of a tenth of the time, after a first one to settle.
 _PARTS = 10
@@ -61,8 +61,7 @@ def main(
     """Serve in three ways together for some minutes, compiling not counted."""
     console = Console()
     try:
-        infos = [get_model(name) for name in models.split(",")]
-        built = {info.name: info.tiny() if tiny else info.build() for info in infos}
+        built = read_models(models, tiny)
         sizes = (2, 3, 16) if tiny else (4, 8, 256)
         versions = {f"version {k}": lstm(*sizes, seed=k) for k in range(_VERSIONS)}
         with tempfile.TemporaryDirectory() as folder, console.status("compiling") as status:

@@ -19,6 +19,7 @@ import onnx
 import tvm_rammer
 from serving.turn import Turn
 from tvm_rammer.errors import RammerError
+from tvm_rammer.testing.models import get_model
 from tvm_rammer.testing.reference import random_inputs
 
 #: Sets of inputs for each model.
@@ -53,6 +54,27 @@ class Server:
     reloads: bool = False
 
 
+def read_models(names: str, tiny: bool = False) -> dict[str, onnx.ModelProto]:
+    """Models of the zoo, maybe at their reduced sizes, and ONNX files, separated by commas.
+
+    Raises
+    ------
+    RammerError
+        For what is neither.
+    """
+    found = {}
+    for name in names.split(","):
+        if name.endswith(".onnx"):
+            try:
+                found[Path(name).stem] = onnx.load(name)
+            except Exception as error:
+                raise RammerError(f"{name}: cannot be read as an ONNX model: {error}") from error
+        else:
+            info = get_model(name)
+            found[name] = info.tiny() if tiny else info.build()
+    return found
+
+
 def ours(
     models: Mapping[str, onnx.ModelProto], num_veus: int, folder: Path, report: Callable[[str], Any]
 ) -> Server:
@@ -78,8 +100,8 @@ def onnxruntime(models: Mapping[str, onnx.ModelProto], threads: int, folder: Pat
         path = folder / f"{name}.onnx"
         onnx.save(model, str(path))
         files.append((name, str(path), _inputs(name, model, folder), list[str]()))
-    text = f"{threads} thread{'s' * (threads > 1)}" if threads else "its default"
-    return Server(f"ONNX Runtime, {text}", f"onnxruntime{threads}", tuple(files))
+    name = f"onnxruntime-{threads}" if threads else "onnxruntime"
+    return Server(name, f"onnxruntime{threads}", tuple(files))
 
 
 class Process:

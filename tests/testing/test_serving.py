@@ -9,13 +9,15 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from serving.served import Served
-from serving.team import Process, Server
+from serving.team import Process, Server, read_models
 from serving.turn import Latencies, Turn, in_a_row, together
 from serving.ways import ask
 
 from tvm_rammer.errors import RammerError
+from tvm_rammer.testing.models import get_model
 
 PYTHON = Path(__file__).parents[2] / "python"
 
@@ -37,7 +39,7 @@ def test_two_processes_serve_one_and_three_clients(tmp_path):
         *("--models", "recommender,mlp", "--onnxruntime"),
         json_path=tmp_path / "load.json",
     )
-    servers = ("2 vEUs", "ONNX Runtime, its default", "ONNX Runtime, 1 thread")
+    servers = ("2 vEUs", "onnxruntime", "onnxruntime-1")
     expected = [(server, clients) for clients in (1, 3) for server in servers]
     assert [(row["server"], row["clients"]) for row in rows] == expected
     for row in rows:
@@ -100,6 +102,15 @@ def test_turns_add_up_side_by_side_and_in_a_row():
     beside, after = together(turns), in_a_row(turns)
     assert (beside.runs, beside.seconds, beside.resident) == (2, 2.0, [11, 22])
     assert (after.runs, after.seconds, after.resident) == (2, 3.0, [10, 20, 1, 2])
+
+
+def test_models_are_names_and_files(tmp_path):
+    path = tmp_path / "mine.onnx"
+    onnx.save(get_model("mlp").tiny(), str(path))
+    assert list(read_models(f"{path},lstm_8x8x256", tiny=True)) == ["mine", "lstm_8x8x256"]
+    with pytest.raises(RammerError) as error:
+        read_models(str(tmp_path / "no.onnx"))
+    assert str(error.value).startswith(f"{tmp_path}/no.onnx: cannot be read as an ONNX model: ")
 
 
 def test_a_process_that_cannot_load_says_why(tmp_path):
