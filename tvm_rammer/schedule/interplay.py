@@ -14,12 +14,22 @@ from typing import NamedTuple
 from tvm_rammer.rprogram.program import RKernel
 from tvm_rammer.schedule.costs import CostModel
 
+#: With so many tiles for each vEU an rKernel shares out evenly: finer ones would only take longer.
+_ENOUGH_TILES = 4
+
 
 class Trade(NamedTuple):
     """Take ``candidate`` in place of the one before it: ``gain`` = area saved per second lost."""
 
     candidate: int
     gain: float
+
+
+def worth_weighing(candidates: Sequence[RKernel], num_veus: int) -> list[tuple[int, RKernel]]:
+    """The candidates, with their numbers: those finer than what has tiles enough are left out."""
+    counts = [kernel.num_tiles for kernel in candidates]
+    most = min((n for n in counts if n >= _ENOUGH_TILES * num_veus), default=max(counts))
+    return [(k, kernel) for k, kernel in enumerate(candidates) if kernel.num_tiles <= most]
 
 
 def area(kernel: RKernel) -> float:
@@ -40,15 +50,18 @@ def trades(
 
     The trades follow the lower convex hull of the points (time, area), so their gains only fall.
     """
-    points = [(fastest_time(kernel, num_veus, costs), area(kernel)) for kernel in candidates]
-    fast = here = points.index(min(points))
+    points = {
+        number: (fastest_time(kernel, num_veus, costs), area(kernel))
+        for number, kernel in worth_weighing(candidates, num_veus)
+    }
+    fast = here = min(points, key=lambda number: points[number])
     steps: list[Trade] = []
     while True:
         (time, used) = points[here]
         # Whatever uses less area than the fast candidate takes longer: equals went to the smaller.
         options = [
             Trade(number, (used - less) / (longer - time))
-            for number, (longer, less) in enumerate(points)
+            for number, (longer, less) in points.items()
             if less < used
         ]
         if not options:

@@ -7,6 +7,7 @@ from functools import cache
 from tvm_rammer.rprogram.graph import OperatorGraph
 from tvm_rammer.rprogram.program import RKernel
 from tvm_rammer.schedule.costs import CostModel, Device
+from tvm_rammer.schedule.interplay import worth_weighing
 from tvm_rammer.schedule.placement import Placed, Placement, split
 
 
@@ -22,7 +23,7 @@ def sequential(graph: OperatorGraph, vdevice: Device, costs: CostModel) -> Place
     def soonest(candidates: tuple[RKernel, ...]) -> tuple[int, int]:
         options = [
             (number, costs.best_width(kernel, vdevice.num_veus))
-            for number, kernel in enumerate(candidates)
+            for number, kernel in worth_weighing(candidates, vdevice.num_veus)
         ]
         return min(options, key=lambda o: costs.operator_time(candidates[o[0]], o[1]))
 

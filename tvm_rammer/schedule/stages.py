@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from tvm_rammer.rprogram.graph import Operator
 from tvm_rammer.schedule.costs import CostModel
+from tvm_rammer.schedule.interplay import worth_weighing
 from tvm_rammer.schedule.stage_search import Group, Stage
 
 
@@ -74,9 +75,10 @@ class StageCosts:
         """Seconds of computing on ``width`` vEUs, and the candidate that takes them."""
         known = self._choices[operator]
         if width not in known:
+            candidates = worth_weighing(self.operators[operator].candidates, width)
             known[width] = min(
                 (-(-kernel.num_tiles // width) * kernel.tile_time, number)
-                for number, kernel in enumerate(self.operators[operator].candidates)
+                for number, kernel in candidates
             )
         return known[width]
 

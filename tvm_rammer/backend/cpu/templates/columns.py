@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -170,6 +170,10 @@ class Layout:
     @property
     def ragged(self) -> bool:
         return self.group % (self.vectors * self.lanes) != 0
+
+    def as_packed(self) -> Layout:
+        """The same for all layouts whose vectors lie alike in memory: where none overlap, any."""
+        return self if self.ragged else replace(self, vectors=1)
 
     def column(self, tile: Any, vector: Any) -> Any:
         """The first column of a vector of a tile, the tiles of all groups numbered through."""

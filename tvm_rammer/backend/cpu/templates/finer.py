@@ -10,15 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Generic, TypeVar
 
-#: A device of so many vEUs is provided for, whatever the kernels are made for.
-_LARGE_DEVICE = 16
-#: A tiling must cut costs to this part of them, in the geometric mean of both devices.
+#: Devices of so many vEUs are provided for, whatever the kernels are made for.
+_LARGE_DEVICES = (16, 64)
+#: A tiling must cut the costs on one of the devices to this part of them.
 _WORTHWHILE = 0.9
-#: Every tiling is code to compile.
-_MOST = 2
 
 T = TypeVar("T")
 
@@ -48,16 +45,12 @@ def finer_tilings(efficient: Option[T], options: Sequence[Option[T]], num_veus: 
     num_veus : int
         Of the device that the kernels are made for.
     """
-    sizes = {num_veus, max(num_veus, _LARGE_DEVICE)}
-
-    def cost(chosen: list[Option[T]]) -> float:
-        least = prod(min(option.cost(size) for option in chosen) for size in sizes)
-        return float(least ** (1 / len(sizes)))
+    sizes = {num_veus, *(size for size in _LARGE_DEVICES if size > num_veus)}
 
     chosen = [efficient]
-    while options and len(chosen) <= _MOST:
-        best = min(options, key=lambda option: cost([*chosen, option]))
-        if cost([*chosen, best]) > _WORTHWHILE * cost(chosen):
-            break
-        chosen.append(best)
+    for size in sorted(sizes):
+        known = min(option.cost(size) for option in chosen)
+        best = min(options, key=lambda option: option.cost(size), default=efficient)
+        if best.cost(size) < _WORTHWHILE * known:
+            chosen.append(best)
     return [option.tiling for option in sorted(chosen[1:], key=lambda option: option.num_tiles)]

@@ -7,10 +7,11 @@ and few weights are live; the other way round LLVM keeps the broadcasts and spil
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from math import prod
+from operator import add as plus
 from typing import Any
 
 from tvm import tirx
@@ -47,8 +48,8 @@ class Nest:
     tile : RegisterTile
     taps : Axis, optional
         A reduced axis whose loop is unrolled.
-    few_tasks : int
-        With fewer tasks than this, the tiles of rows become tasks of their own.
+    row_tasks : bool
+        Whether each tile of rows is a task of its own, or all of them are one.
     rows_first : bool
         Whether a task is followed by the one with the next columns of the same rows, and not by the
         one with the next rows of the same columns.
@@ -66,19 +67,25 @@ class Nest:
     rows: Axis | None
     tile: RegisterTile
     taps: Axis | None
-    few_tasks: int
+    row_tasks: bool = False
     rows_first: bool = False
     far_data: Axis | None = None
     packed: Any = None
     packed_axes: tuple[tuple[Axis, ...], tuple[Axis, ...]] = ((), ())
+
+    @property
+    def num_tasks(self) -> int:
+        """Tasks of the parallel loop."""
+        axes = [axis.extent for group in self._outer_axes() for axis in group]
+        tiles = self._row_tiles() if self.row_tasks else 1
+        return prod(axes) * self.layout.groups * self.layout.tiles * tiles
 
     def statement(self) -> Any:
         """The parallel loop over all tasks."""
         batch, others = self._outer_axes()
         columns = [self.layout.groups, self.layout.tiles]
         rows = [axis.extent for axis in others]
-        row_tasks = prod([*(axis.extent for axis in batch), *columns, *rows]) < self.few_tasks
-        if self.rows is not None and row_tasks:
+        if self.rows is not None and self.row_tasks:
             rows.append(self._row_tiles())
         counts = [axis.extent for axis in batch]
         counts += [*rows, *columns] if self.rows_first else [*columns, *rows]
@@ -136,8 +143,10 @@ class Nest:
 
     def _tile(self, at: _Place, first_row: Any, rows: int) -> Any:
         contraction, tile, blocked = self.contraction, self.tile, self.reduction.blocked
-        shape = (rows * tile.vectors * tile.lanes,)
-        sums = tirx.decl_buffer(shape, contraction.dtype, "sums")
+        size = rows * tile.vectors * tile.lanes
+        shape = (size,)
+        sums = tirx.decl_buffer((size * tile.chains,), contraction.dtype, "sums")
+        zero = tirx.const(0, contraction.dtype)
         totals = tirx.decl_buffer(shape, contraction.dtype, "totals") if blocked else sums
 
         def element(row: Any, vector: Any, lane: Any) -> Any:
@@ -150,8 +159,18 @@ class Nest:
 
             return unrolled(rows, tile.vectors, tile.lanes, statement)
 
+        def cleared(place: Any, chains: Iterable[int]) -> list[Any]:
+            return [tirx.BufferStore(sums, zero, [place + k * size]) for k in chains]
+
+        def sum_of_chains(place: Any) -> Any:
+            return reduce(plus, (sums[place + k * size] for k in range(tile.chains)))
+
         def start(place: Any, *_: Any) -> Any:
-            return tirx.BufferStore(totals, contraction.initial, [place])
+            first = tirx.BufferStore(totals, contraction.initial, [place])
+            return sequence([first, *([] if blocked else cleared(place, range(1, tile.chains)))])
+
+        def join(place: Any, *_: Any) -> Any:
+            return tirx.BufferStore(sums, sum_of_chains(place), [place])
 
         def write(place: Any, vector: Any, values: Values, lane: Any) -> Any:
             return unrolled_stores(contraction, totals[place], values)
@@ -174,15 +193,16 @@ class Nest:
 
         def block(additions: Any) -> Any:
             def clear(place: Any, *_: Any) -> Any:
-                return tirx.BufferStore(sums, tirx.const(0, contraction.dtype), [place])
+                return sequence(cleared(place, range(tile.chains)))
 
             def total(place: Any, *_: Any) -> Any:
-                return tirx.BufferStore(totals, totals[place] + sums[place], [place])
+                return tirx.BufferStore(totals, totals[place] + sum_of_chains(place), [place])
 
             return sequence([inside(clear), additions, inside(total)])
 
-        def add(reduced: Values, guards: Guards) -> Any:
+        def add(reduced: Values, guards: Guards, chain: int) -> Any:
             def statement(place: Any, vector: Any, values: Values, lane: Any) -> Any:
+                place = place + chain * size
                 values = {**values, **reduced}
                 data = self._data(at, guards, values)
                 product = data * self._weights(at, vector, values, lane)
@@ -199,6 +219,7 @@ class Nest:
                 *([tirx.AllocBuffer(totals)] if blocked else []),
                 inside(start),
                 self.reduction.statement(at.values, first_row, rows, add, block, prepare),
+                *([inside(join)] if tile.chains > 1 and not blocked else []),
                 *writes(),
             ]
         )
@@ -223,7 +244,9 @@ class Nest:
     @cached_property
     def reduction(self) -> ReductionLoops:
         """The loops around the multiply-adds of a tile."""
-        return ReductionLoops(self.contraction, self.columns, self.rows, self.taps)
+        return ReductionLoops(
+            self.contraction, self.columns, self.rows, self.taps, self.tile.chains
+        )
 
     def _values(
         self, at: _Place, first_row: Any, row: Any, vector: Any, lane: Any

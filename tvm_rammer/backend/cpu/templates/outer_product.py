@@ -7,7 +7,8 @@ compiled, others, where it is needed, by a loop nest of its own.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -21,13 +22,19 @@ from tvm_rammer.backend.cpu.templates.columns import (
     is_contiguous,
     parameter_of,
 )
+from tvm_rammer.backend.cpu.templates.finer import Option, finer_tilings
 from tvm_rammer.backend.cpu.templates.nest import Nest
 from tvm_rammer.backend.cpu.templates.pack_weights import pack
-from tvm_rammer.backend.cpu.templates.register_tile import register_tile
+from tvm_rammer.backend.cpu.templates.register_tile import (
+    RegisterTile,
+    cycles_of_step,
+    register_tile,
+    tiles_in_registers,
+)
 from tvm_rammer.kernel.blocks import variables
 from tvm_rammer.kernel.contraction import Axis, Contraction, load_of
 from tvm_rammer.kernel.loops import sequence
-from tvm_rammer.kernel.scheduled import Scheduled
+from tvm_rammer.kernel.scheduled import Packing, Scheduled
 from tvm_rammer.machine import VDevice
 from tvm_rammer.rprogram import dtype_bytes
 
@@ -37,6 +44,119 @@ _FEW_ROWS = 4
 _LONG_ROW = 64
 #: So many tasks share out evenly on any device, and so many for each vEU of a large one.
 _FEW_TASKS, _TASKS_OF_A_VEU = 64, 8
+#: Cycles of a task besides its register tiles: its call, and the loops around them.
+_TASK_CYCLES = 60.0
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A configuration of an outer product.
+
+    Attributes
+    ----------
+    tile : RegisterTile
+    row_tasks : bool
+        Whether each tile of rows is a task of its own, or all of them are one.
+    """
+
+    tile: RegisterTile
+    row_tasks: bool
+
+
+@dataclass(frozen=True)
+class OuterProduct:
+    """A contraction as an outer product: what all of its configurations have in common.
+
+    Attributes
+    ----------
+    contraction : Contraction
+    columns : Columns
+        The axis of the vectors.
+    rows : Axis, optional
+        The axis whose neighbours share the weights of a tile.
+    taps : Axis, optional
+        A reduced axis whose loop is unrolled.
+    vdevice : VDevice
+        Vector width and registers are taken from here.
+    """
+
+    contraction: Contraction
+    columns: Columns
+    rows: Axis | None
+    taps: Axis | None
+    vdevice: VDevice
+
+    @classmethod
+    def of(cls, contraction: Contraction, columns: Columns, vdevice: VDevice) -> OuterProduct:
+        rows, taps = _rows(contraction, columns), _taps(contraction, columns)
+        return cls(contraction, columns, rows, taps, vdevice)
+
+    def efficient(self) -> Cut | None:
+        """The configuration that takes the fewest cycles in all, ``None`` if no tile fits.
+
+        Few tasks leave vEUs idle: then tiles of rows are tasks.
+        """
+        tile = register_tile(*self._sizes())
+        if tile is None:
+            return None
+        few_tasks = max(_FEW_TASKS, _TASKS_OF_A_VEU * self.vdevice.num_veus)
+        together = self.nest(Cut(tile, False))
+        return Cut(tile, self.rows is not None and together.num_tasks < few_tasks)
+
+    def finer(self, cut: Cut) -> list[Cut]:
+        """The configurations with more tasks that have the packed weights of another one."""
+        layout = self._layout(cut.tile)
+        tiles = [
+            tile
+            for tile in tiles_in_registers(*self._sizes(), self._steps())
+            if tile.lanes == cut.tile.lanes
+            and tile.rows <= cut.tile.rows
+            and self._layout(tile).as_packed() == layout.as_packed()
+        ]
+        row_tasks = {cut.row_tasks, self.rows is not None}
+        count = self.nest(cut).num_tasks
+        cuts = [Cut(tile, apart) for tile in tiles for apart in sorted(row_tasks)]
+        return [each for each in cuts if self.nest(each).num_tasks > count]
+
+    def option(self, cut: Cut) -> Option[Cut]:
+        """The tasks of a configuration, and the modelled cycles of each."""
+        tile, (rows, _, _, itemsize, taps) = cut.tile, self._sizes()
+        own_rows = min(tile.rows, rows) if cut.row_tasks else rows
+        steps = prod(axis.extent for axis in self.contraction.reduced)
+        cycles = cycles_of_step(tile, own_rows, itemsize, taps) * steps / max(1, taps)
+        stores = own_rows * tile.vectors
+        return Option(cut, self.nest(cut).num_tasks, cycles + stores + _TASK_CYCLES)
+
+    def nest(self, cut: Cut) -> Nest:
+        """The loop nest of a configuration, its weights as they are."""
+        weights = self.columns.weights(self.contraction)
+        nest = Nest(
+            self.contraction,
+            self.columns,
+            self._layout(cut.tile),
+            self.rows,
+            cut.tile,
+            self.taps,
+            cut.row_tasks,
+            _rows_first(self.contraction, weights, self.vdevice),
+        )
+        return replace(nest, far_data=_far_data(nest, self.vdevice))
+
+    def _layout(self, tile: RegisterTile) -> Layout:
+        columns = self.columns
+        return Layout(columns.axis.extent, columns.group, tile.vectors, tile.lanes)
+
+    def _sizes(self) -> tuple[int, int, VDevice, int, int]:
+        """What register tiles are chosen by."""
+        rows = self.rows.extent if self.rows else 1
+        itemsize = dtype_bytes(self.contraction.dtype)
+        taps = self.taps.extent if self.taps else int(self.columns.elementwise)
+        return rows, self.columns.group, self.vdevice, itemsize, taps
+
+    def _steps(self) -> int:
+        """Steps that chains of sums may share: of integers, LLVM makes them by itself."""
+        chained = self.contraction.dtype.startswith("float") and not self.columns.elementwise
+        return self.contraction.reduced[-1].extent if chained else 1
 
 
 def outer_product(
@@ -60,24 +180,18 @@ def outer_product(
     origin : str
         Name of the rule.
     """
-    rows = _rows(contraction, columns)
-    itemsize = dtype_bytes(contraction.dtype)
-    taps = _taps(contraction, columns)
-    num_taps = taps.extent if taps else int(columns.elementwise)
-    tile = register_tile(rows.extent if rows else 1, columns.group, vdevice, itemsize, num_taps)
-    if tile is None:
+    product = OuterProduct.of(contraction, columns, vdevice)
+    efficient = product.efficient()
+    if efficient is None:
         return None
-    layout = Layout(columns.axis.extent, columns.group, tile.vectors, tile.lanes)
-    few_tasks = max(_FEW_TASKS, _TASKS_OF_A_VEU * vdevice.num_veus)
-    weights = columns.weights(contraction)
-    rows_first = _rows_first(contraction, weights, vdevice)
-    nest = Nest(contraction, columns, layout, rows, tile, taps, few_tasks, rows_first)
-    nest = replace(nest, far_data=_far_data(nest, vdevice))
+    options = [product.option(cut) for cut in product.finer(efficient)]
+    finer = finer_tilings(product.option(efficient), options, vdevice.num_veus)
+    nests = [product.nest(cut) for cut in (efficient, *finer)]
     if is_constant(contraction, columns, constants):
-        return _packed_constant(nest, origin)
-    if is_contiguous(columns.axis, weights):
-        return _scheduled(nest, nest.statement(), origin)
-    return _packed_at_run_time(nest, origin)
+        return _packed_constant(nests, origin)
+    if is_contiguous(columns.axis, columns.weights(contraction)):
+        return _scheduled(nests, [nest.statement() for nest in nests], origin)
+    return _packed_at_run_time(nests, origin)
 
 
 def _far_data(nest: Nest, vdevice: VDevice) -> Axis | None:
@@ -137,37 +251,52 @@ def _packing(nest: Nest) -> tuple[PackColumns, tuple[tuple[Axis, ...], tuple[Axi
     )
     reduced = tuple(axis for axis in nest.reduction.axes if axis.var in place)
     order = tuple(place[axis.var] for axis in (*outer, column, *reduced))
-    return PackColumns(order, len(outer), nest.layout), (outer, reduced)
+    return PackColumns(order, len(outer), nest.layout.as_packed()), (outer, reduced)
 
 
-def _packed_constant(nest: Nest, origin: str) -> Scheduled:
-    packing, axes = _packing(nest)
-    contraction = nest.contraction
-    load = load_of(nest.columns.weights(contraction))
+def _on_packed(nests: Sequence[Nest], dtype: str) -> tuple[list[Nest], PackColumns]:
+    """The nests with a buffer for packed weights, which is the same for all."""
+    packing, axes = _packing(nests[0])
+    load = load_of(nests[0].columns.weights(nests[0].contraction))
+    shape = packing.shape(tuple(int(extent) for extent in load.source.shape))
+    packed = tirx.decl_buffer(shape, dtype, "packed")
+    return [replace(nest, packed=packed, packed_axes=axes) for nest in nests], packing
+
+
+def _packed_constant(nests: Sequence[Nest], origin: str) -> Scheduled:
+    contraction = nests[0].contraction
+    load = load_of(nests[0].columns.weights(contraction))
     position = parameter_of(contraction, load)
     assert position is not None
-    shape = packing.shape(tuple(int(extent) for extent in load.source.shape))
-    packed = tirx.decl_buffer(shape, str(load.source.dtype), "packed")
-    nest = replace(nest, packed=packed, packed_axes=axes)
+    nests, packing = _on_packed(nests, str(load.source.dtype))
     params = list(contraction.func.params)
-    params[position] = packed
-    return _scheduled(nest, nest.statement(), origin, params, ((position, packing),))
+    params[position] = nests[0].packed
+    bodies = [nest.statement() for nest in nests]
+    return _scheduled(nests, bodies, origin, params, ((position, packing),))
 
 
-def _packed_at_run_time(nest: Nest, origin: str) -> Scheduled:
-    packing, axes = _packing(nest)
-    weights = nest.columns.weights(nest.contraction)
-    load = load_of(weights)
-    shape = packing.shape(tuple(int(extent) for extent in load.source.shape))
-    packed = tirx.decl_buffer(shape, str(weights.ty), "packed")
-    nest = replace(nest, packed=packed, packed_axes=axes)
-    body = sequence([tirx.AllocBuffer(packed), pack(nest), nest.statement()])
-    return _scheduled(nest, body, origin)
+def _packed_at_run_time(nests: Sequence[Nest], origin: str) -> Scheduled:
+    weights = nests[0].columns.weights(nests[0].contraction)
+    nests, _ = _on_packed(nests, str(weights.ty))
+    bodies = [
+        sequence([tirx.AllocBuffer(nest.packed), pack(nest), nest.statement()]) for nest in nests
+    ]
+    return _scheduled(nests, bodies, origin)
 
 
 def _scheduled(
-    nest: Nest, body: Any, origin: str, params: Any = None, packings: Any = ()
+    nests: Sequence[Nest],
+    bodies: Sequence[Any],
+    origin: str,
+    params: Sequence[Any] | None = None,
+    packings: tuple[tuple[int, Packing], ...] = (),
 ) -> Scheduled:
-    func = nest.contraction.func
-    made = tirx.PrimFunc(params or list(func.params), body, func.ret_type, func.attrs)
-    return Scheduled(made, origin, str(nest.tile), packings)
+    func = nests[0].contraction.func
+    variants = [
+        (
+            tirx.PrimFunc(list(params or func.params), body, func.ret_type, func.attrs),
+            str(nest.tile),
+        )
+        for nest, body in zip(nests, bodies, strict=True)
+    ]
+    return Scheduled.of_variants(variants, origin, packings)

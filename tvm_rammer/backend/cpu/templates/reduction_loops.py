@@ -47,12 +47,15 @@ class ReductionLoops:
         The axis of a tile's rows.
     taps : Axis, optional
         The reduced axis whose loop is unrolled.
+    chains : int
+        So many steps of the innermost loop add to sums of their own, one after another.
     """
 
     contraction: Contraction
     columns: Columns
     rows: Axis | None
     taps: Axis | None
+    chains: int = 1
 
     @cached_property
     def data(self) -> Guarded:
@@ -77,7 +80,7 @@ class ReductionLoops:
         places: Values,
         first_row: Any,
         rows: int,
-        body: Callable[[Values, Guards], Any],
+        body: Callable[[Values, Guards, int], Any],
         block: Callable[[Any], Any],
         prepare: Callable[[Any], Sequence[Any]],
     ) -> Any:
@@ -91,7 +94,8 @@ class ReductionLoops:
         rows : int
             Of the tile.
         body : callable
-            From the reduced axes, and the guards that are left to it, to the innermost statement.
+            From the reduced axes, the guards that are left to it, and the number of a chain to the
+            innermost statement.
         block : callable
             What is put around the loops of a block, if sums are ``blocked``.
         prepare : callable
@@ -110,6 +114,7 @@ class ReductionLoops:
             inline: Guards,
             whole: bool,
             turns: _Turns | None,
+            chain: int = 0,
         ) -> Any:
             steps = prod(axis.extent for axis in axes)
             if whole and steps <= _LONGEST_CHAIN:
@@ -121,25 +126,38 @@ class ReductionLoops:
             skip = [guard for guard in ready if not mentions(guard, row)]
             each = [guard for guard in ready if mentions(guard, row)]
             if skip:
-                inner = nest(axes, values, [*each, *left], inline, whole, turns)
+                inner = nest(axes, values, [*each, *left], inline, whole, turns, chain)
                 return tirx.IfThenElse(substitute(together(skip), bound), inner, None)
             if each and not self.columns.elementwise:
-                plain = nest(axes, values, left, inline, whole, turns)
-                guarded = nest(axes, values, left, [*inline, *each], whole, turns)
+                plain = nest(axes, values, left, inline, whole, turns, chain)
+                guarded = nest(axes, values, left, [*inline, *each], whole, turns, chain)
                 return tirx.IfThenElse(substitute(everywhere(each, ends), bound), plain, guarded)
             inline = [*inline, *each]
             if not axes:
-                return body(values, inline)
+                return body(values, inline, chain)
             axis, *rest = axes
             kind = ForKind.UNROLLED if axis is self.taps else ForKind.SERIAL
             name, inner = str(axis.var.name), steps // axis.extent
 
             def steps_of(extent: int, first: Any, whole: bool) -> Any:
-                def step(place: Any, turns: _Turns | None) -> Any:
-                    return nest(rest, {**values, axis.var: place}, left, inline, whole, turns)
+                def step(place: Any, turns: _Turns | None, chain: int = 0) -> Any:
+                    bound = {**values, axis.var: place}
+                    return nest(rest, bound, left, inline, whole, turns, chain)
+
+                def steps(extent: int, first: Any) -> Any:
+                    if rest or self.chains == 1:
+                        return loop(name, extent, lambda at: step(first + at, None), kind)
+                    full, ragged = divmod(extent, self.chains)
+
+                    def group(at: Any) -> Any:
+                        start = first + at * self.chains
+                        return sequence([step(start + k, None, k) for k in range(self.chains)])
+
+                    last = [step(first + (extent - k), None, k) for k in range(ragged, 0, -1)]
+                    return sequence([*([loop(name, full, group)] if full else []), *last])
 
                 if turns is None:
-                    return loop(name, extent, lambda at: step(first + at, None), kind)
+                    return steps(extent, first)
                 if turns.count * extent < rows:
                     return loop(name, extent, lambda at: step(first + at, turns.of(extent, at)))
                 length = 1 if inner > 1 else turns.length(extent, rows)
@@ -147,8 +165,7 @@ class ReductionLoops:
                 def part(number_of_part: Any) -> Any:
                     place = first + number_of_part * length
                     turn = turns.of(extent // length, number_of_part).number
-                    loops = loop(name, length, lambda at: step(place + at, None))
-                    return sequence([*prepare(turn_of(turn, rows)), loops])
+                    return sequence([*prepare(turn_of(turn, rows)), steps(length, place)])
 
                 return loop(name, extent // length, part)
 

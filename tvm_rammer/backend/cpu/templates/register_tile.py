@@ -18,6 +18,8 @@ _LOAD, _LOAD_OF_WIDEST = 1.25, 1.0
 #: much longer takes a vector of them, even where multiply-adds set the pace.
 _WEIGHTS = 0.3
 _MOST_VECTORS = 4
+#: Accumulators that chains make at most, and the fewest steps of each.
+_MOST_CHAINED, _SHORTEST_CHAIN = 8, 16
 #: Without and with data of its own for each column.
 _MOST_ROWS = (15, 7)
 #: Processors with so few vector registers (SSE, AVX) cannot multiply by an element of memory in all
@@ -27,14 +29,20 @@ _FEW_REGISTERS, _MOST_ROWS_OF_FEW = 16, 10
 
 @dataclass(frozen=True)
 class RegisterTile:
-    """``rows`` x (``vectors`` x ``lanes``) accumulators."""
+    """``rows`` x (``vectors`` x ``lanes``) results, each with an accumulator for every chain.
+
+    Steps of the reduction add to the ``chains`` in turn: to several where a tile has too few
+    results to hide the latency of an addition.
+    """
 
     rows: int
     vectors: int
     lanes: int
+    chains: int = 1
 
     def __str__(self) -> str:
-        return f"{self.rows} x {self.vectors} vectors of {self.lanes}"
+        words = f"{self.rows} x {self.vectors} vectors of {self.lanes}"
+        return f"{words} in {self.chains} chains" if self.chains > 1 else words
 
 
 def lanes_for(columns: int, vdevice: VDevice) -> int | None:
@@ -61,13 +69,27 @@ def overlapping_lanes(columns: int, vdevice: VDevice) -> int | None:
 def register_tile(
     rows: int, columns: int, vdevice: VDevice, itemsize: int = 4, taps: int = 0
 ) -> RegisterTile | None:
-    """Choose the tile that needs the fewest modelled cycles for ``rows`` x ``columns`` outputs.
+    """The tile without chains that needs the fewest modelled cycles for ``rows`` x ``columns``.
 
-    One step of the reduction costs a tile of ``r`` rows and ``v`` vectors as many cycles as the
-    largest of its ``r * v`` multiply-adds, its ``r + v`` loads and the latency that must be hidden,
-    and a little for the weights, which come from farther away; small tiles pay more loop overhead
-    and a ragged last tile a little more. A tile needs several vectors where one does not divide the
-    columns, as its last ones overlap then. ``None`` when there is nothing to compute.
+    Several streams of weights come sooner from far caches than chains of sums over one of them.
+    ``None`` when there is nothing to compute. Parameters as for :func:`tiles_in_registers`.
+    """
+
+    def cycles(tile: RegisterTile) -> float:
+        tiles = -(-columns // (tile.vectors * tile.lanes))
+        return cycles_of_step(tile, rows, itemsize, taps) * tiles
+
+    tiles = tiles_in_registers(rows, columns, vdevice, itemsize, taps)
+    return min(tiles, key=cycles, default=None)
+
+
+def tiles_in_registers(
+    rows: int, columns: int, vdevice: VDevice, itemsize: int = 4, taps: int = 0, steps: int = 1
+) -> list[RegisterTile]:
+    """All tiles for ``rows`` x ``columns`` outputs whose sums stay in registers.
+
+    A tile needs several vectors where one does not divide the columns, as its last ones overlap
+    then.
 
     Parameters
     ----------
@@ -78,16 +100,24 @@ def register_tile(
         Bytes of a sum.
     taps : int
         Where each column has data of its own: how many neighbours of a row are summed up.
+    steps : int
+        Of the innermost loop of the reduction, where its sums may be chains.
     """
-    candidates = [
-        (_cycles(tile, rows, itemsize, taps) * -(-columns // (vectors * lanes)), tile)
+    return [
+        tile
         for lanes in _widths(columns, vdevice, itemsize)
         for vectors in range(1, _MOST_VECTORS + 1)
         if (vectors - 1) * lanes < columns and (vectors > 1 or columns % lanes == 0)
         for height in range(1, min(rows, _MOST_ROWS[bool(taps)]) + 1)
-        if _fits(tile := RegisterTile(height, vectors, lanes), vdevice, itemsize, taps)
+        for chains in _chains(height * vectors, steps)
+        if _fits(tile := RegisterTile(height, vectors, lanes, chains), vdevice, itemsize, taps)
     ]
-    return min(candidates, key=lambda item: item[0])[1] if candidates else None
+
+
+def _chains(results: int, steps: int) -> list[int]:
+    """How many chains each of so many results may have."""
+    most = min(_MOST_CHAINED // results, steps // _SHORTEST_CHAIN)
+    return [1, *(chains for chains in (2, 4) if chains <= most)]
 
 
 def _widths(columns: int, vdevice: VDevice, itemsize: int) -> list[int]:
@@ -99,7 +129,7 @@ def _widths(columns: int, vdevice: VDevice, itemsize: int) -> list[int]:
 
 
 def _fits(tile: RegisterTile, vdevice: VDevice, itemsize: int, taps: int) -> bool:
-    sums = tile.rows * tile.vectors
+    sums = tile.rows * tile.vectors * tile.chains
     per_vector = max(1, tile.lanes * itemsize // vdevice.vector_bytes)
     registers = (sums + (sums if taps else tile.vectors)) * per_vector + 2
     spilt = spills(tile, vdevice, _MOST_ROWS_OF_FEW) and not taps
@@ -113,7 +143,14 @@ def spills(tile: RegisterTile, vdevice: VDevice, most_rows: int) -> bool:
     return few and tile.vectors == 1 and tile.rows > most_rows
 
 
-def _cycles(tile: RegisterTile, rows: int, itemsize: int, taps: int) -> float:
+def cycles_of_step(tile: RegisterTile, rows: int, itemsize: int = 4, taps: int = 0) -> float:
+    """Modelled cycles of one step of the reduction, for ``rows`` rows of one tile's columns.
+
+    A step costs a tile of ``r`` rows and ``v`` vectors as many cycles as the largest of its
+    ``r * v`` multiply-adds, its ``r + v`` loads and the latency that must be hidden, and a little
+    for the weights, which come from farther away; small tiles pay more loop overhead and a ragged
+    last tile a little more. Parameters as for :func:`tiles_in_registers`.
+    """
     # Vectors of 64 bytes take a cycle each, two narrower ones go at once, but twice as many
     # instructions keep the processor from it a little.
     each = 1.0 if tile.lanes * itemsize >= 64 else 0.75 if taps else 0.6
@@ -123,10 +160,11 @@ def _cycles(tile: RegisterTile, rows: int, itemsize: int, taps: int) -> float:
         loads = tile.vectors * (height + 2 * taps - 1) / taps if taps else height + tile.vectors
         load = _LOAD_OF_WIDEST if each == 1.0 and not taps else _LOAD
         far = 0.0 if taps else _WEIGHTS * tile.vectors * each
-        return max(height * tile.vectors * each, loads * each * load, _LATENCY) + far
+        latency = _LATENCY / tile.chains
+        return max(height * tile.vectors * each, loads * each * load, latency) + far
 
     full, ragged = divmod(rows, tile.rows)
     cycles = full * step(tile.rows) + (step(ragged) if ragged else 0.0)
     # Unrolled taps are code enough for a loop: more vectors of them only take longer to compile.
-    unrolled = tile.rows if taps else tile.rows * tile.vectors
+    unrolled = tile.rows if taps else tile.rows * tile.vectors * tile.chains
     return cycles * (1.0 + 0.02 * bool(ragged) + 0.3 / unrolled)
