@@ -47,7 +47,7 @@ def test_what_is_compiled_pays(tasks, num_veus):
     """Each is the best of all on the device, or on a larger one."""
     efficient, *options = [Option(number, *task) for number, task in enumerate(tasks)]
     found = finer_tilings(efficient, options, num_veus)
-    sizes = {num_veus, *(size for size in (16, 64) if size > num_veus)}
+    sizes = {num_veus, max(16, num_veus)}
     assert len(found) <= len(sizes)
     kept = [efficient, *(options[number - 1] for number in found)]
     for option in kept[1:]:
@@ -73,6 +73,29 @@ def test_all_variants_agree(seed):
     assert len(second.candidates) > 1
     whole = run_prim_func(func, inputs, [1], replace(HOST, num_veus=2), seed=seed + 100)
     assert_close(run.outputs[0], whole.outputs[0])
+
+
+@pytest.mark.parametrize(
+    ("rows", "depth", "columns"),
+    [(1, 256, 256), (1, 257, 64), (2, 1030, 64), (3, 40, 320), (8, 700, 136), (1, 15, 512)],
+)
+def test_all_cuts_of_a_product_agree(rows, depth, columns):
+    """With and without chains of sums: long sums are taken in blocks, and chains leave rests."""
+    x, w = numbers((rows, depth)), numbers((depth, columns), seed=1)
+    func = legalized_func(lambda x: OP.matmul(x, constant(w)), x)
+    for seed in range(4):
+        run = run_prim_func(func, [x, w], [1], replace(HOST, num_veus=2), seed=seed)
+        assert_close(run.outputs[0], (x.astype(np.float64) @ w).astype(np.float32))
+
+
+def test_few_rows_have_more_tasks_for_a_larger_device():
+    """A single vector of results takes hardly longer than several do together, in chains."""
+    x, w = numbers((1, 256)), numbers((256, 256), seed=1)
+    func = legalized_func(lambda x: OP.matmul(x, constant(w)), x)
+    with TARGET:
+        kernel = KernelLibrary(replace(WIDE, num_veus=2)).get(func, frozenset([1]))
+    tilings = [(c.num_tiles, c.tiling) for c in kernel.stages[0].candidates]
+    assert tilings == [(4, "1 x 4 vectors of 16"), (16, "1 x 1 vectors of 16 in 4 chains")]
 
 
 def test_candidates_have_smaller_and_more_tiles():

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 #: Devices of so many vEUs are provided for, whatever the kernels are made for.
-_LARGE_DEVICES = (16, 64)
+LARGE_DEVICE, VERY_LARGE_DEVICE = 16, 64
 #: A tiling must cut the costs on one of the devices to this part of them.
 _WORTHWHILE = 0.9
 
@@ -34,7 +34,12 @@ class Option(Generic[T]):
         return self.tile_time * (alone + self.num_tiles / num_veus) / 2
 
 
-def finer_tilings(efficient: Option[T], options: Sequence[Option[T]], num_veus: int) -> list[T]:
+def finer_tilings(
+    efficient: Option[T],
+    options: Sequence[Option[T]],
+    num_veus: int,
+    largest: int = LARGE_DEVICE,
+) -> list[T]:
     """The tilings to compile besides the most efficient one, those with fewer tiles first.
 
     Parameters
@@ -44,8 +49,11 @@ def finer_tilings(efficient: Option[T], options: Sequence[Option[T]], num_veus: 
         Tilings with more tiles, times in the same unit.
     num_veus : int
         Of the device that the kernels are made for.
+    largest : int
+        vEUs of the largest device to provide for, where the kernels are made for none larger.
     """
-    sizes = {num_veus, *(size for size in _LARGE_DEVICES if size > num_veus)}
+    large = (LARGE_DEVICE, VERY_LARGE_DEVICE)
+    sizes = {num_veus, *(size for size in large if num_veus < size <= largest)}
 
     chosen = [efficient]
     for size in sorted(sizes):

@@ -22,7 +22,11 @@ from tvm_rammer.backend.cpu.templates.columns import (
     is_contiguous,
     parameter_of,
 )
-from tvm_rammer.backend.cpu.templates.finer import Option, finer_tilings
+from tvm_rammer.backend.cpu.templates.finer import (
+    VERY_LARGE_DEVICE,
+    Option,
+    finer_tilings,
+)
 from tvm_rammer.backend.cpu.templates.nest import Nest
 from tvm_rammer.backend.cpu.templates.pack_weights import pack
 from tvm_rammer.backend.cpu.templates.register_tile import (
@@ -184,8 +188,10 @@ def outer_product(
     efficient = product.efficient()
     if efficient is None:
         return None
-    options = [product.option(cut) for cut in product.finer(efficient)]
-    finer = finer_tilings(product.option(efficient), options, vdevice.num_veus)
+    # Small tiles of an image read much of what other vEUs have written, and gain nothing.
+    cuts = [] if contraction.slides else product.finer(efficient)
+    options = [product.option(cut) for cut in cuts]
+    finer = finer_tilings(product.option(efficient), options, vdevice.num_veus, VERY_LARGE_DEVICE)
     nests = [product.nest(cut) for cut in (efficient, *finer)]
     if is_constant(contraction, columns, constants):
         return _packed_constant(nests, origin)
