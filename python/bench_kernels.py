@@ -25,9 +25,9 @@ from rich.progress import track
 from rich.table import Table
 from rich.text import Text
 
-from tvm_rammer.backend.cpu.host import resolve_target, vdevice_for
+from tvm_rammer.backend import resolve_target, vdevice_for
 from tvm_rammer.backend.cpu.host.ceilings import ceilings
-from tvm_rammer.backend.cpu.templates.winograd.accuracy import DEFAULT_TOLERANCE
+from tvm_rammer.backend.protocol import DEFAULT_TOLERANCE
 from tvm_rammer.testing.bench.kernel_page import KernelResults, read_speeds
 from tvm_rammer.testing.bench.machine import machine
 from tvm_rammer.testing.kernel_bench import CaseResult, measure_case

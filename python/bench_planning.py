@@ -20,7 +20,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from tvm_rammer.backend.cpu.host import resolve_target
+from tvm_rammer.backend import resolve_target
 from tvm_rammer.machine import VDevice
 from tvm_rammer.options import Options
 from tvm_rammer.rprogram import OperatorGraph

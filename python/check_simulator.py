@@ -27,8 +27,7 @@ from rich.console import Console
 from rich.status import Status
 from rich.table import Table
 
-from tvm_rammer.backend.cpu.codegen.worker import kernel_ids
-from tvm_rammer.backend.cpu.host import resolve_target, vdevice_for
+from tvm_rammer.backend import resolve_target, vdevice_for
 from tvm_rammer.backend.cpu.timing.measure_plans import measure_plans
 from tvm_rammer.frontend import load_model
 from tvm_rammer.machine import VDevice
@@ -144,7 +143,7 @@ def compare(
         compiler.measure(symbols, refresh=True)
         graphs = [compiler.graph(symbol, module) for symbol in symbols]
         kernels = compiler.module(tuple(signature_of(graph.graph) for graph in graphs))
-    ids = kernel_ids(compiler.kernels.bodies)
+    ids = compiler.kernels.ids
     found: list[Sample] = []
     for graph in graphs:
         programs = [plan(graph.graph, vdevice, policy) for policy in policies]

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 import tvm_rammer
-from tvm_rammer.backend.cpu.host import vdevice_for
+from tvm_rammer.backend import vdevice_for
 from tvm_rammer.machine.vdevice import OversubscriptionWarning
 from tvm_rammer.schedule import CostModel, simulate
 from tvm_rammer.testing.models import get_model

@@ -8,9 +8,8 @@ from typing import Literal, get_args
 
 import tvm
 
-from tvm_rammer.backend.cpu.codegen.table import MAX_WAIT_LIMIT, WAIT_LIMIT
-from tvm_rammer.backend.cpu.host import vdevice_for
-from tvm_rammer.backend.cpu.templates.winograd.accuracy import DEFAULT_TOLERANCE
+from tvm_rammer.backend import backend_for, backend_named
+from tvm_rammer.backend.protocol import DEFAULT_TOLERANCE, MAX_WAIT_LIMIT, WAIT_LIMIT
 from tvm_rammer.errors import InputError
 from tvm_rammer.machine import VDevice
 from tvm_rammer.machine.vdevice import positive_count
@@ -43,6 +42,8 @@ class Options:
     max_arena_bytes : int, optional
         Most memory for the intermediate results of a region. Plans that need more run on fewer
         vEUs; without a plan that fits the build fails.
+    backend : str, optional
+        Name of the back end; the one that serves the target's kind if not given.
     """
 
     policy: str = AUTO
@@ -52,9 +53,12 @@ class Options:
     winograd_tolerance: float = DEFAULT_TOLERANCE
     wait_limit: float = WAIT_LIMIT
     max_arena_bytes: int | None = None
+    backend: str | None = None
 
     def __post_init__(self) -> None:
         check_policy(self.policy)
+        if self.backend is not None:
+            backend_named(self.backend)
         if self.form not in FORMS:
             known = ", ".join(map(repr, FORMS))
             raise InputError(f"there is no form {self.form!r}; choose one of {known}")
@@ -74,8 +78,21 @@ class Options:
             )
 
     def vdevice(self, target: tvm.target.Target) -> VDevice:
-        """The vDevice to plan for."""
-        return vdevice_for(target, self.num_veus, oversubscribe=self.oversubscribe)
+        """The vDevice to plan for.
+
+        Raises
+        ------
+        InputError
+            When its back end does not make kernels in this form.
+        """
+        serving = backend_for(target, self.backend)
+        if self.form not in serving.forms:
+            known = " or ".join(map(repr, serving.forms))
+            raise InputError(
+                f"the back end {serving.name!r} makes no kernels of form {self.form!r}: "
+                f"choose {known}"
+            )
+        return serving.vdevice(target, self.num_veus, self.oversubscribe)
 
 
 def _is_number(value: object) -> bool:

@@ -17,7 +17,8 @@ from tvm import relax
 
 import tvm_rammer
 from fuzzing.finds import Find, check_refusal, compare
-from tvm_rammer.backend.cpu.host import host_target, vdevice_for
+from tvm_rammer.backend import vdevice_for
+from tvm_rammer.backend.cpu.host import host_target
 from tvm_rammer.errors import PlanError, RammerError
 from tvm_rammer.machine import VDevice
 from tvm_rammer.rprogram import RProgram, verify

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tvm_rammer.backend.cpu.host import Finding
+from tvm_rammer.backend import Finding
 
 OK = Finding("TVM", "0.27.0")
 WARN = Finding("cores", "1 usable", "warn", "use a larger machine")

@@ -81,13 +81,14 @@ def test_kernels_for_another_machine_are_modelled(call, model):
 
 def test_scalar_code_is_reported(call, model, monkeypatch):
     """Whatever the code has: here a schedule that promises more than any code holds."""
-    from tvm_rammer.backend.cpu.timing.constraints import Constraint, Vectors
+    from tvm_rammer.backend.cpu.timing import examine
+    from tvm_rammer.kernel.constraints import Constraint, Vectors
     from tvm_rammer.runtime import kernel_report
 
     too_much = Constraint(("lane",), Vectors(multiply_add=4096))
     monkeypatch.setattr(kernel_report, "constraint_of", lambda body: too_much)
     monkeypatch.setattr(
-        kernel_report, "vectors_of_jobs", lambda compiled: [Vectors()] * len(compiled.jobs)
+        examine, "vectors_of_jobs", lambda compiled: [Vectors()] * len(compiled.jobs)
     )
     text = call("show", model, "--kernels").stdout
     assert "missed by 3 operators: scalar code" in text

@@ -23,8 +23,8 @@ import tvm_ffi
 from tvm import relax, tirx
 from tvm.ir import Call, GenericConst
 
+from tvm_rammer.backend import resolve_target, vdevice_for
 from tvm_rammer.backend.cpu.codegen.bodies import compile_bodies
-from tvm_rammer.backend.cpu.host import resolve_target, vdevice_for
 from tvm_rammer.kernel.blocks import is_choice
 from tvm_rammer.kernel.library import KernelLibrary, OperatorKernel
 from tvm_rammer.machine import VDevice

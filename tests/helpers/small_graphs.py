@@ -13,7 +13,8 @@ from tvm.ir import Call, GlobalVar
 from tvm.script import tirx as T
 
 import tvm_rammer
-from tvm_rammer.backend.cpu.host import host_target, vdevice_for
+from tvm_rammer.backend import vdevice_for
+from tvm_rammer.backend.cpu.host import host_target
 from tvm_rammer.machine import VDevice
 from tvm_rammer.region.marks import is_region
 

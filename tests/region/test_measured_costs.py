@@ -9,10 +9,10 @@ import pytest
 from tvm import relax
 
 import tvm_rammer
-from tvm_rammer.backend.cpu.host import vdevice_for
+from tvm_rammer.backend import vdevice_for
+from tvm_rammer.backend.cpu.backend import CpuStopwatch
 from tvm_rammer.backend.cpu.timing import measure_kernels as measure
 from tvm_rammer.machine.cache import cache_directory
-from tvm_rammer.region import compiler
 from tvm_rammer.tensors import constant, empty
 from tvm_rammer.testing.models import get_model
 
@@ -27,14 +27,14 @@ def empty_cache(tmp_path, monkeypatch):
 def measured(monkeypatch):
     """The kernels that each call of the measurement was asked for."""
     calls: list[list[str]] = []
-    unchanged = compiler.measure_kernels
+    unchanged = CpuStopwatch.kernels
 
-    def counted(module, signature, ids, kernels, *arguments):
+    def counted(stopwatch, module, signature, ids, kernels, *arguments):
         kernels = list(kernels)
         calls.append([kernel.name for kernel, _ in kernels])
-        return unchanged(module, signature, ids, kernels, *arguments)
+        return unchanged(stopwatch, module, signature, ids, kernels, *arguments)
 
-    monkeypatch.setattr(compiler, "measure_kernels", counted)
+    monkeypatch.setattr(CpuStopwatch, "kernels", counted)
     return calls
 
 

@@ -15,7 +15,7 @@ from tvm import relax
 
 import tvm_rammer
 from tvm_rammer.backend.cpu.host import host_cpu
-from tvm_rammer.backend.cpu.templates.winograd.accuracy import DEFAULT_TOLERANCE
+from tvm_rammer.backend.protocol import DEFAULT_TOLERANCE
 from tvm_rammer.machine.vdevice import OversubscriptionWarning
 from tvm_rammer.runtime.library import Library
 from tvm_rammer.testing.models import before_softmax, get_model, light, lstm

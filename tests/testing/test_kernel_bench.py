@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from tvm_rammer.backend.cpu.host import resolve_target, vdevice_for
-from tvm_rammer.backend.cpu.host.ceilings import Ceilings
+from tvm_rammer.backend import resolve_target, vdevice_for
+from tvm_rammer.machine.ceilings import Ceilings
 from tvm_rammer.testing import numpy_operators as ref
 from tvm_rammer.testing.kernel_bench import measure_case
 from tvm_rammer.testing.kernel_cases import KernelCase, kernel_cases

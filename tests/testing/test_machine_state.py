@@ -7,7 +7,8 @@ from itertools import count
 
 import pytest
 
-from tvm_rammer.backend.cpu.host import configure_pool, vdevice_for
+from tvm_rammer.backend import vdevice_for
+from tvm_rammer.backend.cpu.host import configure_pool
 from tvm_rammer.machine import VDevice
 from tvm_rammer.testing import machine_state, own_cores
 from tvm_rammer.testing.machine_state import MachineState, measure_state

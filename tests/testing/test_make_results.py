@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 from click.testing import CliRunner
 
-from tvm_rammer.backend.cpu.host.ceilings import Ceilings
+from tvm_rammer.machine.ceilings import Ceilings
 from tvm_rammer.schedule import POLICIES
 from tvm_rammer.testing.bench.corpus_records import CorpusResults, CorpusSetting, ModelRecord
 from tvm_rammer.testing.bench.findings import Findings, FindingsSetting

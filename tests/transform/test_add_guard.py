@@ -9,7 +9,8 @@ from tvm.ir import Call
 from tvm.script import ir as I
 from tvm.script import relax as R
 
-from tvm_rammer.transform.add_guard import GUARD, AddGuard
+from tvm_rammer.backend.protocol import GUARD
+from tvm_rammer.transform.add_guard import AddGuard
 
 
 def guarded(mod: tvm.IRModule) -> tvm.IRModule:

@@ -51,7 +51,7 @@ def test_the_wait_limit_is_in_the_table(lstm, seconds, milliseconds):
     co_schedule = CoSchedule(compiler(), vdevice(), "wavefront", wait_limit=seconds)
     co_schedule(lstm)
     (region,) = co_schedule.regions
-    assert region.table[Header.WAIT_LIMIT] == milliseconds
+    assert region.code.table[Header.WAIT_LIMIT] == milliseconds
 
 
 def test_a_region_becomes_one_call_of_its_kernel(lstm):
@@ -75,7 +75,7 @@ def test_the_arena_is_the_last_result_of_the_call(lstm):
     (call,) = calls(co_schedule(lstm)["main"])
     output, arena = call.ty.fields
     assert [int(extent) for extent in output.shape] == [1, 16]
-    assert [int(extent) for extent in arena.shape] == [co_schedule.regions[0].arena_bytes]
+    assert [int(extent) for extent in arena.shape] == [co_schedule.regions[0].code.arena_bytes]
 
 
 @pytest.mark.parametrize("policy", ["sequential", "wavefront"])

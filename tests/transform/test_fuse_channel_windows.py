@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tvm import relax, tirx
 
 import tvm_rammer
-from tvm_rammer.backend.cpu.host import resolve_target
+from tvm_rammer.backend import resolve_target
 from tvm_rammer.relax_util import operator_name
 from tvm_rammer.testing.reference import assert_close
 from tvm_rammer.transform.fuse_channel_windows import FuseChannelWindows

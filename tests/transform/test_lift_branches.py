@@ -10,7 +10,7 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 from tvm.script import tirx as T
 
-from tvm_rammer.backend.cpu.host import resolve_target
+from tvm_rammer.backend import resolve_target
 from tvm_rammer.options import Options
 from tvm_rammer.region.marks import is_region
 from tvm_rammer.transform.lift_branches import LiftBranches

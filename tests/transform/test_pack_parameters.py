@@ -8,7 +8,7 @@ import tvm
 from tvm import relax
 
 import tvm_rammer
-from tvm_rammer.backend.cpu.host import resolve_target
+from tvm_rammer.backend import resolve_target
 from tvm_rammer.testing.reference import assert_close
 from tvm_rammer.transform.pack_parameters import PackParameters
 

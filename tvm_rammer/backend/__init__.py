@@ -1,4 +1,28 @@
-"""What depends on the kind of a device, a folder for each.
+"""What depends on the kind of a device, a folder for each, behind one protocol.
 
-- ``cpu``: x86-64 and AArch64 processors, by LLVM
+- ``protocol``: what the rest asks of a back end; ``signature``: what a region's kernel is called
+  with
+- ``registry``: which back ends there are, and which of them serves a target
+- ``cpu``: x86-64 and AArch64 processors, by LLVM and the threads of TVM's pool
 """
+
+from tvm_rammer.backend.protocol import Backend, Finding
+from tvm_rammer.backend.registry import (
+    backend_for,
+    backend_named,
+    backends,
+    register_backend,
+    resolve_target,
+    vdevice_for,
+)
+
+__all__ = [
+    "Backend",
+    "Finding",
+    "backend_for",
+    "backend_named",
+    "backends",
+    "register_backend",
+    "resolve_target",
+    "vdevice_for",
+]

@@ -153,11 +153,11 @@ def race(model: DemoModel, folder: Path, display: Progress) -> Race:
 
 def _contenders(files: Mapping[str, str], folder: Path) -> list[Contender]:
     """The reference first: ONNX Runtime where it is installed, else stock TVM."""
-    from tvm_rammer.backend.cpu.host import host_cpu
+    from tvm_rammer.backend import vdevice_for
     from tvm_rammer.testing.contenders import contender
     from tvm_rammer.testing.fair_timing import Contender
 
-    threads = host_cpu().cores
+    threads = vdevice_for().cores
     common = {**files, "threads": threads}
     environment = {"TVM_NUM_THREADS": str(threads)}
     peers = {"stock TVM": "tvm"}

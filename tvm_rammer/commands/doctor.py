@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from tvm_rammer.backend.cpu.host import Finding
+    from tvm_rammer.backend import Finding
 
 _EXAMPLES = """\b
 Examples:
@@ -42,11 +42,9 @@ def command(calibrate: bool, clear_cache: bool) -> Result:
     from tvm_rammer.commands.native_work import native_work
 
     with native_work("looking at this machine"):
-        from tvm_rammer.backend.cpu.host import calibrated, diagnose, vdevice_for
+        from tvm_rammer.backend import backends
 
-        if calibrate:
-            calibrated(vdevice_for(), refresh=True)
-        findings = diagnose()
+        findings = [f for each in backends().values() for f in each.diagnose(calibrate)]
     bad = any(finding.level == "bad" for finding in findings)
     document = {"ok": not bad, "findings": [asdict(finding) for finding in findings]}
     return Result(document, (_table(findings), "", _summary(findings)), exit_code=int(bad))

@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tvm_rammer.backend.cpu.host.target import target_text
+from tvm_rammer.machine.target import target_text
 from tvm_rammer.units import counted, listed, size
 from tvm_rammer.view import timeline_text
 

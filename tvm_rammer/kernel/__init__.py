@@ -8,4 +8,7 @@
 - ``work`` (by ``iterations``): how many operations and bytes; ``footprint``: which bytes a tile
   touches; ``code_size`` and ``inlined_size``: how much code it becomes
 - ``strides``: the same on tensors whose rows lie apart
+- ``split``: from a scheduled PrimFunc to rTask bodies
+- ``operands``: what a kernel is measured with; ``roofline``: the least time of its work;
+  ``constraints``: whether its code has the vectors that its schedule promises
 """

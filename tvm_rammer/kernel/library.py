@@ -8,10 +8,10 @@ from typing import Any
 import tvm_ffi
 from tvm import tirx
 
-from tvm_rammer.backend.cpu.templates.select import schedule
-from tvm_rammer.backend.cpu.templates.split import Scratch, Stage, split_into_stages
-from tvm_rammer.backend.cpu.templates.winograd.accuracy import DEFAULT_TOLERANCE
+from tvm_rammer.backend.protocol import DEFAULT_TOLERANCE, Backend
+from tvm_rammer.backend.registry import backend_named
 from tvm_rammer.kernel.scheduled import Packing, Scheduled
+from tvm_rammer.kernel.split import Scratch, Stage
 from tvm_rammer.machine import VDevice
 from tvm_rammer.rprogram import RKernel
 
@@ -67,6 +67,16 @@ class KernelLibrary:
     _known: dict[Any, OperatorKernel] = field(default_factory=dict)
     _body_names: dict[Any, str] = field(default_factory=dict)
 
+    @property
+    def backend(self) -> Backend:
+        """The back end that makes them."""
+        return backend_named(self.vdevice.kind)
+
+    @property
+    def ids(self) -> dict[str, int]:
+        """The number of each body, as kernels are compiled."""
+        return {name: number for number, name in enumerate(self.bodies)}
+
     def get(self, func: tirx.PrimFunc, constants: frozenset[int]) -> OperatorKernel:
         """The kernel of a PrimFunc whose parameters ``constants`` are constants."""
         key = (func, constants)
@@ -75,11 +85,12 @@ class KernelLibrary:
         return self._known[key]
 
     def _make(self, func: tirx.PrimFunc, constants: frozenset[int]) -> OperatorKernel:
-        scheduled = schedule(func, constants, self.vdevice, self.winograd_tolerance)
-        split = split_into_stages(scheduled.func)
+        backend = self.backend
+        scheduled = backend.schedule(func, constants, self.vdevice, self.winograd_tolerance)
+        split = backend.split(scheduled.func)
         found: list[dict[str, RKernel]] = [{} for _ in split.stages]
         for variant in scheduled.variants():
-            stages = (split if variant is scheduled else split_into_stages(variant.func)).stages
+            stages = (split if variant is scheduled else backend.split(variant.func)).stages
             for kernels, stage in zip(found, stages, strict=True):
                 name = self._name(stage.body)
                 # A stage that is cut alike in both is the same kernel.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from tvm import tirx
+from tvm import te, tirx
 
 from tvm_rammer.machine import VDevice
 from tvm_rammer.tensors import empty
@@ -30,6 +30,14 @@ class Packing(ABC):
         packed = empty(self.shape(array.shape), array.dtype)
         self.fill(packed, array)
         return packed
+
+
+class TensorPacking(Packing):
+    """A packing that can also be computed by an operator of a model."""
+
+    @abstractmethod
+    def tensor(self, weight: te.Tensor) -> te.Tensor:
+        """The packed array as TVM computes it."""
 
 
 @dataclass(frozen=True)

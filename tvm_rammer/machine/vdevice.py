@@ -65,7 +65,7 @@ class VDevice:
     num_veus : int
         Virtual execution units that a plan for this device has.
     kind : str
-        Which code generator serves it.
+        The name of the back end that serves it.
     cores : int
         Physical cores that a process may use: the default for ``num_veus``.
     threads : int

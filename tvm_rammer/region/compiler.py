@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 import tvm
 from tvm.ir import GlobalVar
 
-from tvm_rammer.backend.cpu.codegen.shard_compiler import ShardCompiler
-from tvm_rammer.backend.cpu.codegen.signature import RegionSignature
-from tvm_rammer.backend.cpu.codegen.worker import build_module, kernel_ids
-from tvm_rammer.backend.cpu.timing.measure_kernels import measure_kernels, operands_of
+from tvm_rammer.backend.protocol import Backend, KernelCompiler
+from tvm_rammer.backend.signature import RegionSignature
 from tvm_rammer.kernel.costs import cost_key, load_costs, store_costs
 from tvm_rammer.kernel.library import KernelLibrary
+from tvm_rammer.kernel.operands import operands_of
 from tvm_rammer.progress import tell, tell_each
 from tvm_rammer.region.forget_constants import forget_constants
 from tvm_rammer.region.marks import regions_of
@@ -33,10 +32,15 @@ class RegionCompiler:
     kernels: KernelLibrary
     _graphs: dict[GlobalVar, RegionGraph] = field(default_factory=dict)
     _modules: dict[tuple[RegionSignature, ...], tvm.runtime.Module] = field(default_factory=dict)
-    _shards: ShardCompiler = field(init=False)
+    _compiler: KernelCompiler = field(init=False)
 
     def __post_init__(self) -> None:
-        self._shards = ShardCompiler(self.target)
+        self._compiler = self.backend.compiler(self.target)
+
+    @property
+    def backend(self) -> Backend:
+        """The back end that compiles."""
+        return self.kernels.backend
 
     def graph(
         self, symbol: GlobalVar, mod: tvm.IRModule, watch: Callable[[bool], None] = unwatched
@@ -54,7 +58,7 @@ class RegionCompiler:
         for symbol in symbols:
 
             def watch(complete: bool, last: bool = symbol == symbols[-1]) -> None:
-                self._shards.start(self.kernels.bodies, complete and last)
+                self._compiler.start(self.kernels.bodies, complete and last)
 
             self.graph(symbol, mod, watch)
 
@@ -73,12 +77,12 @@ class RegionCompiler:
         """The compiled kernels of regions with these signatures."""
         if signatures not in self._modules:
             tell(f"compiling {len(self.kernels.bodies)} kernels")
-            self._modules[signatures] = build_module(self.kernels.bodies, signatures, self._shards)
+            self._modules[signatures] = self._compiler.module(self.kernels.bodies, signatures)
         return self._modules[signatures]
 
     def compile_seconds(self) -> dict[str, float]:
         """What each body that is compiled took of a core, by its name."""
-        return self._shards.seconds(self.kernels.bodies)
+        return self._compiler.seconds(self.kernels.bodies)
 
     def keys(self, graph: OperatorGraph) -> dict[str, str]:
         """What identifies the code and the device of each kernel of a graph."""
@@ -98,8 +102,8 @@ class RegionCompiler:
         Only where the target is this machine; a kernel that was measured here before, in whatever
         process, is not measured again unless ``refresh``.
         """
-        vdevice = self.kernels.vdevice
-        if not vdevice.host:
+        vdevice, stopwatch = self.kernels.vdevice, self.backend.stopwatch
+        if stopwatch is None or not vdevice.host:
             return
         regions = [self._graphs[symbol] for symbol in symbols]
         keys = {name: key for region in regions for name, key in self.keys(region.graph).items()}
@@ -110,10 +114,10 @@ class RegionCompiler:
                 use for name, use in operands_of(region.graph).items() if name not in seconds
             ]
             if missing:
-                fresh = measure_kernels(
+                fresh = stopwatch.kernels(
                     self.module(signatures),
                     signature,
-                    kernel_ids(self.kernels.bodies),
+                    self.kernels.ids,
                     tell_each("measuring kernels", missing),
                     region.constants,
                     vdevice.l2_bytes,

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import tvm
 
-from tvm_rammer.backend.cpu.codegen.signature import RegionSignature
-from tvm_rammer.backend.cpu.host.pool import requested_workers
-from tvm_rammer.backend.cpu.timing.measure_plans import measure_plans
+from tvm_rammer.backend.protocol import Stopwatch
+from tvm_rammer.backend.registry import backend_named
+from tvm_rammer.backend.signature import RegionSignature
 from tvm_rammer.machine import VDevice
 from tvm_rammer.progress import tell
 from tvm_rammer.region.operator_graph import RegionGraph
@@ -73,6 +73,7 @@ def decide_plan(
     """
     tell("planning")
     graph, costs = region.graph, CostModel.of(vdevice)
+    stopwatch = backend_named(vdevice.kind).stopwatch
     finished: list[tuple[RProgram, RProgram]] = []
 
     def finish_once(program: RProgram) -> RProgram:
@@ -87,7 +88,8 @@ def decide_plan(
         runs = [(finish_once(plan.program), plan.by_wave) for plan in plans]
         compiled = module()
         tell(f"measuring {len(plans)} plans")
-        return measure_plans(compiled, signature, ids, runs, region.constants, race=True)
+        assert stopwatch is not None
+        return stopwatch.plans(compiled, signature, ids, runs, region.constants, race=True)
 
     def within_limit(stored: Decision | None) -> Mapping[str, Policy]:
         if max_arena_bytes is None:
@@ -99,7 +101,7 @@ def decide_plan(
             known = {name: POLICIES[name]}
         return policies_within(max_arena_bytes, graph, vdevice, costs, known)
 
-    if why_not := _cannot_measure(vdevice):
+    if why_not := _cannot_measure(stopwatch, vdevice):
         chosen, decision = auto(graph, vdevice, costs, within_limit(None), by_wave=by_wave)
         decision = replace(decision, note=f"not measured: {why_not}")
     else:
@@ -113,14 +115,11 @@ def decide_plan(
     return replace(chosen, program=finish_once(chosen.program)), decision
 
 
-def _cannot_measure(vdevice: VDevice) -> str:
+def _cannot_measure(stopwatch: Stopwatch | None, vdevice: VDevice) -> str:
     """Why plans for a device cannot be measured in this process; empty if they can."""
-    if not vdevice.host:
-        return "the target is not this machine"
-    workers = min(vdevice.threads, requested_workers() or vdevice.threads)
-    if vdevice.num_veus > workers:
-        return f"{vdevice.num_veus} vEUs are planned for, and this process has {workers}"
-    return ""
+    if stopwatch is None:
+        return f"the back end {vdevice.kind!r} times nothing"
+    return stopwatch.obstacle(vdevice)
 
 
 def _key(

@@ -9,8 +9,8 @@ from typing import Any
 from tvm import relax
 from tvm.ir import Call
 
+from tvm_rammer.backend.protocol import GUARD
 from tvm_rammer.relax_util import operator_name
-from tvm_rammer.transform.add_guard import GUARD
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from tvm_rammer.backend.cpu.codegen.signature import RegionSignature, TensorSpec
-from tvm_rammer.backend.cpu.codegen.table import arena_tensor_bytes
+from tvm_rammer.backend.protocol import EncodedPlan
+from tvm_rammer.backend.signature import RegionSignature, TensorSpec
 from tvm_rammer.region.operator_graph import RegionGraph
 from tvm_rammer.rprogram import Buffer, OperatorGraph, RProgram
 from tvm_rammer.schedule.decisions import Decision
@@ -23,13 +21,8 @@ class Region:
     graph: RegionGraph
     program: RProgram
     signature: RegionSignature
-    table: np.ndarray
+    code: EncodedPlan
     decision: Decision | None = None
-
-    @property
-    def arena_bytes(self) -> int:
-        """Bytes of the arena tensor that a run needs."""
-        return arena_tensor_bytes(self.program, self.signature.layout)
 
 
 def signature_of(graph: OperatorGraph, num_waves: int = 0) -> RegionSignature:

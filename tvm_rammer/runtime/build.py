@@ -8,9 +8,8 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from tvm_rammer.backend.cpu.codegen.table import WAIT_LIMIT
-from tvm_rammer.backend.cpu.host import resolve_target
-from tvm_rammer.backend.cpu.templates.winograd.accuracy import DEFAULT_TOLERANCE
+from tvm_rammer.backend import resolve_target
+from tvm_rammer.backend.protocol import DEFAULT_TOLERANCE, WAIT_LIMIT
 from tvm_rammer.errors import InputError, ModelError, RammerError
 from tvm_rammer.frontend import LoadedModel, load_model
 from tvm_rammer.frontend.input_constants import Constants
@@ -38,6 +37,7 @@ def build(
     winograd_tolerance: float = DEFAULT_TOLERANCE,
     wait_limit: float = WAIT_LIMIT,
     max_arena_bytes: int | None = None,
+    backend: str | None = None,
     check: bool = False,
 ) -> Library:
     """Compile a model into a library that runs independent operators together.
@@ -74,6 +74,8 @@ def build(
     max_arena_bytes : int, optional
         Most memory for the intermediate results of a region; plans that need more run on fewer
         vEUs.
+    backend : str, optional
+        Name of the back end; the one that serves the target's kind if not given.
     check : bool
         Run the library, and the model in ONNX Runtime or PyTorch, and compare the outputs; see
         :func:`~tvm_rammer.runtime.check.check_library`.
@@ -94,9 +96,16 @@ def build(
     if check:
         require_reference(model)
     options = Options(
-        policy, num_veus, form, oversubscribe, winograd_tolerance, wait_limit, max_arena_bytes
+        policy,
+        num_veus,
+        form,
+        oversubscribe,
+        winograd_tolerance,
+        wait_limit,
+        max_arena_bytes,
+        backend,
     )
-    resolved = resolve_target(target)
+    resolved = resolve_target(target, backend)
     # Whether there is such a device is known before the model is.
     options.vdevice(resolved)
     tell("reading the model")

@@ -12,7 +12,7 @@ from typing import Any
 
 import tvm
 
-from tvm_rammer.backend.cpu.host import resolve_target
+from tvm_rammer.backend import Backend, backend_named, resolve_target
 from tvm_rammer.errors import InputError, LibraryError, PlanError, RammerError
 from tvm_rammer.options import Options
 from tvm_rammer.records import read_as
@@ -75,6 +75,7 @@ class Content:
     options: Options
     num_veus: int
     vdevice: str
+    backend: str
     inputs: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...]
     direct: DirectCall | None
@@ -110,6 +111,17 @@ class LibraryDescription:
     def vdevice(self) -> str:
         """The name of the device that it was planned for."""
         return self._said.vdevice
+
+    @property
+    def backend(self) -> Backend:
+        """The back end that it was compiled by.
+
+        Raises
+        ------
+        InputError
+            When it is not installed here.
+        """
+        return backend_named(self._said.backend)
 
     @property
     def policy(self) -> str:
@@ -197,7 +209,7 @@ class LibraryDescription:
             if info.shape is not None and min(info.shape, default=0) < 0:
                 raise ValueError(f"{info.name!r} has the shape {info.shape}; give it sizes from 0")
         try:
-            resolve_target(said.target)
+            resolve_target(said.target, said.backend)
         except RammerError as error:
             raise ValueError(f"target: {error}") from error
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,11 +12,9 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from tvm_rammer.backend.cpu.host import configure_own_pool, in_pool_thread
-from tvm_rammer.errors import InputError, LibraryError
+from tvm_rammer.errors import InputError
 from tvm_rammer.runtime.description import LibraryDescription, TensorInfo
 from tvm_rammer.runtime.profile import Profile, profile_kernel
-from tvm_rammer.transform.add_guard import GUARD
 from tvm_rammer.transform.attach_description import STATE
 from tvm_rammer.units import listed
 
@@ -65,7 +62,7 @@ class GraphModule:
         The loaded library.
     description : LibraryDescription
     device : tvm.runtime.Device
-        A CPU.
+        Of the kind that the library is for.
     library : object, optional
         Kept as long as the instance: what is in use is loaded once.
     """
@@ -80,9 +77,8 @@ class GraphModule:
         self._library = library
         self._description = description
         self._device = device
-        check_cpu(module)
-        self._skip_guard = module.get_function(f"{GUARD}_skip", query_imports=True)
-        self._thread = 0
+        self._binding = description.backend.bind(module, description.num_veus)
+        self._prepare_thread, self._elsewhere = self._binding.prepare, self._binding.elsewhere
         self._vm = relax.VirtualMachine(module, device)
         self._names = [info.name for info in description.inputs]
         self._inputs = [self._empty(info) for info in description.inputs]
@@ -90,7 +86,7 @@ class GraphModule:
         self._kernel: Any = None
         self._arguments: list[Any] = []
         if description.direct is not None:
-            self._bind_kernel(module)
+            self._bind_kernel()
 
     @property
     def num_veus(self) -> int:
@@ -100,7 +96,7 @@ class GraphModule:
     @property
     def num_workers(self) -> int:
         """Workers that a run from the calling thread has; with fewer than vEUs it still runs."""
-        return self._prepare_thread() or in_pool_thread(self._prepare_thread)
+        return self._prepare_thread() or self._elsewhere(self._prepare_thread)
 
     def set_input(self, key: int | str | None = None, value: Any = None, /, **inputs: Any) -> None:
         """Copy values into inputs.
@@ -135,7 +131,7 @@ class GraphModule:
         if inputs:
             self.set_input(**inputs)
         if not self._prepare_thread():
-            in_pool_thread(self.run)
+            self._elsewhere(self.run)
         elif self._kernel is not None:
             self._kernel(*self._arguments)
         else:
@@ -225,7 +221,8 @@ class GraphModule:
         Raises
         ------
         InputError
-            For a model that is more than one planned region, or less than one run.
+            For a model that is more than one planned region, less than one run, or a back end
+            that cannot profile.
         """
         if runs < 1:
             raise InputError(f"runs is {runs}; it must be at least 1")
@@ -235,10 +232,15 @@ class GraphModule:
                 "only a model that is one planned region can be profiled; "
                 "`tvm-rammer explain` says what is left out of this one"
             )
+        if (stamps := self._description.backend.stamps) is None:
+            name = self._description.backend.name
+            raise InputError(f"the back end {name!r} profiles nothing; build for another one")
         if not self._prepare_thread():
-            return in_pool_thread(lambda: self.profile(runs))
+            return self._elsewhere(lambda: self.profile(runs))
         program = self._description.programs[direct.region]
-        return profile_kernel(self._kernel, self._arguments, len(direct.inputs), program, runs)
+        return profile_kernel(
+            stamps, self._kernel, self._arguments, len(direct.inputs), program, runs
+        )
 
     def _time(self, number: int) -> float:
         started = time.perf_counter()
@@ -246,11 +248,11 @@ class GraphModule:
             self.run()
         return (time.perf_counter() - started) / number
 
-    def _bind_kernel(self, module: tvm.runtime.Module) -> None:
+    def _bind_kernel(self) -> None:
         """Prepare the call of the region that ``main`` consists of."""
         direct = self._description.direct
         assert direct is not None
-        self._kernel = module.get_function(direct.region, query_imports=True)
+        self._kernel = self._binding.kernel(direct.region)
         constants, table = self._vm[STATE]()
         count = 1 + max(direct.outputs, default=-1)
         results: list[Any] = [None] * count
@@ -265,17 +267,6 @@ class GraphModule:
 
     def _empty(self, info: TensorInfo) -> Any:
         return tvm.runtime.tensor(np.zeros(info.static_shape(), info.dtype), self._device)
-
-    def _prepare_thread(self) -> int:
-        """Give the calling thread its workers; the library's own guard need not do it again.
-
-        0 if it has lost them: another thread must run.
-        """
-        workers = configure_own_pool(self._description.num_veus)
-        if workers and (thread := threading.get_ident()) != self._thread:
-            self._skip_guard()
-            self._thread = thread
-        return workers
 
     def _number(self, key: int | str) -> int:
         return _number("input", key, self._names)
@@ -303,15 +294,6 @@ def _number(what: str, key: Any, names: Sequence[str]) -> int:
     if not isinstance(key, SupportsIndex) or not 0 <= key.__index__() < len(names):
         raise InputError(f"there is no {what} {key}; the model has {len(names)}, from 0")
     return key.__index__()
-
-
-def check_cpu(module: tvm.runtime.Module) -> None:
-    """Raise a LibraryError if this CPU lacks a feature that a library was compiled for."""
-    check = module.get_function(f"{GUARD}_check", query_imports=True)
-    try:
-        check()
-    except RuntimeError as error:
-        raise LibraryError(str(error).strip().splitlines()[-1]) from error
 
 
 def _read_params(data: bytes) -> Mapping[str, Any]:

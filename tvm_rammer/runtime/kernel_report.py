@@ -4,27 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from functools import reduce
 from typing import Any
 
-import tvm
-
-from tvm_rammer.backend.cpu.host.ceilings import Ceilings, ceilings
-from tvm_rammer.backend.cpu.host.one_core import on_one_core
-from tvm_rammer.backend.cpu.timing.constraints import Constraint, Vectors, constraint_of, vectors_in
-from tvm_rammer.backend.cpu.timing.kernel_timing import (
-    CompiledJobs,
-    Job,
-    Step,
-    Timing,
-    compile_jobs,
-)
-from tvm_rammer.backend.cpu.timing.measure_kernels import Operand, copies_for
-from tvm_rammer.backend.cpu.timing.roofline import Roofline, roofline
+from tvm_rammer.kernel.constraints import Constraint, Vectors, constraint_of
+from tvm_rammer.kernel.operands import Operand, Timing, copies_for
+from tvm_rammer.kernel.roofline import Roofline, roofline
 from tvm_rammer.kernel.work import Work, work_of
 from tvm_rammer.machine import VDevice
+from tvm_rammer.machine.ceilings import Ceilings
+from tvm_rammer.region.compiler import RegionCompiler
 from tvm_rammer.region.marks import is_region, read_left_out
-from tvm_rammer.rprogram import RKernel
+from tvm_rammer.rprogram import RKernel, aligned
 from tvm_rammer.transform.pipeline import PartitionedModule
 
 #: Kernels that are compiled together: fewer take longer in all, more show no progress.
@@ -178,13 +168,13 @@ def kernel_report(partitioned: PartitionedModule, progress: Progress | None = No
     compiler = partitioned.compiler
     target, vdevice = compiler.target, compiler.kernels.vdevice
     uses = list(_uses(partitioned).values())
-    reached = ceilings(target, vdevice)
+    reached = compiler.backend.ceilings(target, vdevice)
     found: list[KernelFacts] = []
     for first in range(0, len(uses), _GROUP):
         if progress is not None:
             progress(first, len(uses))
         group, bodies = uses[first : first + _GROUP], compiler.kernels.bodies
-        found += _facts(group, bodies, target, vdevice, reached)
+        found += _facts(group, bodies, compiler, reached)
     found.sort(key=lambda facts: -facts.total_seconds)
     left_out = len(read_left_out(partitioned.module))
     return KernelReport(str(target), vdevice, reached, tuple(found), left_out)
@@ -221,18 +211,15 @@ def _uses(partitioned: PartitionedModule) -> dict[str, _Use]:
 def _facts(
     uses: list[_Use],
     bodies: dict[str, Any],
-    target: tvm.target.Target,
-    vdevice: VDevice,
+    compiler: RegionCompiler,
     reached: Ceilings | None,
 ) -> Iterator[KernelFacts]:
-    jobs = tuple(map(_job, uses))
-    compiled = compile_jobs(jobs, bodies, target)
-    found = vectors_of_jobs(compiled)
-    timings = on_one_core(lambda: _timings(compiled, vdevice)) if vdevice.host else None
-    for number, use in enumerate(uses):
+    backend, target, vdevice = compiler.backend, compiler.target, compiler.kernels.vdevice
+    measured = backend.examine([(u.kernel, u.operands) for u in uses], bodies, target, vdevice)
+    for use, found in zip(uses, measured, strict=True):
         body = bodies[use.kernel.name]
         work = work_of(body, use.kernel.num_tiles, use.sizes)
-        size = jobs[number].nbytes
+        size = sum(aligned(operand.nbytes) for operand in use.operands)
         working_set = size * copies_for(size, vdevice.l2_bytes)
         constraint = constraint_of(body)
         yield KernelFacts(
@@ -242,35 +229,10 @@ def _facts(
             work,
             working_set,
             constraint,
-            constraint.missed(found[number]),
-            timings[number] if timings else None,
+            constraint.missed(found.vectors),
+            found.timing,
             roofline(work, working_set, reached, vdevice) if reached else None,
         )
-
-
-def _job(use: _Use) -> Job:
-    step = Step(use.kernel.name, use.kernel.num_tiles, tuple(range(len(use.operands))))
-    return Job((step,), use.operands)
-
-
-def _timings(compiled: CompiledJobs, vdevice: VDevice) -> list[Timing]:
-    timings = []
-    for number, job in enumerate(compiled.jobs):
-        copies = copies_for(job.nbytes, vdevice.l2_bytes)
-        memory = compiled.memory(number, copies=copies)
-        timings.append(compiled.time(number, memory, copies))
-    return timings
-
-
-def vectors_of_jobs(compiled: CompiledJobs) -> list[Vectors]:
-    """The widest vectors in the code of every job."""
-    functions = vectors_in(compiled.module.inspect_source("ll"))
-    found = []
-    for number in range(len(compiled.jobs)):
-        marks = (f"job_{number}_", f"__tvm_ffi_job_{number}")
-        mine = (v for name, v in functions.items() if name.startswith(marks[0]) or name == marks[1])
-        found.append(reduce(Vectors.__or__, mine, Vectors()))
-    return found
 
 
 def _widths(vectors: Vectors) -> dict[str, int]:

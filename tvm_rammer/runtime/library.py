@@ -13,9 +13,9 @@ import tvm
 from tvm import relax
 from tvm.runtime import Executable
 
-from tvm_rammer.backend.cpu.host.target import architecture
-from tvm_rammer.errors import DeviceError, InputError, LibraryError
+from tvm_rammer.errors import InputError, LibraryError
 from tvm_rammer.files import working_folder
+from tvm_rammer.machine.target import architecture
 from tvm_rammer.options import Options
 from tvm_rammer.progress import tell
 from tvm_rammer.region.marks import is_region
@@ -127,13 +127,9 @@ class Library:
         Parameters
         ----------
         device : tvm.runtime.Device, optional
-            The CPU if not given.
+            Of the kind that the library is for; the first one if not given.
         """
-        device = device or tvm.cpu()
-        if not isinstance(device, tvm.runtime.Device):
-            raise DeviceError(f"{device!r} is no device; give create() tvm.cpu(), or nothing")
-        if device.dlpack_device_type() != tvm.cpu().dlpack_device_type():
-            raise DeviceError(f"a library for CPUs does not run on {device}; give it tvm.cpu()")
+        device = self.description.backend.device(device)
         try:
             # What was loaded is shared as long as it is in use; what was built may go.
             shared = None if self.copy is None else self
@@ -180,6 +176,8 @@ class Library:
         changed = replace(self.options, **options)
         if (changed.form == "per-op") != (self.options.form == "per-op"):
             raise InputError('form="per-op" needs a build of its own')
+        if changed.backend != self.options.backend:
+            raise InputError("another back end needs a build of its own")
         if changed.winograd_tolerance != self.options.winograd_tolerance:
             raise InputError("another winograd_tolerance needs a build of its own")
         names = ModelNames(
@@ -204,12 +202,19 @@ class Library:
 
         Raises
         ------
+        InputError
+            When the back end makes no files.
         LibraryError
             When the path cannot be written or no C++ compiler is found to link it.
         """
         target = Path(path)
         if target.suffix != ".so":
             raise LibraryError(f"{target}: a library's name ends in .so")
+        if not (backend := self.description.backend).exports:
+            raise InputError(
+                f"{target}: the back end {backend.name!r} runs in the process that builds only; "
+                "build without it for a library that can be written"
+            )
         if not isinstance(self.executable, Executable):
             raise LibraryError(f"{target}: a loaded library is a file already; copy that")
         try:
@@ -231,8 +236,8 @@ def assemble(
     """Plan a partitioned module and link the library."""
     planned = plan_module(partitioned, options, names)
     tell("linking")
-    target = partitioned.compiler.target
-    executable = relax.build(planned.module, target, relax_pipeline=lower_for_vm(target))
+    compiler = partitioned.compiler
+    executable = relax.build(planned.module, compiler.target, relax_pipeline=lower_for_vm(compiler))
     return Library(executable, LibraryDescription(planned.content), partitioned, options)
 
 

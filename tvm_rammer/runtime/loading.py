@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import threading
 from pathlib import Path
@@ -14,16 +13,11 @@ from tvm import relax
 from tvm_rammer.errors import LibraryError
 from tvm_rammer.runtime.checksum import NoChecksumError, copy_checked
 from tvm_rammer.runtime.description import other_format, read_description, stated_format
-from tvm_rammer.runtime.graph_module import check_cpu
 from tvm_rammer.runtime.library import Library, last_line
 from tvm_rammer.runtime.private_copy import PrivateCopy
-from tvm_rammer.transform.add_guard import GUARD
 
 #: The loaded libraries that are in use, by the digest of their content.
 _in_use: WeakValueDictionary[bytes, Library] = WeakValueDictionary()
-#: What all loaded libraries know of threads (see ``build_guard``): a variable of 8 bytes, aligned
-#: to 4; libgcc never takes back what it gave out for one.
-_threads = (ctypes.c_int64 * 4)(8, 4, 0, 0)
 _lock = threading.Lock()
 # A child of fork gets the lock as it is, without the thread that would release it.
 os.register_at_fork(
@@ -112,7 +106,6 @@ def _loaded(where: Path, copy: PrivateCopy) -> Library:
     except (AttributeError, ValueError, RuntimeError) as error:
         raise LibraryError(f"{where}: not a library of tvm_rammer; compile the model") from error
     description = read_description(machine, str(where))
-    check_cpu(module)
-    # Nothing has run yet, so that nothing is kept in the library's own variable.
-    module.get_function(f"{GUARD}_share", query_imports=True)(ctypes.addressof(_threads))
+    # Nothing has run yet, so that nothing is kept in the library's own variables.
+    description.backend.adopt(module)
     return Library(module, description, copy=copy)

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import tvm
 
-from tvm_rammer.backend.cpu.codegen.table import Header
-from tvm_rammer.backend.cpu.timing.stamps import read_stamps, stamped_arena_bytes, stamped_table
+from tvm_rammer.backend.protocol import Stamps
 from tvm_rammer.rprogram import RProgram
 from tvm_rammer.schedule.timeline import Timeline
 from tvm_rammer.units import duration
@@ -65,6 +64,7 @@ class Profile:
 
 
 def profile_kernel(
+    stamper: Stamps,
     kernel: Callable[..., Any],
     arguments: Sequence[Any],
     num_inputs: int,
@@ -75,6 +75,8 @@ def profile_kernel(
 
     Parameters
     ----------
+    stamper : Stamps
+        How kernels of this back end write down what they do.
     kernel : callable
         Of the region.
     arguments : sequence of tvm.runtime.Tensor
@@ -89,16 +91,15 @@ def profile_kernel(
     table = arguments[position].numpy()
     arena_bytes = arguments[-1].shape[0]
     stamped = list(arguments)
-    stamped[position] = tvm.runtime.tensor(stamped_table(table, arena_bytes))
-    stamped[-1] = tvm.runtime.tensor(np.zeros(stamped_arena_bytes(program, arena_bytes), np.uint8))
-    by_wave = int(table[Header.NUM_SEGMENTS]) > 1
+    stamped[position] = tvm.runtime.tensor(stamper.table(table, arena_bytes))
+    stamped[-1] = tvm.runtime.tensor(np.zeros(stamper.arena_bytes(program, arena_bytes), np.uint8))
     plain: list[float] = []
     found: list[tuple[float, Timeline]] = []
     for _ in range(runs):
         plain.append(_seconds(kernel, arguments))
         seconds = _seconds(kernel, stamped)
         stamps = stamped[-1].numpy()
-        found.append((seconds, read_stamps(program, stamps, arena_bytes, by_wave)))
+        found.append((seconds, stamper.timeline(program, table, stamps, arena_bytes)))
     found.sort(key=lambda item: item[0])
     seconds, timeline = found[len(found) // 2]
     return Profile(program, timeline, seconds, median(plain))

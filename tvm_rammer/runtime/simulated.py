@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tvm_rammer.backend.cpu.host import vdevice_for
+from tvm_rammer.backend import vdevice_for
 from tvm_rammer.rprogram import RProgram
 from tvm_rammer.runtime.description import LibraryDescription
 from tvm_rammer.schedule import CostModel, Timeline, simulate
@@ -10,5 +10,5 @@ from tvm_rammer.schedule import CostModel, Timeline, simulate
 
 def simulated(description: LibraryDescription) -> list[tuple[RProgram, Timeline]]:
     """Simulate every plan with the costs of the device that it was made for."""
-    costs = CostModel.of(vdevice_for(description.target))
+    costs = CostModel.of(vdevice_for(description.target, backend=description.backend.name))
     return [(program, simulate(program, costs)) for program in description.programs.values()]

@@ -16,10 +16,10 @@ import numpy as np
 import tvm
 import tvm_ffi
 
-from tvm_rammer.backend.cpu.codegen.signature import RegionSignature, TensorSpec
-from tvm_rammer.backend.cpu.codegen.table import arena_tensor_bytes, instruction_table
-from tvm_rammer.backend.cpu.codegen.worker import kernel_ids
-from tvm_rammer.backend.cpu.host import configure_pool, resolve_target
+from tvm_rammer.backend import resolve_target
+from tvm_rammer.backend.cpu.host import configure_pool
+from tvm_rammer.backend.protocol import EncodedPlan
+from tvm_rammer.backend.signature import RegionSignature, TensorSpec
 from tvm_rammer.frontend import load_model
 from tvm_rammer.machine import VDevice
 from tvm_rammer.options import Options
@@ -69,7 +69,7 @@ class Source:
 
     @property
     def ids(self) -> dict[str, int]:
-        return kernel_ids(self.compiler.kernels.bodies)
+        return self.compiler.kernels.ids
 
     def plan(self, policy: str, num_veus: int) -> RProgram:
         """A plan of a policy, or of the policy ``random<seed>``.
@@ -142,16 +142,18 @@ class Compiled:
     by_wave: bool = False
 
     @cached_property
+    def code(self) -> EncodedPlan:
+        backend, ids = self.source.compiler.backend, self.source.ids
+        return backend.encode(self.program, self.signature, ids, self.by_wave)
+
+    @cached_property
     def table(self) -> np.ndarray:
-        ids = self.source.ids
-        return instruction_table(self.program, self.signature.layout, ids, self.by_wave)
+        return self.code.table
 
     @cached_property
     def arena(self) -> np.ndarray:
         """Poisoned before the first run, and whatever that left behind before later ones."""
-        return aligned_copy(
-            np.full(arena_tensor_bytes(self.program, self.signature.layout), 0xFF, np.uint8)
-        )
+        return aligned_copy(np.full(self.code.arena_bytes, 0xFF, np.uint8))
 
     def outputs(self) -> list[np.ndarray]:
         return [aligned_copy(np.full(s.shape, 0x55, s.dtype)) for s in self.signature.outputs]

@@ -10,20 +10,19 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from tvm_rammer.backend.cpu.host.ceilings import Ceilings
 from tvm_rammer.backend.cpu.host.one_core import on_one_core
 from tvm_rammer.backend.cpu.timing.kernel_timing import (
     CompiledJobs,
     Job,
     Step,
     compile_jobs,
-    operand_bytes,
 )
-from tvm_rammer.backend.cpu.timing.measure_kernels import Operand
-from tvm_rammer.backend.cpu.timing.roofline import roofline
 from tvm_rammer.kernel.library import KernelLibrary
+from tvm_rammer.kernel.operands import Operand
+from tvm_rammer.kernel.roofline import roofline
 from tvm_rammer.kernel.work import Work, work_of
 from tvm_rammer.machine import VDevice
+from tvm_rammer.machine.ceilings import Ceilings
 from tvm_rammer.region.operator_graph import RegionGraph, region_graph
 from tvm_rammer.rprogram import OperatorGraph
 from tvm_rammer.testing.kernel_cases import KernelCase, Problem
@@ -175,6 +174,6 @@ def _work(graph: OperatorGraph, library: KernelLibrary) -> Work:
     for op in graph.operators:
         kernel: Any = op.candidates[0]
         buffers = (graph.buffers[k] for k in op.arguments)
-        sizes = [operand_bytes(Operand(buffer.shape, buffer.dtype)) for buffer in buffers]
+        sizes = [Operand(buffer.shape, buffer.dtype).nbytes for buffer in buffers]
         total += work_of(library.bodies[kernel.name], kernel.num_tiles, sizes)
     return total

@@ -14,11 +14,13 @@ from functools import cached_property, partial
 import numpy as np
 import tvm
 
-from tvm_rammer.backend.cpu.host import calibrated, configure_pool, resolve_target, vdevice_for
+from tvm_rammer.backend import resolve_target, vdevice_for
+from tvm_rammer.backend.cpu.host import calibrated, configure_pool
 from tvm_rammer.backend.cpu.host.ceilings import compile_loops, repetitions, seconds_of
 from tvm_rammer.backend.cpu.host.measure_machine import kernels, seconds_each
 from tvm_rammer.backend.cpu.host.one_core import on_every_core, on_one_core
-from tvm_rammer.backend.cpu.host.target import architecture, host_target
+from tvm_rammer.backend.cpu.host.target import host_target
+from tvm_rammer.machine.target import architecture
 
 #: Neighbours on the host take some of a core's clock; another thread on it takes half.
 OWN_CORE = 0.75

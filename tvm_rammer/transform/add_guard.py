@@ -1,8 +1,8 @@
 """A compiler pass that lets every entry function call the guard first.
 
-A deployed library knows its CPU and its number of workers; the process that loads it does not. The
-guard raises when the CPU lacks a feature that the kernels use, and sets TVM's thread pool up once
-per thread (see :mod:`tvm_rammer.backend.cpu.codegen.guard`).
+A deployed library knows its device and its number of workers; the process that loads it does not.
+The guard is the back end's: that of processors raises when the CPU lacks a feature that the kernels
+use, and sets TVM's thread pool up once per thread.
 """
 
 from __future__ import annotations
@@ -11,12 +11,10 @@ import tvm
 from tvm import relax
 from tvm.ir import Call
 
-from tvm_rammer.backend.cpu.codegen.guard import build_guard
+from tvm_rammer.backend.protocol import GUARD
+from tvm_rammer.backend.registry import backend_named
 from tvm_rammer.machine import VDevice
 from tvm_rammer.transform.co_schedule import link
-
-#: Symbol of the guard in every library.
-GUARD = "tvm_rammer_guard"
 
 
 @tvm.transform.module_pass(opt_level=0, name="AddGuard")
@@ -26,7 +24,7 @@ class AddGuard:
     Parameters
     ----------
     target : Target
-        Whose features the CPU must have.
+        Whose features the device must have.
     vdevice : VDevice
         Whose vEUs want a worker each.
     """
@@ -45,10 +43,12 @@ class AddGuard:
         ]
         if guarded or not entries:
             return mod
+        guard = backend_named(self.vdevice.kind).guard(self.target, self.vdevice)
+        if guard is None:
+            return mod
         result = tvm.IRModule(dict(mod.functions_items()), attrs=mod.attrs)
         for symbol, func in entries:
             result[symbol] = _guarded(func)
-        guard = build_guard(GUARD, self.target, self.vdevice.num_veus)
         return link(relax.transform.Normalize()(result), guard).with_attr(GUARD, True)
 
 

@@ -28,7 +28,7 @@ from tvm_rammer.rprogram.serialize import to_json
 from tvm_rammer.schedule import CostModel, explain
 
 #: Increased whenever a library can no longer be read by older versions of this package.
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 #: Returns the description: zlib-compressed JSON as a tensor of uint8.
 DESCRIBE = "tvm_rammer_describe"
 #: Returns (constants, table) of the region that ``main`` calls directly.
@@ -118,6 +118,7 @@ class AttachDescription:
             "options": asdict(given.options),
             "num_veus": given.vdevice.num_veus,
             "vdevice": given.vdevice.name,
+            "backend": given.vdevice.kind,
             "inputs": [
                 _tensor(name, param.ty)
                 for name, param in zip(names.inputs, main.params, strict=True)
@@ -126,7 +127,7 @@ class AttachDescription:
             "direct": asdict(direct) if direct is not None else None,
             "programs": [json.loads(to_json(region.program)) for region in given.regions],
             "plans": [_plan(region, given.vdevice) for region in given.regions],
-            "arenas": {region.program.name: region.arena_bytes for region in given.regions},
+            "arenas": {region.program.name: region.code.arena_bytes for region in given.regions},
             "left_out": [asdict(item) for item in read_left_out(mod)],
         }
 

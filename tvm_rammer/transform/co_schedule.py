@@ -10,8 +10,7 @@ import tvm
 from tvm import relax
 from tvm.ir import GlobalVar
 
-from tvm_rammer.backend.cpu.codegen.table import WAIT_LIMIT, instruction_table
-from tvm_rammer.backend.cpu.codegen.worker import kernel_ids
+from tvm_rammer.backend.protocol import WAIT_LIMIT
 from tvm_rammer.machine import VDevice
 from tvm_rammer.region.compiler import RegionCompiler
 from tvm_rammer.region.decide_plan import decide_plan
@@ -82,7 +81,7 @@ class CoSchedule:
 
     def _plan(self, region: RegionGraph, regions: Mapping[GlobalVar, RegionGraph]) -> Region:
         compiler = self.compiler
-        ids = kernel_ids(compiler.kernels.bodies)
+        ids = compiler.kernels.ids
         if self.policy != AUTO:
             program = plan(
                 region.graph, self.vdevice, self.policy, max_arena_bytes=self.max_arena_bytes
@@ -105,10 +104,10 @@ class CoSchedule:
     def _region(
         self, graph: RegionGraph, program: RProgram, by_wave: bool, ids: Mapping[str, int]
     ) -> Region:
-        """A region with its table."""
+        """A region with its code."""
         signature = signature_of(graph.graph, program.num_waves if self.by_wave else 0)
-        table = instruction_table(program, signature.layout, ids, by_wave, self.wait_limit)
-        return Region(graph, replace(program, launches=signature.launches()), signature, table)
+        code = self.compiler.backend.encode(program, signature, ids, by_wave, self.wait_limit)
+        return Region(graph, replace(program, launches=signature.launches()), signature, code)
 
 
 def link(mod: tvm.IRModule, module: tvm.runtime.Module) -> tvm.IRModule:
@@ -136,9 +135,9 @@ class _Replacer(relax.PyExprMutator):
         if not isinstance(call.op, GlobalVar) or call.op not in self.regions:
             return call
         region = self.regions[call.op]
-        arguments = [*call.args, constant(region.graph.constants), constant(region.table)]
+        arguments = [*call.args, constant(region.graph.constants), constant(region.code.table)]
         types = [relax.TensorType(spec.shape, spec.dtype) for spec in region.signature.outputs]
-        types.append(relax.TensorType((region.arena_bytes,), "uint8"))
+        types.append(relax.TensorType((region.code.arena_bytes,), "uint8"))
         results = self.builder_.emit(
             relax.call_dps_packed(region.signature.name, relax.Tuple(arguments), types)
         )

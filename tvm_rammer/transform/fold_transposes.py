@@ -17,7 +17,6 @@ import tvm
 from tvm import relax, te
 from tvm.ir import Call, GenericConst, Op
 
-from tvm_rammer.backend.cpu.templates.reduction import FEW_ROWS
 from tvm_rammer.relax_util import (
     bound_value,
     operator_name,
@@ -30,11 +29,20 @@ from tvm_rammer.transform.remove_dead_code import remove_dead_code
 
 @tvm.transform.module_pass(opt_level=0, name="FoldTransposes")
 class FoldTransposes:
-    """Make products of few rows with a transposed operand read it along its rows."""
+    """Make products of few rows with a transposed operand read it along its rows.
+
+    Parameters
+    ----------
+    few_rows : int
+        Products with more rows take longer than reading their weights does.
+    """
+
+    def __init__(self, few_rows: int) -> None:
+        self.few_rows = few_rows
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Rewrite every Relax function of a module."""
-        rewritten = rewrite(mod, _Folder(mod))
+        rewritten = rewrite(mod, _Folder(mod, self.few_rows))
         return mod if rewritten.same_as(mod) else remove_dead_code(rewritten)
 
 
@@ -92,8 +100,9 @@ def _last(batch: Sequence[Any], extents: Sequence[int]) -> list[Any]:
 
 @relax.expr_functor.mutator
 class _Folder(relax.PyExprMutator):
-    def __init__(self, mod: tvm.IRModule) -> None:
+    def __init__(self, mod: tvm.IRModule, few_rows: int) -> None:
         super().__init__(mod)
+        self.few_rows = few_rows
         self.weights: frozenset[Any] = frozenset()
         self.known: dict[_Product, Any] = {}
 
@@ -113,7 +122,7 @@ class _Folder(relax.PyExprMutator):
         if isinstance(source, GenericConst) or source in self.weights:
             return call
         product = _product(call, left, source, transposition)
-        if product is None or not product.runs_along_source or product.rows > FEW_ROWS:
+        if product is None or not product.runs_along_source or product.rows > self.few_rows:
             return call
         if product not in self.known:
             made = self.builder_.call_te(product.compute, left, source, primfunc_name_hint="matmul")

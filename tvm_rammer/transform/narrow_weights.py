@@ -15,7 +15,6 @@ import tvm
 from tvm import relax, te
 from tvm.ir import GenericConst
 
-from tvm_rammer.backend.cpu.templates.reduction import FEW_ROWS
 from tvm_rammer.relax_util import calls_any, operator_name, rewrite, static_shape
 from tvm_rammer.tensors import as_array, constant
 from tvm_rammer.transform.scaled_bytes import scaled_bytes
@@ -26,23 +25,35 @@ _FEWEST_WEIGHTS = 1 << 14
 
 @tvm.transform.module_pass(opt_level=0, name="NarrowWeights")
 class NarrowWeights:
-    """Keep the weights of products of few rows as bytes, where they are bytes times a scale."""
+    """Keep the weights of products of few rows as bytes, where they are bytes times a scale.
+
+    Parameters
+    ----------
+    few_rows : int
+        Products with more rows take longer than reading their weights does.
+    """
+
+    def __init__(self, few_rows: int) -> None:
+        self.few_rows = few_rows
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Rewrite every Relax function of a module."""
-        return rewrite(mod, _Narrower(mod)) if calls_any(mod, {"relax.matmul"}) else mod
+        if not calls_any(mod, {"relax.matmul"}):
+            return mod
+        return rewrite(mod, _Narrower(mod, self.few_rows))
 
 
 @relax.expr_functor.mutator
 class _Narrower(relax.PyExprMutator):
-    def __init__(self, mod: tvm.IRModule) -> None:
+    def __init__(self, mod: tvm.IRModule, few_rows: int) -> None:
         super().__init__(mod)
+        self.few_rows = few_rows
         self.narrow: dict[Any, tuple[Any, Any] | None] = {}
         self.products: dict[Any, Any] = {}
 
     def visit_call_(self, call: Any) -> Any:
         call = super().visit_call_(call)
-        if not _reads_weights(call):
+        if not _reads_weights(call, self.few_rows):
             return call
         weights = self._narrow(call.args[1])
         if weights is None:
@@ -70,7 +81,7 @@ class _Narrower(relax.PyExprMutator):
         return relax.call_tir(self.products[key], [data, values], call.ty)
 
 
-def _reads_weights(call: Any) -> bool:
+def _reads_weights(call: Any, few_rows: int) -> bool:
     """Whether a call is a product of few rows with many constant weights of its own type."""
     if operator_name(call) != "relax.matmul" or not isinstance(call.args[1], GenericConst):
         return False
@@ -81,7 +92,7 @@ def _reads_weights(call: Any) -> bool:
         and weights is not None
         and len(weights) == 2
         and len(data) >= 2
-        and 0 < prod(data[:-1]) <= FEW_ROWS
+        and 0 < prod(data[:-1]) <= few_rows
         and prod(weights) >= _FEWEST_WEIGHTS
         and dtypes in ({"float32"}, {"int32"})
     )

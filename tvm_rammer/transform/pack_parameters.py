@@ -18,10 +18,8 @@ import tvm
 from tvm import relax
 from tvm.ir import GenericConst
 
-from tvm_rammer.backend.cpu.host import vdevice_for
-from tvm_rammer.backend.cpu.templates.columns import PackColumns
-from tvm_rammer.backend.cpu.templates.select import schedule
-from tvm_rammer.kernel.scheduled import Scheduled
+from tvm_rammer.backend import backend_for, backend_named, vdevice_for
+from tvm_rammer.kernel.scheduled import Scheduled, TensorPacking
 from tvm_rammer.machine import VDevice
 from tvm_rammer.region.eligibility import reason_to_leave_out, result_types
 from tvm_rammer.relax_util import rewrite, weight_parameters
@@ -36,7 +34,7 @@ class PackParameters:
     Parameters
     ----------
     target : Target
-        Of kind ``llvm``; the packing fits its vectors.
+        The packing fits its vectors.
     """
 
     def __init__(self, target: tvm.target.Target) -> None:
@@ -45,7 +43,7 @@ class PackParameters:
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Prepare a module and pack its weights; without ``num_input`` it is only prepared."""
         with self.target:
-            prepared = tvm.transform.Sequential([Prepare()])(mod)
+            prepared = tvm.transform.Sequential([Prepare(backend_for(self.target).few_rows)])(mod)
             packed = rewrite(prepared, _Packer(prepared, vdevice_for(self.target)))
             return remove_dead_code(packed)
 
@@ -58,6 +56,7 @@ class _Packer(relax.PyExprMutator):
         super().__init__(mod)
         self.mod = mod
         self.vdevice = vdevice
+        self.backend = backend_named(vdevice.kind)
         self.weights: set[Any] = set()
         self.packed: dict[Any, Any] = {}
 
@@ -82,7 +81,9 @@ class _Packer(relax.PyExprMutator):
         if not weights or len(weights) == len(arguments):
             return plain
         # Without Winograd's algorithm, whose weights are transformed by numpy.
-        scheduled = schedule(self.mod[call.args[0]], frozenset(weights), self.vdevice, 0.0)
+        scheduled = self.backend.schedule(
+            self.mod[call.args[0]], frozenset(weights), self.vdevice, winograd_tolerance=0.0
+        )
         return self._packed_call(plain, scheduled) if scheduled.packings else plain
 
     def _weights(self, arguments: Any) -> bool:
@@ -100,7 +101,7 @@ class _Packer(relax.PyExprMutator):
         return relax.call_tir(symbol, arguments, types if len(types) > 1 else types[0])
 
     def _pack(self, weight: Any, packing: Any) -> Any:
-        assert isinstance(packing, PackColumns)
+        assert isinstance(packing, TensorPacking)
         key = (weight, packing)
         if key not in self.packed:
             call = self.builder_.call_te(packing.tensor, weight, primfunc_name_hint="pack")

@@ -12,10 +12,8 @@ import tvm_ffi
 from tvm import relax
 from tvm.relax.backend.cpu_generic import pipeline as stock
 
-from tvm_rammer.backend.cpu.codegen.compare_booleans import CompareBooleans
-from tvm_rammer.backend.cpu.codegen.table import WAIT_LIMIT
-from tvm_rammer.backend.cpu.host import resolve_target
-from tvm_rammer.backend.cpu.templates.winograd.accuracy import DEFAULT_TOLERANCE
+from tvm_rammer.backend import resolve_target
+from tvm_rammer.backend.protocol import DEFAULT_TOLERANCE, WAIT_LIMIT
 from tvm_rammer.errors import RammerError
 from tvm_rammer.kernel.library import KernelLibrary
 from tvm_rammer.options import Form, Options
@@ -70,7 +68,7 @@ def partition_module(
     # 1. Call_tirs of fused PrimFuncs; 2. what can be planned together becomes a function.
     # What an importer repeats for every step is one before its weights are copied.
     merge = [MergeEqualOperators(), MergeProducts(vdevice.num_veus)]
-    prepare = [LiftBranches(), *merge, Prepare()]
+    prepare = [LiftBranches(), *merge, Prepare(kernels.backend.few_rows)]
     phases = prepare if options.form == "per-op" else [*prepare, PartitionRegions()]
     with target:
         mod = tvm.transform.Sequential(phases)(mod)
@@ -116,16 +114,16 @@ def plan_module(
     return PlannedModule(mod, describe.content)
 
 
-def lower_for_vm(target: tvm.target.Target) -> tvm.transform.Pass:
+def lower_for_vm(compiler: RegionCompiler) -> tvm.transform.Pass:
     """TVM's own lowering of a planned module for the Relax VM."""
+    target = compiler.target
     return tvm.transform.Sequential(
         [
             *stock.library_dispatch_passes(target),
             relax.transform.LegalizeOps(),
             *stock.dataflow_lower_passes(target),
             *stock.finalize_passes(target),
-            # Of what has no fixed shapes, and so is left to TVM's own lowering.
-            CompareBooleans(),
+            *compiler.backend.passes_for_vm(),
         ],
         name="LowerForVM",
     )
@@ -139,6 +137,7 @@ def pipeline(
     winograd_tolerance: float = DEFAULT_TOLERANCE,
     wait_limit: float = WAIT_LIMIT,
     max_arena_bytes: int | None = None,
+    backend: str | None = None,
 ) -> tvm.transform.Pass:
     """The pipeline for ``relax.build(mod, target, relax_pipeline=tvm_rammer.pipeline(...))``.
 
@@ -147,7 +146,7 @@ def pipeline(
 
     Parameters
     ----------
-    policy, num_veus, form, oversubscribe, winograd_tolerance, wait_limit, max_arena_bytes
+    policy, num_veus, form, oversubscribe, winograd_tolerance, wait_limit, max_arena_bytes, backend
         See :class:`Options`.
 
     Returns
@@ -160,7 +159,14 @@ def pipeline(
         For an unknown policy or form, or a number that is out of range.
     """
     options = Options(
-        policy, num_veus, form, oversubscribe, winograd_tolerance, wait_limit, max_arena_bytes
+        policy,
+        num_veus,
+        form,
+        oversubscribe,
+        winograd_tolerance,
+        wait_limit,
+        max_arena_bytes,
+        backend,
     )
 
     @tvm.transform.module_pass(opt_level=0, name="rammer")
@@ -168,12 +174,12 @@ def pipeline(
         if mod.attrs and LOWERED in mod.attrs:
             return mod
         given = tvm.target.Target.current()
-        target = resolve_target(given)
+        target = resolve_target(given, backend)
         if given is None:
             warnings.warn(f"no target given: compiling for this machine, {target}", stacklevel=2)
         with target:
             partitioned = partition_module(mod, target, options)
             planned = plan_module(partitioned, options).module
-            return lower_for_vm(target)(planned).with_attr(LOWERED, True)
+            return lower_for_vm(partitioned.compiler)(planned).with_attr(LOWERED, True)
 
     return rammer

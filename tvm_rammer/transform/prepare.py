@@ -6,6 +6,7 @@ from __future__ import annotations
 import tvm
 from tvm import relax, tirx
 
+from tvm_rammer.backend.registry import backend_for
 from tvm_rammer.relax_util import OPAQUE, calls_any
 from tvm_rammer.transform.channels_last import ChannelsLast
 from tvm_rammer.transform.fold_affine import FoldAffine
@@ -31,7 +32,17 @@ _COMPOSED = frozenset({"relax.nn.batch_norm"})
 
 @tvm.transform.module_pass(opt_level=0, name="Prepare")
 class Prepare:
-    """Simplify, fold, convert layouts, legalize and fuse."""
+    """Simplify, fold, convert layouts, legalize and fuse.
+
+    Parameters
+    ----------
+    few_rows : int, optional
+        A product with so many rows or fewer takes as long as reading its weights; on this machine's
+        processors if not given.
+    """
+
+    def __init__(self, few_rows: int | None = None) -> None:
+        self.few_rows = backend_for().few_rows if few_rows is None else few_rows
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Prepare a module; one that is prepared already stays as it is."""
@@ -51,10 +62,10 @@ class Prepare:
             SeparatePools(),
             SplitTransposedConvolutions(),
             WidenConvolutions(),
-            NarrowWeights(),
+            NarrowWeights(self.few_rows),
             # 3. PrimFuncs, as few as fusion allows.
             FuseNormalizations(),
-            FoldTransposes(),
+            FoldTransposes(self.few_rows),
             LegalizeOperators(),
             relax.transform.AnnotateTIROpPattern(),
             relax.transform.FoldConstant(),

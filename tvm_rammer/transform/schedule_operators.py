@@ -14,7 +14,6 @@ import tvm_ffi
 from tvm import relax, tirx
 from tvm.ir import GenericConst
 
-from tvm_rammer.backend.cpu.codegen.operators import build_operators
 from tvm_rammer.kernel.library import KernelLibrary
 from tvm_rammer.region.eligibility import reason_to_leave_out, result_types
 from tvm_rammer.relax_util import rewrite
@@ -49,7 +48,7 @@ class ScheduleOperators:
         result = rewrite(reshaped, scheduler)
         if not scheduler.functions:
             return mod
-        for module in build_operators(scheduler.functions, self.target):
+        for module in self.kernels.backend.build_operators(scheduler.functions, self.target):
             result = link(result, module)
         return remove_dead_code(result)
 

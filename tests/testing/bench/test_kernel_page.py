@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tvm_rammer.backend.cpu.host.ceilings import Ceilings
 from tvm_rammer.errors import InputError
+from tvm_rammer.machine.ceilings import Ceilings
 from tvm_rammer.testing.bench.kernel_page import KernelResults, kernels_page, load_kernels
 from tvm_rammer.testing.kernel_bench import CaseResult
 

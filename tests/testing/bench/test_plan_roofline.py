@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tvm_rammer.backend.cpu.host.ceilings import Ceilings
 from tvm_rammer.machine import VDevice
+from tvm_rammer.machine.ceilings import Ceilings
 from tvm_rammer.runtime.build import build
 from tvm_rammer.testing.bench.plan_roofline import Demand, demands, least_seconds
 from tvm_rammer.testing.models import get_model

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tvm_rammer.backend.cpu.host.ceilings import Ceilings
+from tvm_rammer.machine.ceilings import Ceilings
 from tvm_rammer.rprogram import RKernel, ROperator, RProgram
 from tvm_rammer.schedule.timeline import Span, Timeline
 from tvm_rammer.testing.bench.plan_roofline import Demand

@@ -1,6 +1,7 @@
 """Processors, by LLVM and the threads of TVM's pool.
 
-- ``templates``: from a PrimFunc to scheduled and split rTask bodies, without tuning
+- ``backend``: what the protocol asks; ``binding``: a loaded library in this process
+- ``templates``: from a PrimFunc to a schedule whose outer loops are tiles
 - ``codegen``: from plans to machine code
 - ``timing``: kernels and plans, timed and held against what the machine could do
 - ``host``: the machine that this process runs on

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx
 
-from tvm_rammer.backend.cpu.host import resolve_target
+from tvm_rammer.backend import resolve_target
 from tvm_rammer.frontend import load_model
 from tvm_rammer.options import Options
 from tvm_rammer.region.marks import is_region

@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tvm_rammer.backend.cpu.host.ceilings import Ceilings
+from tvm_rammer.machine.ceilings import Ceilings
 from tvm_rammer.testing.bench import machine
 from tvm_rammer.testing.bench.markdown import table, whole_page
 from tvm_rammer.testing.bench.result_file import load, write_whole

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
 
-from tvm_rammer.backend.cpu.host.ceilings import Ceilings, memory_level
 from tvm_rammer.kernel.work import count_work
 from tvm_rammer.machine import VDevice
+from tvm_rammer.machine.ceilings import Ceilings, memory_level
 from tvm_rammer.rprogram import RProgram
 
 #: A memory's name, the bytes of it that are touched, and whether they are read or written.

@@ -9,7 +9,7 @@ from typing import Any
 
 import onnx
 
-from tvm_rammer.backend.cpu.host import vdevice_for
+from tvm_rammer.backend import vdevice_for
 from tvm_rammer.machine import VDevice
 from tvm_rammer.rprogram import OperatorGraph
 from tvm_rammer.schedule import AUTO, POLICIES, CostModel, auto, bounds

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from tvm_rammer.backend.cpu.host.ceilings import Ceilings
+from tvm_rammer.machine.ceilings import Ceilings
 from tvm_rammer.rprogram import RProgram
 from tvm_rammer.schedule.timeline import Timeline
 from tvm_rammer.testing.bench.plan_roofline import Demand

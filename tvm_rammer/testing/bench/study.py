@@ -9,9 +9,10 @@ from typing import Any
 
 import onnx
 
-from tvm_rammer.backend.cpu.host import vdevice_for
-from tvm_rammer.backend.cpu.host.ceilings import Ceilings, CeilingsTogether, typical
+from tvm_rammer.backend import vdevice_for
+from tvm_rammer.backend.cpu.host.ceilings import CeilingsTogether
 from tvm_rammer.errors import InputError
+from tvm_rammer.machine.ceilings import Ceilings, typical
 from tvm_rammer.runtime.build import build
 from tvm_rammer.runtime.graph_module import GraphModule
 from tvm_rammer.runtime.kernel_report import KernelReport, kernel_report

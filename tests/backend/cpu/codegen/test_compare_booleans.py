@@ -17,8 +17,8 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 
 import tvm_rammer
+from tvm_rammer.backend import resolve_target
 from tvm_rammer.backend.cpu.codegen.lowering import lowering_pipeline
-from tvm_rammer.backend.cpu.host import resolve_target
 
 COUNT = 48
 A, B = np.random.default_rng(0).integers(0, 2, (2, COUNT)).astype(bool)

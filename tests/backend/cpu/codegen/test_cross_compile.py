@@ -15,11 +15,12 @@ from tvm.script import relax as R
 from tvm.target import Target, codegen
 
 import tvm_rammer
+from tvm_rammer.backend import resolve_target
 from tvm_rammer.backend.cpu.codegen import shard_compiler
 from tvm_rammer.backend.cpu.codegen.guard import runs_here
-from tvm_rammer.backend.cpu.host import host_target, resolve_target
-from tvm_rammer.backend.cpu.host.target import architecture
+from tvm_rammer.backend.cpu.host import host_target
 from tvm_rammer.errors import DeviceError, LibraryError
+from tvm_rammer.machine.target import architecture
 
 TRIPLES = {name: f"{name}-linux-gnu" for name in ("x86_64", "aarch64")}
 HOST = architecture(host_target())

@@ -22,7 +22,7 @@ from tvm_rammer.backend.cpu.codegen.guard import (
     needed_features,
 )
 from tvm_rammer.backend.cpu.host import host_cpu, host_target
-from tvm_rammer.backend.cpu.host.target import architecture
+from tvm_rammer.machine.target import architecture
 
 CPUS = sorted(host_cpu().cpus)
 WORKERS = len(CPUS)

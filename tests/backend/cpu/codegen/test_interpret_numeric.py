@@ -10,8 +10,8 @@ import pytest
 from tvm import tirx
 from tvm.ir import PointerType, PrimType
 
+from tvm_rammer.backend import resolve_target
 from tvm_rammer.backend.cpu.codegen.bodies import compile_bodies
-from tvm_rammer.backend.cpu.host import resolve_target
 from tvm_rammer.errors import InputError
 from tvm_rammer.rprogram import interpret_numeric, legal_interleavings
 from tvm_rammer.testing.compiled_regions import in_new_thread, same_bits, source_of

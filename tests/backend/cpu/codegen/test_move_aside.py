@@ -13,7 +13,7 @@ from tvm.ir import GlobalVar
 
 from tvm_rammer.backend.cpu.codegen.wait_text import wait_functions
 from tvm_rammer.backend.cpu.host import host_cpu, host_target
-from tvm_rammer.backend.cpu.host.target import architecture
+from tvm_rammer.machine.target import architecture
 
 CPUS = sorted(host_cpu().cpus)
 

@@ -8,8 +8,8 @@ import tvm
 from tvm import tirx
 from tvm.ir import GlobalVar
 
+from tvm_rammer.backend import resolve_target
 from tvm_rammer.backend.cpu.codegen.lowering import lowering_pipeline
-from tvm_rammer.backend.cpu.host import resolve_target
 from tvm_rammer.kernel.loops import ROLLED, buffer, loop, rolled, vector
 
 STEPS = 5

@@ -8,11 +8,11 @@ import threading
 import pytest
 from tvm import relax, tirx
 
+from tvm_rammer.backend import resolve_target, vdevice_for
 from tvm_rammer.backend.cpu.codegen import shard_compiler, shards
 from tvm_rammer.backend.cpu.codegen.shard_compiler import ShardCompiler
-from tvm_rammer.backend.cpu.codegen.signature import RegionSignature, TensorSpec
 from tvm_rammer.backend.cpu.codegen.worker import build_module
-from tvm_rammer.backend.cpu.host import resolve_target, vdevice_for
+from tvm_rammer.backend.signature import RegionSignature, TensorSpec
 from tvm_rammer.kernel.library import KernelLibrary
 
 TARGET = resolve_target()

@@ -13,9 +13,9 @@ import tvm
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
+from tvm_rammer.backend import resolve_target
 from tvm_rammer.backend.cpu.codegen.lowering import lowering_pipeline
 from tvm_rammer.backend.cpu.codegen.vector_math import QUARTERS
-from tvm_rammer.backend.cpu.host import resolve_target
 
 HOST = resolve_target(None)
 ON_X86 = HOST.attrs["mtriple"].startswith("x86_64") if "mtriple" in HOST.attrs else False

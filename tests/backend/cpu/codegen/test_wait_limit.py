@@ -11,8 +11,9 @@ import time
 
 import pytest
 
-from tvm_rammer.backend.cpu.codegen.table import WAIT_LIMIT, Header
+from tvm_rammer.backend.cpu.codegen.table import Header
 from tvm_rammer.backend.cpu.host import host_cpu
+from tvm_rammer.backend.protocol import WAIT_LIMIT
 from tvm_rammer.testing.compiled_regions import in_new_thread, same_bits, source_of
 
 WORKERS = tuple(w for w in (1, 2, 3) if w <= 4 * host_cpu().threads)

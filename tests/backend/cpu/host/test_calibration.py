@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tvm_rammer.backend.cpu.host import calibrate, calibrated, host_cpu, vdevice_for
+from tvm_rammer.backend import vdevice_for
+from tvm_rammer.backend.cpu.host import calibrate, calibrated, host_cpu
 from tvm_rammer.backend.cpu.host.calibrate import SyncCosts
 from tvm_rammer.machine import VDevice
 from tvm_rammer.machine.vdevice import MemoryCosts

@@ -5,7 +5,8 @@ import dataclasses
 import pytest
 from tvm.support import cc
 
-from tvm_rammer.backend.cpu.host import Finding, HostCPU, diagnose, doctor, host_cpu
+from tvm_rammer.backend import Finding
+from tvm_rammer.backend.cpu.host import HostCPU, diagnose, doctor, host_cpu
 
 
 @pytest.fixture(autouse=True)

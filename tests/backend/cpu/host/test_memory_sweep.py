@@ -6,14 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from tvm_rammer.backend.cpu.host import memory_sweep, vdevice_for
+from tvm_rammer.backend import vdevice_for
+from tvm_rammer.backend.cpu.host import memory_sweep
 
 
 @pytest.fixture
 def timed(monkeypatch):
     """Sweeps of a cache of 32 MiB, with given seconds for the reads of each size."""
     device = replace(vdevice_for(), l3_bytes=32 << 20)
-    monkeypatch.setattr(memory_sweep, "vdevice_for", lambda: device)
+    monkeypatch.setattr(memory_sweep, "vdevice_of", lambda: device)
 
     def sweeps(seconds):
         monkeypatch.setattr(memory_sweep, "_seconds", seconds)

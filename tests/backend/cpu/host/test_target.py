@@ -5,7 +5,8 @@ import platform
 import pytest
 from tvm.target import Target
 
-from tvm_rammer.backend.cpu.host import host_cpu, host_target, resolve_target, target, vdevice_for
+from tvm_rammer.backend import resolve_target, vdevice_for
+from tvm_rammer.backend.cpu.host import host_cpu, host_target, target
 from tvm_rammer.errors import DeviceError
 from tvm_rammer.machine import OversubscriptionWarning
 

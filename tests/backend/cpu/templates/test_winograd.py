@@ -27,8 +27,8 @@ from tvm import relax, sym, te, tirx
 from tvm.ir import Call, GlobalVar
 from winograd_runs import convolution, convolve, run_packed
 
+from tvm_rammer.backend import resolve_target, vdevice_for
 from tvm_rammer.backend.cpu.codegen.lowering import lowering_pipeline
-from tvm_rammer.backend.cpu.host import resolve_target, vdevice_for
 from tvm_rammer.backend.cpu.templates.register_tile import RegisterTile
 from tvm_rammer.backend.cpu.templates.winograd import choice
 from tvm_rammer.backend.cpu.templates.winograd.accuracy import winograd_error

@@ -21,7 +21,7 @@ from kernel_runs import (
 from tvm import relax, tirx
 from winograd_runs import conv2d, convolution, convolve, run_packed
 
-from tvm_rammer.backend.cpu.host import resolve_target, vdevice_for
+from tvm_rammer.backend import resolve_target, vdevice_for
 from tvm_rammer.backend.cpu.templates.register_tile import RegisterTile
 from tvm_rammer.backend.cpu.templates.winograd.matrices import LINES
 from tvm_rammer.backend.cpu.templates.winograd_lines import choice

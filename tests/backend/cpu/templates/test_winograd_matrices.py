@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tvm_rammer.backend.cpu.templates.winograd.accuracy import DEFAULT_TOLERANCE, winograd_error
+from tvm_rammer.backend.cpu.templates.winograd.accuracy import winograd_error
 from tvm_rammer.backend.cpu.templates.winograd.matrices import (
     FOUR,
     LINES,
@@ -18,6 +18,7 @@ from tvm_rammer.backend.cpu.templates.winograd.matrices import (
     cook_toom,
     product,
 )
+from tvm_rammer.backend.protocol import DEFAULT_TOLERANCE
 
 points = st.fractions(Fraction(1, 4), 4, max_denominator=8)
 

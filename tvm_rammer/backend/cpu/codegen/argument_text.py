@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 
 import tvm_ffi
 
-from tvm_rammer.backend.cpu.codegen.signature import ANY, TensorSpec
+from tvm_rammer.backend.signature import ANY, TensorSpec
 
 _MUST = "%s: argument %lld must be %s; "
 # The first two are TypeErrors, the others ValueErrors.

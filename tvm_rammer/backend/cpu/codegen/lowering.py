@@ -28,7 +28,7 @@ from tvm_rammer.backend.cpu.codegen.vector_math_calls import (
 _PIPELINE = "tvm_rammer"
 
 #: Attribute of a module all of whose functions are free of blocks and have flat buffers, as rTask
-#: bodies are when they leave :mod:`tvm_rammer.backend.cpu.templates.split`.
+#: bodies are when they leave :mod:`tvm_rammer.kernel.split`.
 FLAT = "tvm_rammer.flat"
 #: What takes long on such a module and changes at most how an index is written: there are no blocks
 #: and no threads, expressions were simplified and narrowed there, and will be again as vectors.

@@ -26,8 +26,8 @@ from tvm_rammer.backend.cpu.codegen.shards import (
     lower_shard,
     shards_of,
 )
-from tvm_rammer.backend.cpu.host.target import architecture
 from tvm_rammer.kernel.code_size import code_size
+from tvm_rammer.machine.target import architecture
 
 
 @dataclass

@@ -25,6 +25,8 @@ from math import ceil
 
 import numpy as np
 
+from tvm_rammer.backend.protocol import WAIT_LIMIT
+from tvm_rammer.backend.signature import RegionSignature
 from tvm_rammer.errors import PlanError
 from tvm_rammer.rprogram import ALIGNMENT, Buffer, RProgram, aligned
 from tvm_rammer.rprogram.happens_before import linear_extension
@@ -36,10 +38,6 @@ ROW_WORDS = 8
 HEADER_WORDS = 16
 #: Bytes between two counters: a cache line each, so that vEUs do not disturb each other.
 COUNTER_BYTES = 64
-#: Seconds after which a wait gives the run up, unless the user says otherwise.
-WAIT_LIMIT = 60.0
-#: What the table can say, in whole seconds: it counts milliseconds in 31 bits.
-MAX_WAIT_LIMIT = 2_000_000
 #: Stamps before those of the rows: the counter and the clock before and after the launches.
 FIRST_STAMP = 4
 #: Pointers that every kernel has before its inputs: the arena and the constants.
@@ -85,6 +83,11 @@ class Layout:
 
     num_inputs: int
     num_outputs: int
+
+    @classmethod
+    def of(cls, signature: RegionSignature) -> Layout:
+        """The layout of a region's kernel."""
+        return cls(len(signature.inputs), len(signature.outputs))
 
     @property
     def num_bases(self) -> int:

@@ -47,7 +47,6 @@ from tvm_rammer.backend.cpu.codegen.shards import (
     link_shards,
     shards_of,
 )
-from tvm_rammer.backend.cpu.codegen.signature import RegionSignature
 from tvm_rammer.backend.cpu.codegen.table import (
     COUNTER_BYTES,
     FIRST_STAMP,
@@ -56,7 +55,8 @@ from tvm_rammer.backend.cpu.codegen.table import (
     Header,
     Row,
 )
-from tvm_rammer.backend.cpu.host.target import architecture
+from tvm_rammer.backend.signature import RegionSignature
+from tvm_rammer.machine.target import architecture
 
 _I32 = PrimType("int32")
 _COUNTER_WORDS = COUNTER_BYTES // 4
@@ -89,9 +89,14 @@ def build_module(
     return entries
 
 
-def kernel_ids(bodies: Mapping[str, tirx.PrimFunc]) -> dict[str, int]:
-    """The dispatcher's number of each body."""
-    return {name: number for number, name in enumerate(bodies)}
+class RegionModules(ShardCompiler):
+    """Compiles bodies in shards, and links them with the entries of regions."""
+
+    def module(
+        self, bodies: Mapping[str, tirx.PrimFunc], regions: Sequence[RegionSignature]
+    ) -> tvm.runtime.Module:
+        """The kernels of all regions; see :func:`build_module`."""
+        return build_module(bodies, regions, self)
 
 
 def lower(num_shards: int, regions: Sequence[RegionSignature], support: str) -> tvm.IRModule:

@@ -9,13 +9,12 @@
 """
 
 from tvm_rammer.backend.cpu.host.calibrate import calibrated
-from tvm_rammer.backend.cpu.host.doctor import Finding, diagnose
+from tvm_rammer.backend.cpu.host.doctor import diagnose
 from tvm_rammer.backend.cpu.host.pool import configure_own_pool, configure_pool, in_pool_thread
 from tvm_rammer.backend.cpu.host.processor import HostCPU, detect_cpu, host_cpu
-from tvm_rammer.backend.cpu.host.target import host_target, resolve_target, vdevice_for
+from tvm_rammer.backend.cpu.host.target import host_target, resolve_target, vdevice_of
 
 __all__ = [
-    "Finding",
     "HostCPU",
     "calibrated",
     "configure_own_pool",
@@ -26,5 +25,5 @@ __all__ = [
     "host_target",
     "in_pool_thread",
     "resolve_target",
-    "vdevice_for",
+    "vdevice_of",
 ]

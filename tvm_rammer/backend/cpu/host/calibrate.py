@@ -148,7 +148,7 @@ def _undisturbed(measured: dict[int, SyncCosts]) -> dict[int, SyncCosts]:
 
 
 def _measurable(vdevice: VDevice) -> bool:
-    return vdevice.host and vdevice.kind == "cpu" and host_cpu().cores > 1
+    return vdevice.host and host_cpu().cores > 1
 
 
 def _nearest(known: dict[int, SyncCosts], vdevice: VDevice) -> VDevice:

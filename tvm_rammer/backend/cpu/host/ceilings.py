@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from importlib import metadata
 from itertools import product
@@ -27,6 +27,7 @@ from tvm_rammer.backend.cpu.host.ceiling_text import (
 from tvm_rammer.backend.cpu.host.one_core import on_every_core, on_one_core
 from tvm_rammer.backend.cpu.host.processor import host_cpu
 from tvm_rammer.machine.cache import CacheFile
+from tvm_rammer.machine.ceilings import Ceilings
 from tvm_rammer.machine.vdevice import VDevice
 
 #: Raised when the measuring changes, so that older results are not used.
@@ -42,50 +43,6 @@ _STREAMS = (1, 4)
 _MOST_L3_BYTES = 8 << 20
 _MOST_DRAM_BYTES = 128 << 20
 _PAGE_BYTES = 2 << 20
-
-
-@dataclass(frozen=True)
-class Ceilings:
-    """The most that one core does in a second.
-
-    Attributes
-    ----------
-    flops : float
-        float32 operations per second in multiply-adds of whole vectors, two operations each.
-    l1, l2, l3, dram : float
-        Bytes per second read from where they lie.
-    """
-
-    flops: float
-    l1: float
-    l2: float
-    l3: float
-    dram: float
-
-    def best(self, other: Ceilings) -> Ceilings:
-        """The higher of both: what disturbs a measurement makes it lower."""
-        ours, theirs = asdict(self), asdict(other)
-        return Ceilings(**{name: max(value, theirs[name]) for name, value in ours.items()})
-
-    def bandwidth(self, nbytes: int, vdevice: VDevice) -> float:
-        """Bytes per second of the nearest memory that holds a working set.
-
-        The first-level cache does not count: a kernel's operands come from other kernels.
-        """
-        return getattr(self, memory_level(nbytes, vdevice))
-
-
-def typical(found: Sequence[Ceilings]) -> Ceilings:
-    """The median of every ceiling."""
-    rows = [asdict(one) for one in found]
-    return Ceilings(**{name: median(row[name] for row in rows) for name in rows[0]})
-
-
-def memory_level(nbytes: int, vdevice: VDevice) -> str:
-    """Where a working set of ``nbytes`` lies: ``"l2"``, ``"l3"`` or ``"dram"``."""
-    if nbytes <= vdevice.l2_bytes:
-        return "l2"
-    return "l3" if nbytes <= vdevice.l3_bytes else "dram"
 
 
 def ceilings(target: Any, vdevice: VDevice, *, refresh: bool = False) -> Ceilings | None:
@@ -105,7 +62,7 @@ def ceilings(target: Any, vdevice: VDevice, *, refresh: bool = False) -> Ceiling
     Ceilings or None
         None where the target is not this machine: nothing can be measured.
     """
-    if not vdevice.host or vdevice.kind != "cpu":
+    if not vdevice.host:
         return None
     known: Ceilings | None = _CEILINGS.load().get(_key(vdevice))
     if known is not None and not refresh:

@@ -6,42 +6,18 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Literal
 
 from tvm_rammer._environment import import_problem, tvm_ffi_problem
 from tvm_rammer.backend.cpu.host.calibrate import calibrated
 from tvm_rammer.backend.cpu.host.pool import default_pool_size, requested_workers
 from tvm_rammer.backend.cpu.host.processor import host_cpu
-from tvm_rammer.backend.cpu.host.target import host_target, target_text, vdevice_for
+from tvm_rammer.backend.cpu.host.target import host_target, vdevice_of
+from tvm_rammer.backend.protocol import Finding
 from tvm_rammer.machine.cache import cache_directory
+from tvm_rammer.machine.target import target_text
 from tvm_rammer.units import counted, duration, size
-
-Level = Literal["ok", "warn", "bad"]
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing looked at.
-
-    Attributes
-    ----------
-    topic : str
-        What was looked at.
-    value : str
-        What was found.
-    level : {"ok", "warn", "bad"}
-        Fine; works, but something is lost; does not work.
-    advice : str
-        What to do about it; empty if there is nothing to do.
-    """
-
-    topic: str
-    value: str
-    level: Level = "ok"
-    advice: str = ""
 
 
 def diagnose() -> list[Finding]:
@@ -155,7 +131,7 @@ def _thread_pool() -> Iterator[Finding]:
 
 
 def _caches() -> Iterator[Finding]:
-    host, vdevice = host_cpu(), vdevice_for()
+    host, vdevice = host_cpu(), vdevice_of()
     sizes = (vdevice.l1_bytes, vdevice.l2_bytes, vdevice.l3_bytes)
     value = ", ".join(f"L{level} {size(nbytes)}" for level, nbytes in enumerate(sizes, 1))
     if host.l1_bytes and host.l2_bytes:
@@ -165,14 +141,14 @@ def _caches() -> Iterator[Finding]:
 
 
 def _vectors() -> Iterator[Finding]:
-    vdevice = vdevice_for()
+    vdevice = vdevice_of()
     width = f"{vdevice.vector_bytes} bytes x {vdevice.vector_registers} registers"
     yield Finding("target", target_text(host_target()))
     yield Finding("vectors", f"{width}; {', '.join(vdevice.features)}")
 
 
 def _costs() -> Iterator[Finding]:
-    vdevice = calibrated(vdevice_for())
+    vdevice = calibrated(vdevice_of())
     microseconds = (
         f"launch {duration(vdevice.launch_seconds)}, barrier {duration(vdevice.barrier_seconds)}, "
         f"point-to-point {duration(vdevice.point_to_point_seconds)}"

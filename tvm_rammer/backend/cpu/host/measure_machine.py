@@ -18,7 +18,8 @@ from tvm.script import tirx as T
 
 from tvm_rammer.backend.cpu.host.memory_sweep import sweeps
 from tvm_rammer.backend.cpu.host.pool import configure_pool
-from tvm_rammer.backend.cpu.host.target import architecture, host_target
+from tvm_rammer.backend.cpu.host.target import host_target
+from tvm_rammer.machine.target import architecture
 
 #: Times that a kernel repeats what is measured, calls of it, and the most seconds that these take.
 ROUNDS = 500

@@ -17,7 +17,7 @@ import tvm
 from tvm import tirx
 
 from tvm_rammer.backend.cpu.host.ceiling_text import read_loop, read_step
-from tvm_rammer.backend.cpu.host.target import host_target, vdevice_for
+from tvm_rammer.backend.cpu.host.target import host_target, vdevice_of
 
 #: Sizes that are read in turn, as parts of the last-level cache; the first one stays in it, and of
 #: the last one nothing does.
@@ -37,7 +37,7 @@ def sweeps(workers: int) -> dict[str, Any]:
     workers : int
         How many of the pool share the data.
     """
-    vdevice = vdevice_for()
+    vdevice = vdevice_of()
     lanes = vdevice.vector_bytes // 4
     step = read_step(lanes, _STREAMS) * _STREAMS
     read = _compile(lanes)

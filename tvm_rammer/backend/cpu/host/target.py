@@ -1,8 +1,7 @@
-"""From what a user calls a target to a TVM target, and from that to a vDevice."""
+"""From a target for processors to a vDevice: what LLVM and this machine say about it."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import lru_cache
@@ -11,9 +10,9 @@ from typing import Any
 from tvm_rammer.backend.cpu.host.calibrate import with_known_costs
 from tvm_rammer.backend.cpu.host.processor import host_cpu
 from tvm_rammer.errors import DeviceError
+from tvm_rammer.machine.target import architecture, triple_of
 from tvm_rammer.machine.vdevice import VDevice
 
-SUPPORTED_KINDS = ("llvm",)
 SUPPORTED_ARCHITECTURES = ("x86_64", "aarch64")
 #: A plan is a list for each vEU: more than any machine has would only take long.
 MOST_VEUS = 1 << 14
@@ -27,8 +26,6 @@ FEATURES = (
     *("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni", "avx512bf16", "amx-tile"),
     *("neon", "fullfp16", "dotprod", "i8mm", "bf16", "sve", "sve2"),
 )
-
-_ALIASES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 # What LLVM would generate code for; a virtual machine may hide it although its CPU model has it.
 _HIDEABLE = (
@@ -54,34 +51,17 @@ def host_target() -> Any:
 
 
 def resolve_target(target: Any = None) -> Any:
-    """The checked ``tvm.target.Target`` behind what a user may write.
+    """A target whose architecture and CPU this package generates code for; None is this machine.
 
     Parameters
     ----------
-    target : str, dict, Target or None
-        A target kind, tag or JSON text, its dictionary, or None for this machine. Note that
-        ``"llvm"`` alone is TVM's most general CPU of this architecture, without AVX.
-
-    Returns
-    -------
-    tvm.target.Target
-        Of a kind, an architecture and a CPU that this package generates code for.
+    target : tvm.target.Target, optional
+        Of kind ``llvm``.
     """
     if target is None:
         return host_target()
-    made = _make_target(target)
-    if made.kind.name not in SUPPORTED_KINDS:
-        raise DeviceError(
-            f"target kind {made.kind.name!r} is not supported: use {' or '.join(SUPPORTED_KINDS)}"
-        )
-    _check(made)
-    return made
-
-
-def architecture(target: Any) -> str:
-    """``"x86_64"`` or ``"aarch64"`` (or another that :func:`resolve_target` refuses)."""
-    first = _triple(target).split("-")[0]
-    return _ALIASES.get(first, first)
+    _check(target)
+    return target
 
 
 def target_features(target: Any) -> tuple[str, ...]:
@@ -92,18 +72,18 @@ def target_features(target: Any) -> tuple[str, ...]:
     return tuple(feature for feature in FEATURES if codegen.target_has_features(feature, target))
 
 
-def vdevice_for(
-    target: Any = None, num_veus: int | None = None, *, oversubscribe: bool = False
+def vdevice_of(
+    target: Any = None, num_veus: int | None = None, oversubscribe: bool = False
 ) -> VDevice:
-    """Describe the device behind a target; takes milliseconds, as nothing is measured.
+    """The processor behind a target; takes milliseconds, as nothing is measured.
 
     The costs of synchronising are those that ``calibrated`` left in the cache if the target is this
     machine, else the defaults.
 
     Parameters
     ----------
-    target : str, dict, Target or None
-        As for :func:`resolve_target`.
+    target : tvm.target.Target, optional
+        This machine's if not given.
     num_veus : int, optional
         vEUs of the plan; the cores of the device if not given.
     oversubscribe : bool
@@ -118,17 +98,6 @@ def vdevice_for(
             f"of at most {MOST_VEUS:,}, or a smaller num_veus"
         )
     return with_known_costs(vdevice)
-
-
-def target_text(target: Any) -> str:
-    """A target, or its JSON, on one line for people: without the options that say nothing."""
-    try:
-        options = {key: value for key, value in json.loads(str(target)).items() if value}
-    except (ValueError, AttributeError):
-        return str(target)
-    options.pop("keys", None)
-    kind = options.pop("kind", "")
-    return ", ".join([kind, *(f"{key} {value}" for key, value in options.items())])
 
 
 def _describe(target: Any) -> VDevice:
@@ -173,30 +142,6 @@ def _runs_here(target: Any) -> bool:
     )
 
 
-def _make_target(target: Any) -> Any:
-    from tvm.target import Target
-
-    if isinstance(target, Target):
-        return target
-    try:
-        return Target(target)
-    except (ValueError, TypeError, KeyError, RuntimeError) as error:
-        hint = _as_json(target)
-        cause = str(error).split(". Target creation from")[0].splitlines()[0]
-        advice = f"write it as '{hint}'" if hint else f"{cause}; leave it out for this machine"
-        raise DeviceError(f"{target!r} is not a target: {advice}") from error
-
-
-def _as_json(target: Any) -> str | None:
-    """The JSON form of a target written as older TVMs wanted it, such as ``llvm -mcpu=x``."""
-    kind, *options = [*str(target).split(), ""]
-    pairs = [option.lstrip("-").partition("=") for option in options if option]
-    if not isinstance(target, str) or not pairs or not all(value for _, _, value in pairs):
-        return None
-    values = {key: int(value) if value.isdecimal() else value for key, _, value in pairs}
-    return json.dumps({"kind": kind, **values})
-
-
 def _check(target: Any) -> None:
     from tvm.target import Target, codegen
 
@@ -206,30 +151,24 @@ def _check(target: Any) -> None:
     if processor not in SUPPORTED_ARCHITECTURES:
         # LLVM would be asked next, and crashes over an architecture that it does not know.
         raise DeviceError(
-            f"architecture {processor!r} of target triple {_triple(target)!r} is not supported: "
+            f"architecture {processor!r} of target triple {triple_of(target)!r} is not supported: "
             f"use {' or '.join(SUPPORTED_ARCHITECTURES)}"
         )
     mcpu = target.attrs.get("mcpu")
-    if mcpu is None or mcpu == "generic" or codegen.llvm_is_valid_cpu(mcpu, _triple(target)):
+    if mcpu is None or mcpu == "generic" or codegen.llvm_is_valid_cpu(mcpu, triple_of(target)):
         if processor == "x86_64" and not codegen.target_has_features("64bit", target):
             # LLVM ends the process over it.
             raise DeviceError(
                 f"the CPU {mcpu!r} has no 64-bit mode: choose one that has, such as 'x86-64'"
             )
         return
-    general = {"kind": "llvm", "mtriple": _triple(target)}
+    general = {"kind": "llvm", "mtriple": triple_of(target)}
     known = [str(name) for name in codegen.llvm_get_cpu_archlist(Target(general))]
     similar = ", ".join(map(repr, get_close_matches(mcpu, known)))
     near = f" (near: {similar})" if similar else ""
     raise DeviceError(
         f"LLVM knows no {processor} CPU {mcpu!r}{near}: choose one of {', '.join(known)}"
     )
-
-
-def _triple(target: Any) -> str:
-    from tvm.target import codegen
-
-    return str(target.attrs.get("mtriple") or codegen.llvm_get_system_triple())
 
 
 def _hidden_features(target: Any) -> list[str]:

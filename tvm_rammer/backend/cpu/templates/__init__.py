@@ -1,4 +1,4 @@
-"""From a PrimFunc to scheduled and split rTask bodies, without tuning.
+"""From a PrimFunc to a schedule whose outer loops are tiles, without tuning.
 
 A *rule* schedules a PrimFunc or declines; ``select`` asks them in order:
 
@@ -13,6 +13,6 @@ A *rule* schedules a PrimFunc or declines; ``select`` asks them in order:
 - ``elementwise``: what reduces nothing
 - ``generic``: what is left
 
-``split`` makes bodies of what they return, ``finer`` decides on further candidates, ``estimate``
+``finer`` decides on further candidates, ``estimate``
 says what a body takes, and ``code_budget`` how much code it may be.
 """

@@ -12,9 +12,9 @@ from typing import Any
 import tvm_ffi
 from tvm import tirx
 
-from tvm_rammer.backend.cpu.templates.split import root_nests
 from tvm_rammer.kernel.code_size import CodeSize, code_size, is_unrolled
 from tvm_rammer.kernel.scheduled import Scheduled
+from tvm_rammer.kernel.split import root_nests
 
 #: Twice what the largest bodies of the measured networks have, which LLVM takes a second for.
 BUDGET = CodeSize(statements=512, nodes=50_000)

@@ -12,7 +12,7 @@ from tvm.ir import TensorLoad
 
 from tvm_rammer.kernel.blocks import variables
 from tvm_rammer.kernel.contraction import Axis, Contraction, load_of
-from tvm_rammer.kernel.scheduled import Packing
+from tvm_rammer.kernel.scheduled import TensorPacking
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ def _number(value: int) -> Any:
 
 
 @dataclass(frozen=True)
-class PackColumns(Packing):
+class PackColumns(TensorPacking):
     """The packing of weights into vectors: ``[..., vector, reduced..., lane]``.
 
     Attributes

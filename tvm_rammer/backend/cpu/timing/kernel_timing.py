@@ -11,7 +11,7 @@ import statistics
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import ceil, prod
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -22,8 +22,8 @@ from tvm.ir import Call, GlobalVar, PrimType
 
 from tvm_rammer.backend.cpu.codegen.lowering import lowering_pipeline
 from tvm_rammer.backend.cpu.codegen.shards import exported
-from tvm_rammer.backend.cpu.timing.measure_kernels import Operand
-from tvm_rammer.rprogram import aligned, dtype_bytes
+from tvm_rammer.kernel.operands import Operand, Timing
+from tvm_rammer.rprogram import aligned
 
 #: Keeps LLVM from merging repetitions.
 _FENCE = """
@@ -58,26 +58,13 @@ class Job:
         """Where every operand starts in the job's memory, and where the last one ends."""
         found = [0]
         for operand in self.operands:
-            found.append(found[-1] + aligned(operand_bytes(operand)))
+            found.append(found[-1] + aligned(operand.nbytes))
         return tuple(found)
 
     @property
     def nbytes(self) -> int:
         """Bytes of all operands."""
         return self.offsets[-1]
-
-
-@dataclass(frozen=True)
-class Timing:
-    """Seconds of the fastest run, and how much longer, relative to it, the median run took."""
-
-    seconds: float
-    spread: float
-
-
-def operand_bytes(operand: Operand) -> int:
-    """Size of an operand."""
-    return prod(operand.shape) * dtype_bytes(operand.dtype)
 
 
 @dataclass(frozen=True)
@@ -127,7 +114,7 @@ class CompiledJobs:
         first = copy * job.nbytes + job.offsets[k]
         # numpy has no bfloat16; its bytes are all that is needed.
         dtype = "uint16" if operand.dtype == "bfloat16" else operand.dtype
-        return memory[first : first + operand_bytes(operand)].view(dtype).reshape(operand.shape)
+        return memory[first : first + operand.nbytes].view(dtype).reshape(operand.shape)
 
     def run(self, number: int, memory: np.ndarray, repeats: int = 1, copies: int = 1) -> None:
         """Run a job ``repeats`` times, on the copies in turn."""

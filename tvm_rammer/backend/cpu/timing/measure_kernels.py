@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -19,68 +19,35 @@ from typing import Any
 import numpy as np
 import tvm
 
-from tvm_rammer.backend.cpu.codegen.signature import RegionSignature
-from tvm_rammer.backend.cpu.codegen.table import arena_tensor_bytes, header_bytes, instruction_table
+from tvm_rammer.backend.cpu.codegen.table import (
+    Layout,
+    arena_tensor_bytes,
+    header_bytes,
+    instruction_table,
+)
 from tvm_rammer.backend.cpu.host import host_cpu
+from tvm_rammer.backend.signature import RegionSignature
+from tvm_rammer.kernel.operands import KernelUse, Operand, copies_for
 from tvm_rammer.rprogram import (
     Buffer,
-    OperatorGraph,
     RKernel,
     ROperator,
     RProgram,
     RTask,
     aligned,
-    dtype_bytes,
 )
-from tvm_rammer.rprogram.rows import root_of
 from tvm_rammer.tensors import as_tensor, empty
 
 #: Seconds of one timed run, and how many of them; the fastest counts.
 _RUN_SECONDS = 1e-3
 _RUNS = 3
-#: Most copies of a kernel's operands that a measurement rotates through.
-_MAX_COPIES = 16
-
-
-@dataclass(frozen=True)
-class Operand:
-    """What a kernel's pointer points to in a measurement; for a part, as much as its whole.
-
-    ``constant`` is where it is among the region's constants, if it is one.
-    """
-
-    shape: tuple[int, ...]
-    dtype: str
-    constant: int | None = None
-
-    @staticmethod
-    def of(buffers: Sequence[Buffer], number: int) -> Operand:
-        """What a pointer to a buffer points to."""
-        whole = buffers[root_of(buffers, number)]
-        constant = whole.offset if whole.space == "constant" else None
-        return Operand(whole.shape, whole.dtype, constant)
-
-
-def operands_of(graph: OperatorGraph) -> dict[str, tuple[RKernel, tuple[Operand, ...]]]:
-    """Every distinct kernel of a graph by name, with the operands of its first user."""
-    found: dict[str, tuple[RKernel, tuple[Operand, ...]]] = {}
-    for op in graph.operators:
-        operands = tuple(Operand.of(graph.buffers, k) for k in op.arguments)
-        for kernel in op.candidates:
-            found.setdefault(kernel.name, (kernel, operands))
-    return found
-
-
-def copies_for(nbytes: int, cache_bytes: int) -> int:
-    """Copies of so many bytes that a second-level cache does not hold."""
-    return min(_MAX_COPIES, max(1, math.ceil(2 * cache_bytes / max(1, nbytes))))
 
 
 def measure_kernels(
     module: tvm.runtime.Module,
     signature: RegionSignature,
     ids: Mapping[str, int],
-    kernels: Iterable[tuple[RKernel, tuple[Operand, ...]]],
+    kernels: Iterable[KernelUse],
     constants: np.ndarray,
     cache_bytes: int,
 ) -> dict[str, float]:
@@ -94,7 +61,7 @@ def measure_kernels(
         The region, one of that module; its entry walks the tables.
     ids : mapping of str to int
         The dispatcher's number of every body.
-    kernels : iterable of (RKernel, tuple of Operand)
+    kernels : iterable of KernelUse
         Of the region.
     constants : ndarray
         The region's pool of constants.
@@ -131,7 +98,7 @@ class _Bench:
 
     def time(self, kernel: RKernel, operands: tuple[Operand, ...]) -> float:
         """Seconds that all tiles of a kernel take on one core."""
-        size = sum(aligned(_nbytes(operand)) for operand in operands)
+        size = sum(aligned(operand.nbytes) for operand in operands)
         copies = copies_for(size, self.cache_bytes)
         # The places are those of any number of runs, and no run leaves anything to clean up.
         memory = self._memory(_program(self.signature, kernel, operands, copies, copies))
@@ -148,7 +115,7 @@ class _Bench:
 
     def _memory(self, program: RProgram) -> Any:
         """An arena whose floating-point numbers are 0.5, and all others zero."""
-        layout = self.signature.layout
+        layout = Layout.of(self.signature)
         start = header_bytes(program, layout)
         memory = empty((arena_tensor_bytes(program, layout),), np.uint8)
         memory[:start] = 0
@@ -162,7 +129,7 @@ class _Bench:
 
     def _fastest(self, program: RProgram, memory: Any, runs: int) -> float:
         """Seconds of the fastest of so many runs."""
-        table = tvm.runtime.tensor(instruction_table(program, self.signature.layout, self.ids))
+        table = tvm.runtime.tensor(instruction_table(program, Layout.of(self.signature), self.ids))
         inputs = [_empty(spec.shape, spec.dtype) for spec in self.signature.inputs]
         outputs = [_empty(spec.shape, spec.dtype) for spec in self.signature.outputs]
         arguments = [*inputs, self.constants, table, *outputs, memory]
@@ -193,7 +160,7 @@ def _program(
                 buffers.append(Buffer(name, shape, dtype, "constant", 0, operand.constant))
                 continue
             buffers.append(Buffer(name, shape, dtype, "arena", 0, offset))
-            offset += aligned(_nbytes(operand))
+            offset += aligned(operand.nbytes)
     width = len(operands)
     operators = tuple(
         ROperator(f"{kernel.name}.{copy}", 0, tuple(range(copy * width, (copy + 1) * width)))
@@ -203,10 +170,6 @@ def _program(
     return RProgram(
         signature.name, "measurement", tuple(buffers), (kernel,), operators, (tasks,), offset
     )
-
-
-def _nbytes(operand: Operand) -> int:
-    return math.prod(operand.shape) * dtype_bytes(operand.dtype)
 
 
 def _numpy_dtype(dtype: str) -> str:

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import tvm
 
-from tvm_rammer.backend.cpu.codegen.signature import RegionSignature, TensorSpec
-from tvm_rammer.backend.cpu.codegen.table import arena_tensor_bytes, instruction_table
+from tvm_rammer.backend.cpu.codegen.table import Layout, arena_tensor_bytes, instruction_table
 from tvm_rammer.backend.cpu.host import configure_pool
+from tvm_rammer.backend.signature import RegionSignature, TensorSpec
 from tvm_rammer.rprogram import RProgram
 from tvm_rammer.tensors import as_tensor
 
@@ -92,7 +92,7 @@ def _bind(
     pool = as_tensor(constants)
 
     def bound(program: RProgram, by_wave: bool) -> Callable[[], None]:
-        layout = signature.layout
+        layout = Layout.of(signature)
         table = tvm.runtime.tensor(instruction_table(program, layout, ids, by_wave))
         arena = tvm.runtime.tensor(np.zeros(arena_tensor_bytes(program, layout), np.uint8))
         arguments = [*inputs, pool, table, *outputs, arena]

@@ -13,8 +13,6 @@ import numpy as np
 
 from tvm_rammer.backend.cpu.templates.winograd.matrices import Matrix, Transform, along
 
-#: Errors up to this are taken if nothing else is said: far below what float16 would cost.
-DEFAULT_TOLERANCE = 5e-5
 #: Enough for a steady maximum, few enough for milliseconds.
 _TILES, _CHANNELS = 8, 16
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from tvm import tirx
 
-from tvm_rammer.backend.cpu.templates.winograd.accuracy import DEFAULT_TOLERANCE
 from tvm_rammer.backend.cpu.templates.winograd.choice import ConvolutionSize, choose_tiling, finer
 from tvm_rammer.backend.cpu.templates.winograd.kernel import winograd_function
 from tvm_rammer.backend.cpu.templates.winograd.match import match_convolution
+from tvm_rammer.backend.protocol import DEFAULT_TOLERANCE
 from tvm_rammer.kernel.scheduled import Scheduled
 from tvm_rammer.machine import VDevice
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tvm_rammer.backend.cpu.codegen.table import Layout
-
 #: An extent that is not checked.
 ANY = -1
 
@@ -29,10 +27,6 @@ class RegionSignature:
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     num_waves: int = 0
-
-    @property
-    def layout(self) -> Layout:
-        return Layout(len(self.inputs), len(self.outputs))
 
     def arguments(self) -> tuple[TensorSpec, ...]:
         """All tensors in the order of the call: inputs, constants, table, outputs, arena."""

@@ -9,11 +9,11 @@ import tvm
 from kernel_runs import VDEVICES, constant, legalized_func, numbers
 from tvm import relax, tirx
 
-from tvm_rammer.backend.cpu.host import resolve_target, vdevice_for
-from tvm_rammer.backend.cpu.timing.constraints import Constraint, Vectors, constraint_of, vectors_in
+from tvm_rammer.backend import resolve_target, vdevice_for
 from tvm_rammer.backend.cpu.timing.kernel_timing import Job, Step, compile_jobs
-from tvm_rammer.backend.cpu.timing.measure_kernels import Operand
+from tvm_rammer.kernel.constraints import Constraint, Vectors, constraint_of, vectors_in
 from tvm_rammer.kernel.library import KernelLibrary
+from tvm_rammer.kernel.operands import Operand
 
 OP = relax.op
 

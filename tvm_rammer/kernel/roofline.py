@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tvm_rammer.backend.cpu.host.ceilings import Ceilings, memory_level
 from tvm_rammer.kernel.work import Work
 from tvm_rammer.machine import VDevice
+from tvm_rammer.machine.ceilings import Ceilings, memory_level
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ arena. So a padded convolution whose padding was not inlined is two rOperators.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -18,7 +18,6 @@ import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.ir import PointerType, PrimType, TensorLoad
 
-from tvm_rammer.backend.cpu.templates.estimate import tile_seconds
 from tvm_rammer.errors import ModelError
 from tvm_rammer.kernel.blocks import distinct
 from tvm_rammer.kernel.footprint import Matrix, footprints
@@ -80,7 +79,12 @@ class SplitKernel:
     scratch: tuple[Scratch, ...]
 
 
-def split_into_stages(func: tirx.PrimFunc) -> SplitKernel:
+#: Seconds that a tile takes one vEU: of a lowered loop nest, cut into so many tiles, that touches
+#: so many bytes in all.
+TileSeconds = Callable[[Any, int, int], float]
+
+
+def split_into_stages(func: tirx.PrimFunc, tile_seconds: TileSeconds) -> SplitKernel:
     """Take a scheduled PrimFunc apart.
 
     Parameters
@@ -88,6 +92,8 @@ def split_into_stages(func: tirx.PrimFunc) -> SplitKernel:
     func : tirx.PrimFunc
         Scheduled; its root loops of kind *parallel* are tile loops, any other root statement is a
         stage of one tile.
+    tile_seconds : callable
+        What a tile costs where nothing was measured.
 
     Raises
     ------
@@ -101,7 +107,7 @@ def split_into_stages(func: tirx.PrimFunc) -> SplitKernel:
     parts = _Parts.of(lowered)
     footprints = _Parts.of(shaped["main"]).footprints()
     stages = [
-        parts.stage(nest, touched)
+        parts.stage(nest, touched, tile_seconds)
         for nest, touched in zip(parts.together(), footprints, strict=True)
     ]
     used = {number for stage in stages for number in stage.arguments}
@@ -197,7 +203,9 @@ class _Parts:
         strides = [int(stride) for stride in param.strides]
         return Matrix.of(shape, strides[-2] if len(strides) > 1 else None)
 
-    def stage(self, nest: Any, touched_cells: Mapping[int, tuple[int, ...]]) -> Stage:
+    def stage(
+        self, nest: Any, touched_cells: Mapping[int, tuple[int, ...]], tile_seconds: TileSeconds
+    ) -> Stage:
         """Make the function of a tile range that runs one loop nest."""
         reads, writes = _accessed(nest)
         accessed = reads | writes

@@ -1,0 +1,299 @@
+"""What the rest of the package asks of a back end, and the records that pass between them.
+
+A back end is all that knows a kind of device: how an operator is computed there, what its code is
+called with, how a plan is encoded, and what a thread needs before it may run one. Everything else
+speaks to this protocol alone. What a device cannot do is ``None``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    import numpy as np
+    import tvm
+    from tvm import tirx
+
+    from tvm_rammer.backend.signature import RegionSignature
+    from tvm_rammer.kernel.constraints import Vectors
+    from tvm_rammer.kernel.operands import KernelUse, Timing
+    from tvm_rammer.kernel.scheduled import Scheduled
+    from tvm_rammer.kernel.split import SplitKernel
+    from tvm_rammer.machine import VDevice
+    from tvm_rammer.machine.ceilings import Ceilings
+    from tvm_rammer.rprogram import RProgram
+    from tvm_rammer.schedule.timeline import Timeline
+
+#: Errors up to this that Winograd's algorithm brings are taken, unless the user says otherwise: far
+#: below what float16 would cost.
+DEFAULT_TOLERANCE = 5e-5
+#: Seconds after which a wait gives the run up, unless the user says otherwise.
+WAIT_LIMIT = 60.0
+#: The longest limit, in whole seconds: back ends may count milliseconds in 31 bits.
+MAX_WAIT_LIMIT = 2_000_000
+#: Symbol of the guard in every library that has one.
+GUARD = "tvm_rammer_guard"
+
+Level = Literal["ok", "warn", "bad"]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at on a machine.
+
+    Attributes
+    ----------
+    topic : str
+        What was looked at.
+    value : str
+        What was found.
+    level : {"ok", "warn", "bad"}
+        Fine; works, but something is lost; does not work.
+    advice : str
+        What to do about it; empty if there is nothing to do.
+    """
+
+    topic: str
+    value: str
+    level: Level = "ok"
+    advice: str = ""
+
+
+@dataclass(frozen=True)
+class EncodedPlan:
+    """A plan as a region's kernel takes it.
+
+    Attributes
+    ----------
+    table : ndarray
+        One-dimensional, int32.
+    arena_bytes : int
+        Of the tensor that the kernel takes as its arena.
+    """
+
+    table: np.ndarray
+    arena_bytes: int
+
+
+@dataclass(frozen=True)
+class Examined:
+    """A kernel by itself: the vectors in its code, and its time, or None on another machine."""
+
+    vectors: Vectors
+    timing: Timing | None
+
+
+class KernelCompiler(Protocol):
+    """Compiles rTask bodies, each once, while others are still being scheduled.
+
+    The mapping of bodies that it is given only grows.
+    """
+
+    def start(self, bodies: Mapping[str, tirx.PrimFunc], complete: bool = False) -> None:
+        """Start to compile what no further body will change; ``complete``: there will be none."""
+        ...
+
+    def module(
+        self, bodies: Mapping[str, tirx.PrimFunc], regions: Sequence[RegionSignature]
+    ) -> tvm.runtime.Module:
+        """What exports a packed function for each region (and, by wave, for each wavefront)."""
+        ...
+
+    def seconds(self, bodies: Mapping[str, tirx.PrimFunc]) -> dict[str, float]:
+        """What each body that is compiled took of a core."""
+        ...
+
+
+class Stopwatch(Protocol):
+    """Times kernels and plans on the device itself."""
+
+    def obstacle(self, vdevice: VDevice) -> str:
+        """Why plans for a device cannot be timed in this process; empty if they can."""
+        ...
+
+    def kernels(
+        self,
+        module: tvm.runtime.Module,
+        signature: RegionSignature,
+        ids: Mapping[str, int],
+        kernels: Iterable[KernelUse],
+        constants: np.ndarray,
+        cache_bytes: int,
+    ) -> dict[str, float]:
+        """Seconds that a tile of each kernel takes one vEU, by the kernel's name."""
+        ...
+
+    def plans(
+        self,
+        module: tvm.runtime.Module,
+        signature: RegionSignature,
+        ids: Mapping[str, int],
+        plans: Sequence[tuple[RProgram, bool]],
+        constants: np.ndarray,
+        race: bool = False,
+    ) -> list[list[float]]:
+        """Seconds of each plan, with a launch per wave or not, in every round it took part in."""
+        ...
+
+
+class Stamps(Protocol):
+    """Lets a kernel write down when each rTask starts and stops."""
+
+    def table(self, table: np.ndarray, arena_bytes: int) -> np.ndarray:
+        """The same plan, written down as it runs."""
+        ...
+
+    def arena_bytes(self, program: RProgram, arena_bytes: int) -> int:
+        """Bytes of the arena tensor with stamps."""
+        ...
+
+    def timeline(
+        self, program: RProgram, table: np.ndarray, arena: np.ndarray, arena_bytes: int
+    ) -> Timeline:
+        """What the last run wrote."""
+        ...
+
+
+class Binding(Protocol):
+    """A loaded library on a device of this process."""
+
+    def prepare(self) -> int:
+        """Give the calling thread its workers; 0 if it cannot run, and another thread must."""
+        ...
+
+    def elsewhere(self, work: Callable[[], T]) -> T:
+        """Call a function in a thread that can run."""
+        ...
+
+    def kernel(self, symbol: str) -> Callable[..., Any]:
+        """The kernel of a region."""
+        ...
+
+
+class Backend(Protocol):
+    """All that knows a kind of device.
+
+    Attributes
+    ----------
+    name : str
+        What users and :attr:`~tvm_rammer.machine.VDevice.kind` call it.
+    kinds : tuple of str
+        The kinds of targets that it serves unasked; one that has none must be asked for by name.
+    forms : tuple of str
+        Those of :data:`tvm_rammer.options.FORMS` that it can make kernels in.
+    few_rows : int
+        A product with so many rows or fewer takes as long as reading its weights.
+    exports : bool
+        Whether its libraries can be written to files.
+    stopwatch : Stopwatch or None
+        Times kernels and plans.
+    stamps : Stamps or None
+        Profiles runs.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def kinds(self) -> tuple[str, ...]: ...
+    @property
+    def forms(self) -> tuple[str, ...]: ...
+    @property
+    def few_rows(self) -> int: ...
+    @property
+    def exports(self) -> bool: ...
+    @property
+    def stopwatch(self) -> Stopwatch | None: ...
+    @property
+    def stamps(self) -> Stamps | None: ...
+
+    def resolve(self, target: tvm.target.Target | None) -> tvm.target.Target:
+        """The target to compile for, checked; this machine's if none is given."""
+        ...
+
+    def vdevice(
+        self, target: tvm.target.Target, num_veus: int | None = None, oversubscribe: bool = False
+    ) -> VDevice:
+        """The device behind a target that was resolved; takes milliseconds."""
+        ...
+
+    def schedule(
+        self,
+        func: tirx.PrimFunc,
+        constants: frozenset[int],
+        vdevice: VDevice,
+        winograd_tolerance: float,
+    ) -> Scheduled:
+        """Schedule a legalized, fused PrimFunc; ``constants`` are parameters that may be packed."""
+        ...
+
+    def split(self, func: tirx.PrimFunc) -> SplitKernel:
+        """The stages of a scheduled PrimFunc as rTask bodies, with what their tiles cost."""
+        ...
+
+    def compiler(self, target: tvm.target.Target) -> KernelCompiler:
+        """What compiles the bodies of one model."""
+        ...
+
+    def encode(
+        self,
+        program: RProgram,
+        signature: RegionSignature,
+        ids: Mapping[str, int],
+        by_wave: bool = False,
+        wait_limit: float = WAIT_LIMIT,
+    ) -> EncodedPlan:
+        """A verified program for a region's kernel; ``ids`` are the numbers of the bodies."""
+        ...
+
+    def build_operators(
+        self, functions: Mapping[str, tirx.PrimFunc], target: tvm.target.Target
+    ) -> list[tvm.runtime.Module]:
+        """Scheduled PrimFuncs as packed functions, for operators outside of regions."""
+        ...
+
+    def passes_for_vm(self) -> list[tvm.transform.Pass]:
+        """What follows TVM's own lowering for the Relax VM."""
+        ...
+
+    def guard(self, target: tvm.target.Target, vdevice: VDevice) -> tvm.runtime.Module | None:
+        """What exports :data:`GUARD`, which every entry calls first."""
+        ...
+
+    def device(self, given: Any) -> Any:
+        """The device to run on: ``given``, checked, or the one that libraries run on."""
+        ...
+
+    def adopt(self, module: tvm.runtime.Module) -> None:
+        """Check that a library that was just loaded can run here, and tell it of this process."""
+        ...
+
+    def bind(self, module: tvm.runtime.Module, num_veus: int) -> Binding:
+        """Prepare a library for an instance.
+
+        Raises
+        ------
+        LibraryError
+            When it cannot run here.
+        """
+        ...
+
+    def ceilings(self, target: tvm.target.Target, vdevice: VDevice) -> Ceilings | None:
+        """What one vEU reaches at best; None where that is not known."""
+        ...
+
+    def examine(
+        self,
+        uses: Sequence[KernelUse],
+        bodies: Mapping[str, tirx.PrimFunc],
+        target: tvm.target.Target,
+        vdevice: VDevice,
+    ) -> list[Examined]:
+        """Compile kernels by themselves, look at their code, and time them where possible."""
+        ...
+
+    def diagnose(self, calibrate: bool = False) -> list[Finding]:
+        """What makes programs wrong or slow here; ``calibrate`` measures costs again before."""
+        ...
