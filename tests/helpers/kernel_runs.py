@@ -24,8 +24,9 @@ from tvm import relax, tirx
 from tvm.ir import Call, GenericConst
 
 from tvm_rammer.backend import resolve_target, vdevice_for
-from tvm_rammer.backend.cpu.codegen.bodies import compile_bodies
+from tvm_rammer.backend.cpu.codegen.lowering import lowering_pipeline
 from tvm_rammer.kernel.blocks import is_choice
+from tvm_rammer.kernel.bodies import compile_bodies
 from tvm_rammer.kernel.library import KernelLibrary, OperatorKernel
 from tvm_rammer.machine import VDevice
 from tvm_rammer.rprogram import ALIGNMENT
@@ -77,7 +78,7 @@ def run_prim_func(
     library, target = KernelLibrary(vdevice), target_of(vdevice)
     with target:
         kernel = library.get(func, frozenset(constants))
-    bodies = compile_bodies(library.bodies, target)
+    bodies = compile_bodies(library.bodies, target, lowering_pipeline())
     packings = dict(kernel.packings)
     given = [packings[k](a) if k in packings else a for k, a in enumerate(inputs)]
     strides = [[] if k in packings else _strides(p) for k, p in enumerate(func.params)]

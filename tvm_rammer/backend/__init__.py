@@ -4,6 +4,7 @@
   with
 - ``registry``: which back ends there are, and which of them serves a target
 - ``cpu``: x86-64 and AArch64 processors, by LLVM and the threads of TVM's pool
+- ``interpret``: plans run step by step, without a device
 """
 
 from tvm_rammer.backend.protocol import Backend, Finding

@@ -157,24 +157,27 @@ class Stamps(Protocol):
         ...
 
 
-class Binding(Protocol):
-    """A loaded library on a device of this process."""
+class Binding:
+    """A loaded library in this process; this one needs nothing of the threads that run it."""
+
+    def __init__(self, module: tvm.runtime.Module) -> None:
+        self._module = module
 
     def prepare(self) -> int:
         """Give the calling thread its workers; 0 if it cannot run, and another thread must."""
-        ...
+        return 1
 
     def elsewhere(self, work: Callable[[], T]) -> T:
         """Call a function in a thread that can run."""
-        ...
+        return work()
 
     def kernel(self, symbol: str) -> Callable[..., Any]:
         """The kernel of a region."""
-        ...
+        return self._module.get_function(symbol, query_imports=True)
 
 
 class Backend(Protocol):
-    """All that knows a kind of device.
+    """All that knows a kind of device; who inherits it says only what the device can do.
 
     Attributes
     ----------
@@ -201,13 +204,20 @@ class Backend(Protocol):
     @property
     def forms(self) -> tuple[str, ...]: ...
     @property
-    def few_rows(self) -> int: ...
+    def few_rows(self) -> int:
+        return 0
+
     @property
-    def exports(self) -> bool: ...
+    def exports(self) -> bool:
+        return False
+
     @property
-    def stopwatch(self) -> Stopwatch | None: ...
+    def stopwatch(self) -> Stopwatch | None:
+        return None
+
     @property
-    def stamps(self) -> Stamps | None: ...
+    def stamps(self) -> Stamps | None:
+        return None
 
     def resolve(self, target: tvm.target.Target | None) -> tvm.target.Target:
         """The target to compile for, checked; this machine's if none is given."""
@@ -256,11 +266,11 @@ class Backend(Protocol):
 
     def passes_for_vm(self) -> list[tvm.transform.Pass]:
         """What follows TVM's own lowering for the Relax VM."""
-        ...
+        return []
 
     def guard(self, target: tvm.target.Target, vdevice: VDevice) -> tvm.runtime.Module | None:
         """What exports :data:`GUARD`, which every entry calls first."""
-        ...
+        return None
 
     def device(self, given: Any) -> Any:
         """The device to run on: ``given``, checked, or the one that libraries run on."""
@@ -278,11 +288,11 @@ class Backend(Protocol):
         LibraryError
             When it cannot run here.
         """
-        ...
+        return Binding(module)
 
     def ceilings(self, target: tvm.target.Target, vdevice: VDevice) -> Ceilings | None:
         """What one vEU reaches at best; None where that is not known."""
-        ...
+        return None
 
     def examine(
         self,
@@ -292,8 +302,10 @@ class Backend(Protocol):
         vdevice: VDevice,
     ) -> list[Examined]:
         """Compile kernels by themselves, look at their code, and time them where possible."""
-        ...
+        from tvm_rammer.kernel.constraints import Vectors
+
+        return [Examined(Vectors(), None) for _ in uses]
 
     def diagnose(self, calibrate: bool = False) -> list[Finding]:
         """What makes programs wrong or slow here; ``calibrate`` measures costs again before."""
-        ...
+        return []

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 #: Entry points of other packages.
 GROUP = "tvm_rammer.backends"
 #: Our own, by module and class; the first one serves where nobody gives a target.
-_OWN = {"cpu": "tvm_rammer.backend.cpu.backend:CpuBackend"}
+_OWN = {
+    "cpu": "tvm_rammer.backend.cpu.backend:CpuBackend",
+    "interpret": "tvm_rammer.backend.interpret.backend:InterpretBackend",
+}
 
 _registered: dict[str, Backend] = {}
 

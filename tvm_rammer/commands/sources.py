@@ -86,6 +86,12 @@ _OPTIONS = (
         "--target", metavar="TARGET", help="A TVM target, as JSON or a name; this machine if not."
     ),
     click.option(
+        "--backend",
+        metavar="NAME",
+        help="The back end that serves the target if not given; interpret: plans run step by step, "
+        "slowly, in this process alone.",
+    ),
+    click.option(
         "--shape",
         "shapes",
         type=_ShapeType(),

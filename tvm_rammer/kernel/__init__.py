@@ -9,6 +9,7 @@
   touches; ``code_size`` and ``inlined_size``: how much code it becomes
 - ``strides``: the same on tensors whose rows lie apart
 - ``split``: from a scheduled PrimFunc to rTask bodies
+- ``lowering``: what TVM makes of a body, put right; ``bodies``: as functions on numpy arrays
 - ``operands``: what a kernel is measured with; ``roofline``: the least time of its work;
   ``constraints``: whether its code has the vectors that its schedule promises
 """

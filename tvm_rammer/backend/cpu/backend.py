@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tvm_rammer.backend.protocol import GUARD, WAIT_LIMIT, EncodedPlan, Examined, Finding
+from tvm_rammer.backend.protocol import GUARD, WAIT_LIMIT, Backend, EncodedPlan, Examined, Finding
 from tvm_rammer.errors import DeviceError
 
 if TYPE_CHECKING:
@@ -31,17 +31,78 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class CpuBackend:
+class CpuStopwatch:
+    """Times kernels and plans with the very code that will run."""
+
+    def obstacle(self, vdevice: VDevice) -> str:
+        from tvm_rammer.backend.cpu.host.pool import requested_workers
+
+        if not vdevice.host:
+            return "the target is not this machine"
+        workers = min(vdevice.threads, requested_workers() or vdevice.threads)
+        if vdevice.num_veus > workers:
+            return f"{vdevice.num_veus} vEUs are planned for, and this process has {workers}"
+        return ""
+
+    def kernels(
+        self,
+        module: tvm.runtime.Module,
+        signature: RegionSignature,
+        ids: Mapping[str, int],
+        kernels: Iterable[KernelUse],
+        constants: np.ndarray,
+        cache_bytes: int,
+    ) -> dict[str, float]:
+        from tvm_rammer.backend.cpu.timing.measure_kernels import measure_kernels
+
+        return measure_kernels(module, signature, ids, kernels, constants, cache_bytes)
+
+    def plans(
+        self,
+        module: tvm.runtime.Module,
+        signature: RegionSignature,
+        ids: Mapping[str, int],
+        plans: Sequence[tuple[RProgram, bool]],
+        constants: np.ndarray,
+        race: bool = False,
+    ) -> list[list[float]]:
+        from tvm_rammer.backend.cpu.timing.measure_plans import measure_plans
+
+        return measure_plans(module, signature, ids, plans, constants, race)
+
+
+class CpuStamps:
+    """Readings of the CPU's own counter, which generated code leaves behind the arena."""
+
+    def table(self, table: np.ndarray, arena_bytes: int) -> np.ndarray:
+        from tvm_rammer.backend.cpu.timing.stamps import stamped_table
+
+        return stamped_table(table, arena_bytes)
+
+    def arena_bytes(self, program: RProgram, arena_bytes: int) -> int:
+        from tvm_rammer.backend.cpu.timing.stamps import stamped_arena_bytes
+
+        return stamped_arena_bytes(program, arena_bytes)
+
+    def timeline(
+        self, program: RProgram, table: np.ndarray, arena: np.ndarray, arena_bytes: int
+    ) -> Timeline:
+        from tvm_rammer.backend.cpu.codegen.table import Header
+        from tvm_rammer.backend.cpu.timing.stamps import read_stamps
+
+        by_wave = int(table[Header.NUM_SEGMENTS]) > 1
+        return read_stamps(program, arena, arena_bytes, by_wave)
+
+
+class CpuBackend(Backend):
     """x86-64 and AArch64 processors; see :class:`~tvm_rammer.backend.protocol.Backend`."""
 
     name = "cpu"
     kinds = ("llvm",)
     forms = ("program", "wavefront", "per-op")
     exports = True
-
-    def __init__(self) -> None:
-        self.stopwatch = CpuStopwatch()
-        self.stamps = CpuStamps()
+    stopwatch = CpuStopwatch()
+    stamps = CpuStamps()
 
     @property
     def few_rows(self) -> int:
@@ -109,7 +170,7 @@ class CpuBackend:
         return build_operators(functions, target)
 
     def passes_for_vm(self) -> list[tvm.transform.Pass]:
-        from tvm_rammer.backend.cpu.codegen.compare_booleans import CompareBooleans
+        from tvm_rammer.kernel.lowering.compare_booleans import CompareBooleans
 
         # Of what has no fixed shapes, and so is left to TVM's own lowering.
         return [CompareBooleans()]
@@ -163,66 +224,3 @@ class CpuBackend:
         if calibrate:
             host.calibrated(host.vdevice_of(), refresh=True)
         return host.diagnose()
-
-
-class CpuStopwatch:
-    """Times kernels and plans with the very code that will run."""
-
-    def obstacle(self, vdevice: VDevice) -> str:
-        from tvm_rammer.backend.cpu.host.pool import requested_workers
-
-        if not vdevice.host:
-            return "the target is not this machine"
-        workers = min(vdevice.threads, requested_workers() or vdevice.threads)
-        if vdevice.num_veus > workers:
-            return f"{vdevice.num_veus} vEUs are planned for, and this process has {workers}"
-        return ""
-
-    def kernels(
-        self,
-        module: tvm.runtime.Module,
-        signature: RegionSignature,
-        ids: Mapping[str, int],
-        kernels: Iterable[KernelUse],
-        constants: np.ndarray,
-        cache_bytes: int,
-    ) -> dict[str, float]:
-        from tvm_rammer.backend.cpu.timing.measure_kernels import measure_kernels
-
-        return measure_kernels(module, signature, ids, kernels, constants, cache_bytes)
-
-    def plans(
-        self,
-        module: tvm.runtime.Module,
-        signature: RegionSignature,
-        ids: Mapping[str, int],
-        plans: Sequence[tuple[RProgram, bool]],
-        constants: np.ndarray,
-        race: bool = False,
-    ) -> list[list[float]]:
-        from tvm_rammer.backend.cpu.timing.measure_plans import measure_plans
-
-        return measure_plans(module, signature, ids, plans, constants, race)
-
-
-class CpuStamps:
-    """Readings of the CPU's own counter, which generated code leaves behind the arena."""
-
-    def table(self, table: np.ndarray, arena_bytes: int) -> np.ndarray:
-        from tvm_rammer.backend.cpu.timing.stamps import stamped_table
-
-        return stamped_table(table, arena_bytes)
-
-    def arena_bytes(self, program: RProgram, arena_bytes: int) -> int:
-        from tvm_rammer.backend.cpu.timing.stamps import stamped_arena_bytes
-
-        return stamped_arena_bytes(program, arena_bytes)
-
-    def timeline(
-        self, program: RProgram, table: np.ndarray, arena: np.ndarray, arena_bytes: int
-    ) -> Timeline:
-        from tvm_rammer.backend.cpu.codegen.table import Header
-        from tvm_rammer.backend.cpu.timing.stamps import read_stamps
-
-        by_wave = int(table[Header.NUM_SEGMENTS]) > 1
-        return read_stamps(program, arena, arena_bytes, by_wave)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import tvm
 
 from tvm_rammer.backend.cpu.host.pool import configure_own_pool, in_pool_thread
-from tvm_rammer.backend.protocol import GUARD
+from tvm_rammer.backend.protocol import GUARD, Binding
 from tvm_rammer.errors import LibraryError
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ def share_threads(module: tvm.runtime.Module) -> None:
     module.get_function(f"{GUARD}_share", query_imports=True)(ctypes.addressof(_threads))
 
 
-class PoolBinding:
+class PoolBinding(Binding):
     """A library whose kernels run on the workers of TVM's pool, of which each thread has its own.
 
     Parameters
@@ -45,7 +45,7 @@ class PoolBinding:
     """
 
     def __init__(self, module: tvm.runtime.Module, num_veus: int) -> None:
-        self._module = module
+        super().__init__(module)
         self._num_veus = num_veus
         self._skip_guard = module.get_function(f"{GUARD}_skip", query_imports=True)
         self._thread = 0
@@ -64,7 +64,3 @@ class PoolBinding:
     def elsewhere(self, work: Callable[[], T]) -> T:
         """Call a function in a thread that has workers."""
         return in_pool_thread(work)
-
-    def kernel(self, symbol: str) -> Any:
-        """The kernel of a region."""
-        return self._module.get_function(symbol, query_imports=True)

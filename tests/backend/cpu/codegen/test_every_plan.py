@@ -10,9 +10,10 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from tvm_rammer.backend.cpu.codegen.bodies import compile_bodies
+from tvm_rammer.backend.cpu.codegen.lowering import lowering_pipeline
 from tvm_rammer.backend.cpu.host import configure_pool, host_cpu
 from tvm_rammer.frontend import load_model
+from tvm_rammer.kernel.bodies import compile_bodies
 from tvm_rammer.rprogram import (
     RProgram,
     SymbolicInterpreter,
@@ -41,7 +42,7 @@ def check(source: Source, veus: Iterable[int], numeric: bool | None = None) -> i
     programs = [program for count in veus for program in source.plans(count).values()]
     distinct = list({replace(program, policy=""): program for program in programs}.values())
     compiled = source.compiler.kernels.bodies if numeric else {}
-    bodies = compile_bodies(compiled, source.compiler.target)
+    bodies = compile_bodies(compiled, source.compiler.target, lowering_pipeline())
     for program in distinct:
         orders = list(islice(legal_interleavings(program, seed=1), SYMBOLIC))
         wanted, interpreter = producers(program), SymbolicInterpreter(program)

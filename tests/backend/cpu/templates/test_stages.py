@@ -9,9 +9,10 @@ from kernel_runs import TARGET, legalized_func, numbers, run_prim_func
 from tvm import relax, te, topi
 from tvm.script import tirx as T
 
-from tvm_rammer.backend.cpu.codegen.bodies import compile_bodies
+from tvm_rammer.backend.cpu.codegen.lowering import lowering_pipeline
 from tvm_rammer.backend.cpu.templates.estimate import tile_seconds
 from tvm_rammer.errors import ModelError
+from tvm_rammer.kernel.bodies import compile_bodies
 from tvm_rammer.kernel.split import split_into_stages
 from tvm_rammer.testing.reference import assert_close
 
@@ -296,7 +297,7 @@ def test_tiles_are_independent_and_cover_the_result():
     (stage,) = run.kernel.stages
     assert (stage.arguments, stage.kernel.num_tiles) == ((0, 1), 4)
     (split,) = split_into_stages(run.kernel.scheduled.func, tile_seconds).stages
-    body = compile_bodies({"add": split.body}, TARGET)["add"]
+    body = compile_bodies({"add": split.body}, TARGET, lowering_pipeline())["add"]
     out = np.zeros_like(x)
     body(1, 3, [x, out])
     body(2, 2, [x, out])

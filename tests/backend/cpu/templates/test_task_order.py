@@ -10,9 +10,10 @@ import pytest
 from kernel_runs import HOST, TARGET, legalized_func, numbers
 from tvm import relax
 
-from tvm_rammer.backend.cpu.codegen.bodies import compile_bodies
+from tvm_rammer.backend.cpu.codegen.lowering import lowering_pipeline
 from tvm_rammer.backend.cpu.templates.winograd.channels import Channels
 from tvm_rammer.backend.cpu.templates.winograd.choice import ConvolutionSize, choose_tiling
+from tvm_rammer.kernel.bodies import compile_bodies
 from tvm_rammer.kernel.library import KernelLibrary
 
 PIXELS, WEIGHT = numbers((1, 16, 12, 40)), numbers((256, 1, 1, 40), seed=1)
@@ -29,7 +30,7 @@ def first_half(l2_bytes: int, build: Any, *inputs: np.ndarray) -> np.ndarray:
     given = [packings[k](a) if k in packings else a for k, a in enumerate(inputs)]
     shape = tuple(int(extent) for extent in func.params[-1].shape)
     arrays = [*given, np.full(shape, np.nan, "float32")]
-    body = compile_bodies(library.bodies, TARGET)[stage.kernel.name]
+    body = compile_bodies(library.bodies, TARGET, lowering_pipeline())[stage.kernel.name]
     body(0, stage.kernel.num_tiles // 2, [arrays[number] for number in stage.arguments])
     return np.isfinite(arrays[-1])
 

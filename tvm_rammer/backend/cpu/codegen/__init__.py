@@ -4,9 +4,7 @@
 - ``entry``, ``signature``, ``argument_text``: what a caller calls, and with what
 - ``lowering``, ``shards``, ``shard_compiler``, ``operators``: rTask bodies, compiled side by side
 - ``vector_math*``: elementary functions as vector code
-- ``keep_nan``, ``safe_division``, ``compare_booleans``, ``rolled_loops``, by ``with_bodies``: NaN,
-  zero divisors, booleans, loops that stay
+- ``rolled_loops``: loops that stay
 - ``llvm_text``, ``wait_text``: what TIR cannot express
 - ``guard``, ``guard_text``: the check of the CPU and the workers of a thread
-- ``bodies``: bodies as functions on numpy arrays
 """

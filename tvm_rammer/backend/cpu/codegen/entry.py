@@ -12,7 +12,6 @@ from tvm import tirx
 from tvm.ir import Call, GlobalVar, PointerType, PrimType
 
 from tvm_rammer.backend.cpu.codegen.argument_text import check_function, check_symbol
-from tvm_rammer.backend.cpu.codegen.shards import exported
 from tvm_rammer.backend.cpu.codegen.table import (
     COUNTER_BYTES,
     FIRST_INPUT_BASE,
@@ -21,6 +20,7 @@ from tvm_rammer.backend.cpu.codegen.table import (
 )
 from tvm_rammer.backend.cpu.codegen.wait_text import EXPIRED, report_function, report_symbol
 from tvm_rammer.backend.signature import RegionSignature
+from tvm_rammer.kernel.bodies import exported
 
 _I32 = PrimType("int32")
 _HANDLE = PointerType(PrimType("void"))

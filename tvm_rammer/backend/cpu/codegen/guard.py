@@ -24,8 +24,9 @@ from tvm import tirx
 from tvm.ir import GlobalVar
 
 from tvm_rammer.backend.cpu.codegen.guard_text import FORKED, LEFT_ALONE, LOST, guard_functions
-from tvm_rammer.backend.cpu.codegen.shards import c_function, exported
+from tvm_rammer.backend.cpu.codegen.shards import c_function
 from tvm_rammer.backend.cpu.host.target import host_target
+from tvm_rammer.kernel.bodies import exported
 from tvm_rammer.machine.target import architecture
 
 #: Set to "0", a library leaves the pools of TVM's workers as they are.

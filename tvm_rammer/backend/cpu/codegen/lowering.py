@@ -1,8 +1,6 @@
 """The lowering of everything that this package compiles: TVM's own, with vector code for libm's.
 
-It lets booleans be compared, NaN through maxima, and integers be divided by zero. One pass
-of TVM's it leaves out: rewriting storage would hoist the local buffers of an rTask body out of its
-device attributes.
+What passes are needless is left out: they would take most of the time.
 """
 
 from __future__ import annotations
@@ -10,19 +8,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import tvm
-from tvm import tirx
 
-from tvm_rammer.backend.cpu.codegen.compare_booleans import CompareBooleans
-from tvm_rammer.backend.cpu.codegen.keep_nan import KeepNaN
 from tvm_rammer.backend.cpu.codegen.rolled_loops import LinkRolledLoops
-from tvm_rammer.backend.cpu.codegen.safe_division import SafeDivision
 from tvm_rammer.backend.cpu.codegen.vector_math_calls import (
     LinkElementaryFunctions,
     NameElementaryFunctions,
 )
+from tvm_rammer.kernel.lowering.pipeline import lowering
 
 #: Name under which our lowering is known to ``tvm.tirx.build``.
 _PIPELINE = "tvm_rammer"
@@ -77,27 +71,9 @@ def module_builder(target: tvm.target.Target) -> Callable[[tvm.IRModule], tvm.ru
 
 def lowering_pipeline() -> str:
     """The name of our lowering, registered: what ``tvm.tirx.build`` takes as ``pipeline``."""
-    from tvm.tirx import compilation_pipeline
-
-    if _PIPELINE not in compilation_pipeline.PIPELINE_MAP:
-        tirx.register_tir_pipeline(_PIPELINE, _lowering)
-    return _PIPELINE
+    after = (LinkElementaryFunctions, LinkRolledLoops)
+    return lowering(_PIPELINE, (NameElementaryFunctions,), after, _needless)
 
 
-def _lowering() -> Any:
-    from tvm.s_tir.pipeline import default_s_tir_pipeline
-
-    stock, finalize_host, finalize_device = default_s_tir_pipeline()
-    before = [SafeDivision(), NameElementaryFunctions()]
-    after = [CompareBooleans(), KeepNaN(), LinkElementaryFunctions(), LinkRolledLoops()]
-    passes = tvm.transform.Sequential([*before, stock, *after])
-
-    @tvm.transform.module_pass(opt_level=0, name="RammerLowering")
-    def lowering(mod: tvm.IRModule, _: Any) -> tvm.IRModule:
-        config = dict(tvm.transform.PassContext.current().config)
-        config["tirx.disable_storage_rewrite"] = True
-        needless = _NEEDLESS if mod.attrs and FLAT in mod.attrs else ()
-        with tvm.transform.PassContext(config=config, disabled_pass=needless):
-            return passes(mod)
-
-    return lowering, finalize_host, finalize_device
+def _needless(mod: tvm.IRModule) -> Sequence[str]:
+    return _NEEDLESS if mod.attrs and FLAT in mod.attrs else ()

@@ -20,6 +20,7 @@ from tvm import tirx
 from tvm.ir import Call, GlobalVar, PointerType, PrimType
 
 from tvm_rammer.backend.cpu.codegen.lowering import FLAT
+from tvm_rammer.kernel.bodies import exported
 
 #: Bodies in a shard: LLVM takes 0.1 s for one and 20 ms for a module, and all cores have work.
 SHARD_BODIES = 8
@@ -142,12 +143,6 @@ def decide(number: Any, low: int, high: int, case: Callable[[int], Any]) -> Any:
     return tirx.IfThenElse(
         number < middle, decide(number, low, middle, case), decide(number, middle, high, case)
     )
-
-
-def exported(symbol: str, params: list[Any], body: Any) -> tirx.PrimFunc:
-    """A function that the module exports under its name."""
-    func = tirx.PrimFunc(params, body)
-    return func.with_attrs({"global_symbol": symbol, "tirx.is_scheduled": True, "s_tir": True})
 
 
 def c_function(symbol: str, params: list[Any], statements: list[Any]) -> tirx.PrimFunc:

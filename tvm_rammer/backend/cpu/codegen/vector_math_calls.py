@@ -21,7 +21,7 @@ from tvm.ir import Call, Op
 
 from tvm_rammer.backend.cpu.codegen import vector_math
 from tvm_rammer.backend.cpu.codegen.vector_math_text import Value, function_text
-from tvm_rammer.backend.cpu.codegen.with_bodies import with_bodies, with_text
+from tvm_rammer.kernel.lowering.with_bodies import with_bodies, with_text
 
 #: What there is vector code for, by the last part of the name of TVM's operator.
 _FUNCTIONS: dict[str, Callable[..., Value]] = {

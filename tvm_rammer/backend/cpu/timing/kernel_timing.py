@@ -21,7 +21,7 @@ from tvm import tirx
 from tvm.ir import Call, GlobalVar, PrimType
 
 from tvm_rammer.backend.cpu.codegen.lowering import lowering_pipeline
-from tvm_rammer.backend.cpu.codegen.shards import exported
+from tvm_rammer.kernel.bodies import exported
 from tvm_rammer.kernel.operands import Operand, Timing
 from tvm_rammer.rprogram import aligned
 

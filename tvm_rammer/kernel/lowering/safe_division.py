@@ -12,8 +12,8 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 
-from tvm_rammer.backend.cpu.codegen.with_bodies import with_bodies
 from tvm_rammer.kernel.blocks import loads, variables
+from tvm_rammer.kernel.lowering.with_bodies import with_bodies
 
 _DIVISIONS = (tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)
 

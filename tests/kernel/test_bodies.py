@@ -11,8 +11,9 @@ from tvm import tirx
 from tvm.ir import PointerType, PrimType
 
 from tvm_rammer.backend import resolve_target
-from tvm_rammer.backend.cpu.codegen.bodies import compile_bodies
+from tvm_rammer.backend.cpu.codegen.lowering import lowering_pipeline
 from tvm_rammer.errors import InputError
+from tvm_rammer.kernel.bodies import compile_bodies
 from tvm_rammer.rprogram import interpret_numeric, legal_interleavings
 from tvm_rammer.testing.compiled_regions import in_new_thread, same_bits, source_of
 
@@ -24,7 +25,9 @@ MODELS = ["recommender", "lstm_8x8x256", "resnext29_16x64d"]
 def model(request):
     """A model and its bodies as functions on arrays."""
     source = source_of(request.param)
-    return source, compile_bodies(source.compiler.kernels.bodies, source.compiler.target)
+    return source, compile_bodies(
+        source.compiler.kernels.bodies, source.compiler.target, lowering_pipeline()
+    )
 
 
 @pytest.mark.parametrize("policy", ["sequential", "wavefront", "random1"])
@@ -41,7 +44,7 @@ def test_every_interleaving_agrees_with_the_kernel(model, policy):
 
 
 def test_no_bodies():
-    assert compile_bodies({}, TARGET) == {}
+    assert compile_bodies({}, TARGET, lowering_pipeline()) == {}
 
 
 def _increment(dtype: str, requirement: bool = False) -> tirx.PrimFunc:
@@ -67,7 +70,9 @@ def test_bodies_work_in_place_whatever_the_alignment(misaligned_by):
     memory = np.zeros(256, np.uint8)
     start = -memory.ctypes.data % 64 + misaligned_by
     array = memory[start : start + 32].view("float32")
-    body = compile_bodies({"increment": _increment("float32")}, TARGET)["increment"]
+    body = compile_bodies({"increment": _increment("float32")}, TARGET, lowering_pipeline())[
+        "increment"
+    ]
     body(2, 5, [array])
     np.testing.assert_array_equal(array, [0, 0, 1, 1, 1, 0, 0, 0])
     body(0, 0, [array])
@@ -77,7 +82,9 @@ def test_bodies_work_in_place_whatever_the_alignment(misaligned_by):
 
 def test_a_body_that_fails_raises():
     """The error names the rKernel."""
-    body = compile_bodies({"strict": _increment("int32", requirement=True)}, TARGET)["strict"]
+    body = compile_bodies(
+        {"strict": _increment("int32", requirement=True)}, TARGET, lowering_pipeline()
+    )["strict"]
     array = np.array([1, 2, 0, 4, 5, 6, 7, 8], "int32")
     body(0, 2, [array])
     with pytest.raises(RuntimeError, match=r"^strict: an rTask failed"):
@@ -88,7 +95,9 @@ def test_a_body_that_fails_raises():
 def test_rows_may_lie_apart():
     """A body runs from the first element on; what is between the rows is within its reach."""
     memory = np.zeros((4, 8), "float32")
-    body = compile_bodies({"increment": _increment("float32")}, TARGET)["increment"]
+    body = compile_bodies({"increment": _increment("float32")}, TARGET, lowering_pipeline())[
+        "increment"
+    ]
     body(0, 8, [memory[1:3, 2:6]])
     np.testing.assert_array_equal(np.flatnonzero(memory), np.arange(10, 18))
 
@@ -102,7 +111,9 @@ def test_rows_may_lie_apart():
     ],
 )
 def test_arrays_that_are_not_row_major_are_refused(array, strides):
-    body = compile_bodies({"increment": _increment("float32")}, TARGET)["increment"]
+    body = compile_bodies({"increment": _increment("float32")}, TARGET, lowering_pipeline())[
+        "increment"
+    ]
     with pytest.raises(InputError) as caught:
         body(0, 8, [array])
     assert str(caught.value) == (

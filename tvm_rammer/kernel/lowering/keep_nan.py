@@ -11,8 +11,8 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 
-from tvm_rammer.backend.cpu.codegen.with_bodies import with_bodies, with_text
 from tvm_rammer.kernel.blocks import distinct, loads
+from tvm_rammer.kernel.lowering.with_bodies import with_bodies, with_text
 
 _COMPARISONS = (tirx.Max, tirx.Min)
 _STATEMENTS = (tirx.BufferStore, tirx.Bind)

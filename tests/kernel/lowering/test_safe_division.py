@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 from tvm import te, tirx
 
 import tvm_rammer
-from tvm_rammer.backend.cpu.codegen.safe_division import SafeDivision
+from tvm_rammer.kernel.lowering.safe_division import SafeDivision
 
 TYPES = {
     "int8": TensorProto.INT8,

@@ -12,7 +12,7 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 
-from tvm_rammer.backend.cpu.codegen.with_bodies import with_bodies
+from tvm_rammer.kernel.lowering.with_bodies import with_bodies
 
 _COMPARISONS = (tirx.EQ, tirx.NE, tirx.LT, tirx.LE, tirx.GT, tirx.GE)
 #: What arithmetic means where there is only 0 and 1, as in numpy.

@@ -12,15 +12,13 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call, GlobalVar, PrimType
 
-from tvm_rammer.backend.cpu.codegen.lowering import lowering_pipeline
-from tvm_rammer.backend.cpu.codegen.shards import exported
 from tvm_rammer.errors import InputError
 
 Body = Callable[[int, int, "list[npt.NDArray[Any]]"], None]
 
 
 def compile_bodies(
-    bodies: Mapping[str, tirx.PrimFunc], target: tvm.target.Target
+    bodies: Mapping[str, tirx.PrimFunc], target: tvm.target.Target, pipeline: str
 ) -> dict[str, Body]:
     """Compile rTask bodies by themselves, without a plan.
 
@@ -30,6 +28,8 @@ def compile_bodies(
         rTask bodies by rKernel name.
     target : Target
         Of kind ``llvm``; this machine must be able to run its code.
+    pipeline : str
+        Name of a :func:`~tvm_rammer.kernel.lowering.pipeline.lowering`.
 
     Returns
     -------
@@ -46,8 +46,14 @@ def compile_bodies(
         functions[private] = body
         symbol = GlobalVar(f"body_{number}")
         functions[symbol] = _wrapper(symbol, private, body, f"{name}: an rTask failed")
-    module = tvm.tirx.build(tvm.IRModule(functions), target, pipeline=lowering_pipeline())
+    module = tvm.tirx.build(tvm.IRModule(functions), target, pipeline=pipeline)
     return {name: _on_arrays(module[f"body_{number}"]) for number, name in enumerate(bodies)}
+
+
+def exported(symbol: str, params: list[Any], body: Any) -> tirx.PrimFunc:
+    """A function that the module exports under its name."""
+    func = tirx.PrimFunc(params, body)
+    return func.with_attrs({"global_symbol": symbol, "tirx.is_scheduled": True, "s_tir": True})
 
 
 def _wrapper(
