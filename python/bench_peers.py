@@ -38,7 +38,7 @@ from rich.progress import (
 from rich.table import Table
 
 from tvm_rammer.errors import InputError, RammerError
-from tvm_rammer.kernel.costs import adopt_costs
+from tvm_rammer.kernel.measured_costs import adopt_costs
 from tvm_rammer.testing.bench import machine, markdown, peers
 from tvm_rammer.testing.bench.fresh_cache import fresh_cache
 from tvm_rammer.testing.bench.records import Record, ResultFile, Setting, resume

@@ -30,7 +30,7 @@ from rich.table import Table
 
 from tvm_rammer.errors import RammerError
 from tvm_rammer.testing.contenders import available_threads
-from tvm_rammer.testing.fair_timing import Contender, Settings, time_contenders
+from tvm_rammer.testing.fair_timing import Settings, TimedContender, time_contenders
 from tvm_rammer.testing.models import MODELS
 from tvm_rammer.testing.reference import random_inputs
 from tvm_rammer.testing.timing_results import Ratio, paired_ratio
@@ -94,7 +94,7 @@ def _row(
         ]
         count = str(threads or available_threads())
         contenders = [
-            Contender(
+            TimedContender(
                 name,
                 _LOAD,
                 {"library": str(library), "inputs": str(inputs)},

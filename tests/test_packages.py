@@ -20,6 +20,36 @@ PACKAGES = [
 ]
 
 
+#: A command's file has its name, whatever else has it.
+COMMANDS = ROOT / "commands"
+
+
+def modules_of(folder: Path) -> set[str]:
+    return {path.stem for path in folder.glob("*.py")} - {"__init__"}
+
+
+@pytest.mark.parametrize("package", ["", *PACKAGES])
+def test_neighbours_share_no_name(package):
+    """Of the modules of folders that stand side by side, each name is one module's."""
+    folders = [path.parent for path in sorted((ROOT / package).glob("*/__init__.py"))]
+    homes: dict[str, list[str]] = {}
+    for folder in folders:
+        for name in modules_of(folder) if folder != COMMANDS else ():
+            homes.setdefault(name, []).append(folder.name)
+    shared = {name: found for name, found in homes.items() if len(found) > 1}
+    assert not shared
+
+
+def test_a_class_has_a_name_of_its_own():
+    homes: dict[str, list[str]] = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(path.relative_to(ROOT).as_posix())
+    shared = {name: found for name, found in homes.items() if len(found) > 1}
+    assert not shared
+
+
 @pytest.mark.parametrize("package", [p for p in PACKAGES if p not in OF_ONE_KIND])
 def test_a_package_names_its_modules(package):
     text = ast.get_docstring(ast.parse((ROOT / package / "__init__.py").read_text())) or ""

@@ -59,7 +59,7 @@ def test_a_name_that_is_taken_is_refused():
     with pytest.raises(InputError) as refused:
         register_backend(plug_in("cpu"))
     assert str(refused.value) == (
-        "there is a back end 'cpu' already, tvm_rammer.backend.cpu.backend.CpuBackend: "
+        "there is a back end 'cpu' already, tvm_rammer.backend.cpu.cpu_backend.CpuBackend: "
         "give types.SimpleNamespace another name"
     )
 

@@ -10,7 +10,7 @@ from kernel_runs import TARGET, VDEVICES, constant, legalized_func, numbers
 from tvm import relax, tirx
 
 from tvm_rammer.kernel.iterations import Iterations
-from tvm_rammer.kernel.library import KernelLibrary
+from tvm_rammer.kernel.kernel_library import KernelLibrary
 from tvm_rammer.kernel.roofline import roofline
 from tvm_rammer.kernel.work import TRANSCENDENTAL_FLOPS, Work, work_of
 from tvm_rammer.machine import VDevice

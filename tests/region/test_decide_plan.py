@@ -10,7 +10,7 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 
 import tvm_rammer
-from tvm_rammer.backend.cpu.backend import CpuStopwatch
+from tvm_rammer.backend.cpu.cpu_backend import CpuStopwatch
 from tvm_rammer.backend.cpu.host import host_cpu
 from tvm_rammer.region import decide_plan as module_under_test
 from tvm_rammer.schedule import POLICIES

@@ -10,7 +10,7 @@ from tvm import relax
 
 import tvm_rammer
 from tvm_rammer.backend import vdevice_for
-from tvm_rammer.backend.cpu.backend import CpuStopwatch
+from tvm_rammer.backend.cpu.cpu_backend import CpuStopwatch
 from tvm_rammer.backend.cpu.timing import measure_kernels as measure
 from tvm_rammer.machine.cache import cache_directory
 from tvm_rammer.tensors import constant, empty

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from tvm_rammer.errors import InputError
-from tvm_rammer.testing.fair_timing import Contender, Settings, time_contenders
+from tvm_rammer.testing.fair_timing import Settings, TimedContender, time_contenders
 from tvm_rammer.testing.timing_process import ContenderProcess
 from tvm_rammer.testing.timing_results import Outcome, paired_ratio, reference_of
 
 QUICK = Settings(blocks=3, runs=4, warm_up_s=0.01, min_block_s=0.0, timeout_s=30.0)
 
 
-def fake(function: str, name: str | None = None, **arguments: object) -> Contender:
-    return Contender(name or function, f"fake_contenders:{function}", arguments)
+def fake(function: str, name: str | None = None, **arguments: object) -> TimedContender:
+    return TimedContender(name or function, f"fake_contenders:{function}", arguments)
 
 
 def test_the_slower_contender_has_the_ratio_of_its_time() -> None:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 GROUP = "tvm_rammer.backends"
 #: Our own, by module and class; the first one serves where nobody gives a target.
 _OWN = {
-    "cpu": "tvm_rammer.backend.cpu.backend:CpuBackend",
-    "interpret": "tvm_rammer.backend.interpret.backend:InterpretBackend",
+    "cpu": "tvm_rammer.backend.cpu.cpu_backend:CpuBackend",
+    "interpret": "tvm_rammer.backend.interpret.interpret_backend:InterpretBackend",
 }
 
 _registered: dict[str, Backend] = {}

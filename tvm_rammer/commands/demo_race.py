@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from tvm_rammer.runtime.description import LibraryDescription
-    from tvm_rammer.testing.fair_timing import Contender, Settings
+    from tvm_rammer.testing.fair_timing import Settings, TimedContender
     from tvm_rammer.testing.timing_results import Outcome, Ratio
 
 SEQUENTIAL, CO_SCHEDULED = "sequential", "co-scheduled"
@@ -151,11 +151,11 @@ def race(model: DemoModel, folder: Path, display: Progress) -> Race:
     return Race(model, tuple(outcomes), plans)
 
 
-def _contenders(files: Mapping[str, str], folder: Path) -> list[Contender]:
+def _contenders(files: Mapping[str, str], folder: Path) -> list[TimedContender]:
     """The reference first: ONNX Runtime where it is installed, else stock TVM."""
     from tvm_rammer.backend import vdevice_for
     from tvm_rammer.testing.contenders import contender
-    from tvm_rammer.testing.fair_timing import Contender
+    from tvm_rammer.testing.fair_timing import TimedContender
 
     threads = vdevice_for().cores
     common = {**files, "threads": threads}
@@ -170,7 +170,7 @@ def _contenders(files: Mapping[str, str], folder: Path) -> list[Contender]:
             for title, name in peers.items()
         ),
         *(
-            Contender(
+            TimedContender(
                 name,
                 "tvm_rammer.commands.demo_contender:planned",
                 {

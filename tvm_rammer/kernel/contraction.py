@@ -29,10 +29,14 @@ _REDUCE = 2
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis of a contraction: its variable and its extent."""
+    """A loop from 0 to ``extent``."""
 
     var: Any
     extent: int
+
+    @property
+    def dtype(self) -> str:
+        return str(self.var.ty)
 
 
 @dataclass(frozen=True)

@@ -16,18 +16,7 @@ from tvm import sym, tirx
 from tvm.ir import Range, TensorLoad
 
 from tvm_rammer.kernel.blocks import loads, variables
-
-
-@dataclass(frozen=True)
-class Axis:
-    """A loop from 0 to ``extent``."""
-
-    var: tirx.Var
-    extent: int
-
-    @property
-    def dtype(self) -> str:
-        return str(self.var.ty)
+from tvm_rammer.kernel.contraction import Axis
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 import tvm
 from tvm import relax, tirx
 
-from tvm_rammer.kernel.library import KernelLibrary
+from tvm_rammer.kernel.kernel_library import KernelLibrary
 from tvm_rammer.kernel.scheduled import Packing
 from tvm_rammer.kernel.strides import with_strides
 from tvm_rammer.progress import tell_each

@@ -3,7 +3,7 @@
 - ``program``: the data types; ``graph``: what policies schedule; ``rows``: the bytes of buffers
 - ``structure``, ``happens_before``, ``verify``: the proof that a plan is safe
 - ``interpret``: plans run on the host, in any legal interleaving
-- ``serialize``, ``text``: plans as JSON, and for people
+- ``serialize``, ``printing``: plans as JSON, and for people
 """
 
 from tvm_rammer.rprogram.graph import Operator, OperatorGraph
@@ -16,6 +16,7 @@ from tvm_rammer.rprogram.interpret import (
     interpret_symbolic,
     legal_interleavings,
 )
+from tvm_rammer.rprogram.printing import format_program
 from tvm_rammer.rprogram.program import (
     ALIGNMENT,
     Buffer,
@@ -28,7 +29,6 @@ from tvm_rammer.rprogram.program import (
     dtype_bytes,
 )
 from tvm_rammer.rprogram.serialize import from_json, to_json
-from tvm_rammer.rprogram.text import format_program
 from tvm_rammer.rprogram.verify import verify
 
 __all__ = [

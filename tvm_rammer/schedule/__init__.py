@@ -2,8 +2,8 @@
 
 - ``policies``: the way from a graph to a proved plan; ``check_graph`` before it
 - ``sequential``; ``wavefront`` with ``levels`` and ``interplay``; ``estf`` and ``locality`` with
-  ``list_schedule``, ``ranks`` and ``share_tiles``; ``ios`` with ``blocks``, ``stage_search`` and
-  ``stages``: the policies
+  ``list_schedule``, ``ranks`` and ``share_tiles``; ``ios`` with ``graph_blocks``,
+  ``stage_search`` and ``stages``: the policies
 - ``auto``, with ``decisions`` and ``median_interval``: the choice among their plans
 - ``placement``: what a policy decides; ``synchronise``: the waits that follow from it
 - ``memory`` with ``arena``, ``segments``, ``owners`` and ``arena_cap``: the arena

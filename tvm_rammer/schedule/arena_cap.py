@@ -20,7 +20,7 @@ from tvm_rammer.schedule.synchronise import synchronise
 
 
 @dataclass(frozen=True)
-class Part:
+class PartOfDevice:
     """A device of which only some vEUs are used."""
 
     num_veus: int
@@ -32,7 +32,7 @@ class Part:
     memory: MemoryCosts
 
     @classmethod
-    def of(cls, vdevice: Device, num_veus: int) -> Part:
+    def of(cls, vdevice: Device, num_veus: int) -> PartOfDevice:
         """The first ``num_veus`` vEUs of ``vdevice``."""
         return cls(
             num_veus,
@@ -53,7 +53,7 @@ class OnFewer:
     num_veus: int
 
     def __call__(self, graph: OperatorGraph, vdevice: Device, costs: CostModel) -> Placement:
-        placement = self.policy(graph, Part.of(vdevice, self.num_veus), costs)
+        placement = self.policy(graph, PartOfDevice.of(vdevice, self.num_veus), costs)
         idle = ((),) * (vdevice.num_veus - len(placement.veus))
         return replace(placement, veus=(*placement.veus, *idle))
 

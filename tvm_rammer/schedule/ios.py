@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tvm_rammer.rprogram.graph import OperatorGraph
-from tvm_rammer.schedule.blocks import cut_into_blocks
 from tvm_rammer.schedule.costs import CostModel, Device
+from tvm_rammer.schedule.graph_blocks import cut_into_blocks
 from tvm_rammer.schedule.placement import Placed, Placement, split
 from tvm_rammer.schedule.stage_search import Stage, StageSearch, TooManyEndings
 from tvm_rammer.schedule.stages import StageCosts

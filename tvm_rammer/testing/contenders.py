@@ -21,7 +21,7 @@ import numpy as np
 
 from tvm_rammer.errors import InputError
 from tvm_rammer.schedule import POLICIES
-from tvm_rammer.testing.fair_timing import Contender
+from tvm_rammer.testing.fair_timing import TimedContender
 from tvm_rammer.testing.outside.onnxruntime_contender import onnxruntime
 from tvm_rammer.testing.outside.openvino_contender import openvino
 from tvm_rammer.testing.outside.pytorch_contender import pytorch
@@ -74,7 +74,7 @@ def contender(
     cache: Path | None = None,
     python: str = sys.executable,
     **ours: Any,
-) -> Contender:
+) -> TimedContender:
     """A contender on a model.
 
     Parameters
@@ -102,12 +102,12 @@ def contender(
         path = [str(file.parent), *(sys.path if interpreter == sys.executable else ())]
         environment = {"PYTHONPATH": os.pathsep.join(path)}
         called = f"{file.stem}:{function.__name__}"
-        return Contender(name, called, arguments, environment, interpreter)
+        return TimedContender(name, called, arguments, environment, interpreter)
     # TVM's pool takes half of the hardware threads unless told before it is first used.
     environment = {"TVM_NUM_THREADS": str(threads)}
     if cache:
         environment["TVM_RAMMER_CACHE_DIR"] = str(cache)
-    return Contender(name, f"{__name__}:{function.__name__}", arguments, environment)
+    return TimedContender(name, f"{__name__}:{function.__name__}", arguments, environment)
 
 
 def stock_tvm(model: str, inputs: str, threads: int) -> Prepared:

@@ -36,7 +36,7 @@ _MOST_TIMES = 10
 
 
 @dataclass(frozen=True)
-class Contender:
+class TimedContender:
     """What to time.
 
     Attributes
@@ -103,7 +103,7 @@ class Settings:
 
 
 def time_contenders(
-    contenders: Sequence[Contender],
+    contenders: Sequence[TimedContender],
     settings: Settings | None = None,
     progress: Progress | None = None,
 ) -> list[Outcome]:
@@ -111,7 +111,7 @@ def time_contenders(
 
     Parameters
     ----------
-    contenders : sequence of Contender
+    contenders : sequence of TimedContender
         Where two groups of equal size disagree about the outputs, the one with the earliest
         contender is believed: put the most trusted first.
     settings : Settings, optional
@@ -160,7 +160,7 @@ def time_contenders(
 class _Entrant:
     """A contender, its process and what is known about it; what fails ends its own part only."""
 
-    def __init__(self, contender: Contender, settings: Settings, outputs: Path) -> None:
+    def __init__(self, contender: TimedContender, settings: Settings, outputs: Path) -> None:
         self.name = contender.name
         self.outcome = Outcome(contender.name, "ok")
         self.results: list[np.ndarray] = []

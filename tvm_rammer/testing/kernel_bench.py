@@ -17,7 +17,7 @@ from tvm_rammer.backend.cpu.timing.kernel_timing import (
     Step,
     compile_jobs,
 )
-from tvm_rammer.kernel.library import KernelLibrary
+from tvm_rammer.kernel.kernel_library import KernelLibrary
 from tvm_rammer.kernel.operands import Operand
 from tvm_rammer.kernel.roofline import roofline
 from tvm_rammer.kernel.work import Work, work_of

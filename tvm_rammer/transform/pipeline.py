@@ -15,7 +15,7 @@ from tvm.relax.backend.cpu_generic import pipeline as stock
 from tvm_rammer.backend import resolve_target
 from tvm_rammer.backend.protocol import DEFAULT_TOLERANCE, WAIT_LIMIT
 from tvm_rammer.errors import RammerError
-from tvm_rammer.kernel.library import KernelLibrary
+from tvm_rammer.kernel.kernel_library import KernelLibrary
 from tvm_rammer.options import Form, Options
 from tvm_rammer.progress import tell
 from tvm_rammer.region.compiler import RegionCompiler

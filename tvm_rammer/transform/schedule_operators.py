@@ -14,7 +14,7 @@ import tvm_ffi
 from tvm import relax, tirx
 from tvm.ir import GenericConst
 
-from tvm_rammer.kernel.library import KernelLibrary
+from tvm_rammer.kernel.kernel_library import KernelLibrary
 from tvm_rammer.region.eligibility import reason_to_leave_out, result_types
 from tvm_rammer.relax_util import rewrite
 from tvm_rammer.tensors import as_array, constant

@@ -1,6 +1,6 @@
 """Processors, by LLVM and the threads of TVM's pool.
 
-- ``backend``: what the protocol asks; ``binding``: a loaded library in this process
+- ``cpu_backend``: what the protocol asks; ``binding``: a loaded library in this process
 - ``templates``: from a PrimFunc to a schedule whose outer loops are tiles
 - ``codegen``: from plans to machine code
 - ``timing``: kernels and plans, timed and held against what the machine could do

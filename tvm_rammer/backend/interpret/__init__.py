@@ -4,7 +4,7 @@ Slow, and needs no device: a program that is planned wrongly, or computes wrongl
 shows here which rTask read what nobody had written. Nothing is vectorised or packed; bodies are
 TVM's own, on numpy's memory.
 
-- ``backend``: what the protocol asks
+- ``interpret_backend``: what the protocol asks
 - ``tiles``: schedules that only cut loops; ``runs``: from a call to the interpreter
 """
 

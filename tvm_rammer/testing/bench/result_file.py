@@ -10,13 +10,13 @@ from typing import Any, Protocol, TypeVar
 from tvm_rammer.errors import InputError
 
 
-class Results(Protocol):
+class Measured(Protocol):
     """What was measured, under one setting."""
 
     setting: Any
 
 
-R = TypeVar("R", bound=Results)
+R = TypeVar("R", bound=Measured)
 T = TypeVar("T")
 
 

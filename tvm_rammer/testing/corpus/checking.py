@@ -33,7 +33,7 @@ from tvm_rammer.testing.corpus.entries import (
     draw_inputs,
 )
 from tvm_rammer.testing.corpus.fetch import fetch
-from tvm_rammer.testing.fair_timing import Contender
+from tvm_rammer.testing.fair_timing import TimedContender
 from tvm_rammer.testing.timing_process import ContenderError, ContenderProcess, MissingError
 
 _STAGES = "tvm_rammer.testing.corpus.stages"
@@ -143,10 +143,10 @@ def check(case: Case, then: Callable[[Files, Path], None] | None = None) -> Chec
     return Checked("done", "", difference, build)
 
 
-def loaded(library: Path, inputs: Path, threads: int) -> Contender:
+def loaded(library: Path, inputs: Path, threads: int) -> TimedContender:
     """A compiled library as a contender."""
     arguments = {"library": str(library), "inputs": str(inputs)}
-    return Contender(
+    return TimedContender(
         "auto", f"{_STAGES}:load_library", arguments, {"TVM_NUM_THREADS": str(threads)}
     )
 
@@ -199,7 +199,7 @@ def _export(architecture: Architecture, case: Case, folder: Path, home: Path) ->
     written = folder / "exported"
     written.mkdir()
     arguments = {"name": architecture.name, "folder": str(written), **_limits(case)}
-    reply = _ask(Contender("export", f"{_STAGES}:export", arguments), "export", case, folder)
+    reply = _ask(TimedContender("export", f"{_STAGES}:export", arguments), "export", case, folder)
     exported.note_failures(written, reply["facts"])
     shutil.rmtree(home, ignore_errors=True)
     home.parent.mkdir(parents=True, exist_ok=True)
@@ -229,17 +229,17 @@ def _compiled(case: Case, files: Files, library: Path) -> dict[str, float]:
             "TVM_NUM_THREADS": str(case.threads),
             "TVM_RAMMER_CACHE_DIR": str(cache),
         }
-        compiler = Contender("auto", f"{_STAGES}:compile_library", arguments, environment)
+        compiler = TimedContender("auto", f"{_STAGES}:compile_library", arguments, environment)
         reply = _ask(compiler, "build", case, library.parent)
     return {**reply["facts"], "build_peak_mb": reply["set_up_peak_mb"]}
 
 
-def _outputs(contender: Contender, stage: str, case: Case, folder: Path) -> list[np.ndarray]:
+def _outputs(contender: TimedContender, stage: str, case: Case, folder: Path) -> list[np.ndarray]:
     _ask(contender, stage, case, folder)
     return _arrays(folder / f"{stage}.npz")
 
 
-def _ask(contender: Contender, stage: str, case: Case, folder: Path) -> dict[str, Any]:
+def _ask(contender: TimedContender, stage: str, case: Case, folder: Path) -> dict[str, Any]:
     """Have a process do a stage; its outputs are in ``<stage>.npz``."""
     process = None
     try:

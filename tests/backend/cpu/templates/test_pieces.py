@@ -13,7 +13,8 @@ from tvm.ir import Call
 from tvm_rammer.backend.cpu.templates.pieces import Piece, cut_into_pieces
 from tvm_rammer.backend.cpu.templates.pooling import Pooling
 from tvm_rammer.kernel.blocks import is_choice
-from tvm_rammer.kernel.pointwise import Axis, Pointwise
+from tvm_rammer.kernel.contraction import Axis
+from tvm_rammer.kernel.pointwise import Pointwise
 from tvm_rammer.testing.reference import assert_close
 
 OP = relax.op

@@ -23,13 +23,13 @@ from winograd_runs import conv2d, convolution, convolve, run_packed
 
 from tvm_rammer.backend import resolve_target, vdevice_for
 from tvm_rammer.backend.cpu.templates.register_tile import RegisterTile
+from tvm_rammer.backend.cpu.templates.winograd import line_choice as choice
+from tvm_rammer.backend.cpu.templates.winograd.line_accuracy import line_error
+from tvm_rammer.backend.cpu.templates.winograd.line_kernel import line_function
+from tvm_rammer.backend.cpu.templates.winograd.line_rule import WinogradLines
+from tvm_rammer.backend.cpu.templates.winograd.line_tiling import Lines, LineTiling
 from tvm_rammer.backend.cpu.templates.winograd.matrices import LINES
-from tvm_rammer.backend.cpu.templates.winograd_lines import choice
-from tvm_rammer.backend.cpu.templates.winograd_lines.accuracy import line_error
-from tvm_rammer.backend.cpu.templates.winograd_lines.kernel import line_function
-from tvm_rammer.backend.cpu.templates.winograd_lines.rule import WinogradLines
-from tvm_rammer.backend.cpu.templates.winograd_lines.tiling import Lines, LineTiling
-from tvm_rammer.kernel.library import KernelLibrary
+from tvm_rammer.kernel.kernel_library import KernelLibrary
 from tvm_rammer.testing.reference import assert_close
 
 OP = relax.op

@@ -3,7 +3,7 @@
 The generated code holds every distinct rTask body once and a dispatcher; everything else about a
 plan is in this table. Another plan for the same bodies is another table.
 
-Layout (int32 words)::
+ArgumentLayout (int32 words)::
 
     header     16 words, see Header
     starts     segments x (vEUs + 1): row where each vEU's part of a segment begins
@@ -73,7 +73,7 @@ class Row(IntEnum):
 
 
 @dataclass(frozen=True)
-class Layout:
+class ArgumentLayout:
     """Where a region's kernel finds things besides the table.
 
     ``num_inputs`` and ``num_outputs`` are tensors of the kernel's signature. The arena tensor has a
@@ -85,7 +85,7 @@ class Layout:
     num_outputs: int
 
     @classmethod
-    def of(cls, signature: RegionSignature) -> Layout:
+    def of(cls, signature: RegionSignature) -> ArgumentLayout:
         """The layout of a region's kernel."""
         return cls(len(signature.inputs), len(signature.outputs))
 
@@ -114,19 +114,19 @@ def bases_offset(num_veus: int) -> int:
     return abort_offset(num_veus) + COUNTER_BYTES
 
 
-def header_bytes(program: RProgram, layout: Layout) -> int:
+def header_bytes(program: RProgram, layout: ArgumentLayout) -> int:
     """Bytes of the arena tensor before the arena proper."""
     return aligned(bases_offset(program.num_veus) + 8 * layout.num_bases)
 
 
-def arena_tensor_bytes(program: RProgram, layout: Layout) -> int:
+def arena_tensor_bytes(program: RProgram, layout: ArgumentLayout) -> int:
     """Bytes of the tensor that a kernel takes as its arena."""
     return header_bytes(program, layout) + aligned(program.arena_bytes)
 
 
 def instruction_table(
     program: RProgram,
-    layout: Layout,
+    layout: ArgumentLayout,
     kernel_ids: Mapping[str, int],
     by_wave: bool = False,
     wait_limit: float = WAIT_LIMIT,
@@ -137,7 +137,7 @@ def instruction_table(
     ----------
     program : RProgram
         With arena offsets.
-    layout : Layout
+    layout : ArgumentLayout
         Of the region's kernel.
     kernel_ids : mapping of str to int
         The dispatcher's number of every rKernel body.
@@ -212,7 +212,7 @@ def _check_waves(program: RProgram) -> None:
 
 def _rows(
     program: RProgram,
-    layout: Layout,
+    layout: ArgumentLayout,
     kernel_ids: Mapping[str, int],
     row_of: Mapping[tuple[int, int], int],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

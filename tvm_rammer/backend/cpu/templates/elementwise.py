@@ -13,8 +13,9 @@ from tvm.ir import TensorLoad
 from tvm_rammer.backend.cpu.templates.tiled_nest import TiledNest, tiled_nest, with_nests
 from tvm_rammer.backend.cpu.templates.transposition import walked_inside, without_remainders
 from tvm_rammer.kernel.blocks import distinct, is_number, loads
+from tvm_rammer.kernel.contraction import Axis
 from tvm_rammer.kernel.inlined_size import kept_results
-from tvm_rammer.kernel.pointwise import Axis, FlatViews, Pointwise, pointwise_store, substitute
+from tvm_rammer.kernel.pointwise import FlatViews, Pointwise, pointwise_store, substitute
 from tvm_rammer.kernel.scheduled import Scheduled
 from tvm_rammer.kernel.split import root_nests
 from tvm_rammer.machine import VDevice

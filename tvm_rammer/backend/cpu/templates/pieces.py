@@ -20,7 +20,8 @@ from tvm import sym, tirx
 from tvm.ir import Call, Range
 
 from tvm_rammer.kernel.blocks import is_choice, loads, variables
-from tvm_rammer.kernel.pointwise import Axis, Pointwise, coefficients, substitute
+from tvm_rammer.kernel.contraction import Axis
+from tvm_rammer.kernel.pointwise import Pointwise, coefficients, substitute
 from tvm_rammer.machine import VDevice
 from tvm_rammer.rprogram import dtype_bytes
 

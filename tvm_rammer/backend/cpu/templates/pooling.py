@@ -21,8 +21,8 @@ from tvm.ir import Range, TensorLoad
 
 from tvm_rammer.backend.cpu.templates.tiled_nest import tiled_nest, with_nests
 from tvm_rammer.kernel.blocks import is_choice, is_zero, loads, only_reduction, variables
+from tvm_rammer.kernel.contraction import Axis
 from tvm_rammer.kernel.pointwise import (
-    Axis,
     FlatViews,
     Pointwise,
     coefficients,

@@ -17,7 +17,7 @@ from tvm import tirx
 from tvm_rammer.backend.cpu.templates.rows.across import AcrossRows
 from tvm_rammer.backend.cpu.templates.rows.along import AlongRows
 from tvm_rammer.backend.cpu.templates.rows.parts import in_parts
-from tvm_rammer.backend.cpu.templates.rows.program import RowProgram, Step
+from tvm_rammer.backend.cpu.templates.rows.program import RowProgram, RowStep
 from tvm_rammer.backend.cpu.templates.rows.recognise import recognise
 from tvm_rammer.backend.cpu.templates.rows.vector_axis import vector_axis
 from tvm_rammer.kernel.blocks import loads, variables
@@ -59,7 +59,7 @@ class Reduction:
         return Scheduled(main.with_body(body), self.name, words)
 
 
-def _sharing_rows(step: Step, kept: tuple[int, ...]) -> int:
+def _sharing_rows(step: RowStep, kept: tuple[int, ...]) -> int:
     """How many rows share the less shared factor of the products that a step sums up, if it does.
 
     Such factors want to be used for several rows while they are in registers: see

@@ -17,8 +17,8 @@ from tvm_rammer.backend.cpu.templates.generic import Generic
 from tvm_rammer.backend.cpu.templates.matmul import Matmul
 from tvm_rammer.backend.cpu.templates.pooling import Pooling
 from tvm_rammer.backend.cpu.templates.reduction import Reduction
+from tvm_rammer.backend.cpu.templates.winograd.line_rule import WinogradLines
 from tvm_rammer.backend.cpu.templates.winograd.rule import Winograd
-from tvm_rammer.backend.cpu.templates.winograd_lines.rule import WinogradLines
 from tvm_rammer.backend.protocol import DEFAULT_TOLERANCE
 from tvm_rammer.kernel.inlined_size import kept_results
 from tvm_rammer.kernel.scheduled import Rule, Scheduled

@@ -17,13 +17,8 @@ from tvm import s_tir, tirx
 
 from tvm_rammer.backend.cpu.templates.pieces import Piece, Pieces, cut_into_pieces, interleaves
 from tvm_rammer.kernel.blocks import loads
-from tvm_rammer.kernel.pointwise import (
-    Axis,
-    FlatViews,
-    Pointwise,
-    merged,
-    substitute,
-)
+from tvm_rammer.kernel.contraction import Axis
+from tvm_rammer.kernel.pointwise import FlatViews, Pointwise, merged, substitute
 from tvm_rammer.kernel.scheduled import Scheduled
 from tvm_rammer.machine import VDevice
 

@@ -14,8 +14,8 @@ from tvm import tirx
 
 from tvm_rammer.backend.cpu.templates.pieces import interleaves
 from tvm_rammer.kernel.blocks import loads
+from tvm_rammer.kernel.contraction import Axis
 from tvm_rammer.kernel.pointwise import (
-    Axis,
     Pointwise,
     coefficients,
     merged,

@@ -20,7 +20,7 @@ import numpy as np
 import tvm
 
 from tvm_rammer.backend.cpu.codegen.table import (
-    Layout,
+    ArgumentLayout,
     arena_tensor_bytes,
     header_bytes,
     instruction_table,
@@ -115,7 +115,7 @@ class _Bench:
 
     def _memory(self, program: RProgram) -> Any:
         """An arena whose floating-point numbers are 0.5, and all others zero."""
-        layout = Layout.of(self.signature)
+        layout = ArgumentLayout.of(self.signature)
         start = header_bytes(program, layout)
         memory = empty((arena_tensor_bytes(program, layout),), np.uint8)
         memory[:start] = 0
@@ -129,7 +129,9 @@ class _Bench:
 
     def _fastest(self, program: RProgram, memory: Any, runs: int) -> float:
         """Seconds of the fastest of so many runs."""
-        table = tvm.runtime.tensor(instruction_table(program, Layout.of(self.signature), self.ids))
+        table = tvm.runtime.tensor(
+            instruction_table(program, ArgumentLayout.of(self.signature), self.ids)
+        )
         inputs = [_empty(spec.shape, spec.dtype) for spec in self.signature.inputs]
         outputs = [_empty(spec.shape, spec.dtype) for spec in self.signature.outputs]
         arguments = [*inputs, self.constants, table, *outputs, memory]

@@ -7,7 +7,13 @@ from typing import Any
 
 from tvm import tirx
 
-from tvm_rammer.backend.cpu.templates.rows.loops import UNROLLED, Piece, lanes_of, sequence, sweep
+from tvm_rammer.backend.cpu.templates.rows.loops import (
+    UNROLLED,
+    VectorRun,
+    lanes_of,
+    sequence,
+    sweep,
+)
 from tvm_rammer.backend.cpu.templates.rows.program import Store, start_value
 
 
@@ -16,12 +22,12 @@ class Accumulator:
     """One reduced value, as the vectors of ``parts`` in a buffer on the stack."""
 
     store: Store
-    parts: tuple[Piece, ...]
+    parts: tuple[VectorRun, ...]
     index_dtype: str
     buffer: Any
 
     @classmethod
-    def of(cls, store: Store, parts: tuple[Piece, ...], index_dtype: str) -> Accumulator:
+    def of(cls, store: Store, parts: tuple[VectorRun, ...], index_dtype: str) -> Accumulator:
         """Declare the buffer for a value."""
         size = parts[-1].start + parts[-1].count * parts[-1].lanes
         buffer = tirx.decl_buffer((size,), str(store.buffer.dtype), "accumulator")

@@ -12,14 +12,14 @@ from tvm_rammer.backend.cpu.templates.rows.accumulator import Accumulator
 from tvm_rammer.backend.cpu.templates.rows.frame import Frame, Point
 from tvm_rammer.backend.cpu.templates.rows.loops import (
     UNROLLED,
-    Piece,
+    VectorRun,
     grid,
     pieces,
     sequence,
     sweep,
     unravel,
 )
-from tvm_rammer.backend.cpu.templates.rows.program import RowProgram, Step
+from tvm_rammer.backend.cpu.templates.rows.program import RowProgram, RowStep
 from tvm_rammer.backend.cpu.templates.rows.vector_axis import VectorAxis
 
 
@@ -72,7 +72,7 @@ class AcrossRows:
         return sequence([*frame.allocations, body])
 
     def _rows(
-        self, frame: Frame, outer: tuple[Any, ...], first: Any, parts: tuple[Piece, ...]
+        self, frame: Frame, outer: tuple[Any, ...], first: Any, parts: tuple[VectorRun, ...]
     ) -> Any:
         dtype = self.program.index_dtype
         zero = tirx.const(0, dtype)
@@ -89,7 +89,7 @@ class AcrossRows:
 
         row_only = (zero,) * len(self.program.reduced)
 
-        def run(step: Step) -> Any:
+        def run(step: RowStep) -> Any:
             if not step.reduces:
                 extents = self.program.reduced if step.spans else ()
                 return grid(

@@ -16,7 +16,7 @@ from tvm_rammer.backend.cpu.templates.rows.accumulator import Accumulator
 from tvm_rammer.backend.cpu.templates.rows.frame import Frame, Point
 from tvm_rammer.backend.cpu.templates.rows.loops import (
     UNROLLED,
-    Piece,
+    VectorRun,
     grid,
     loop,
     pieces,
@@ -24,7 +24,7 @@ from tvm_rammer.backend.cpu.templates.rows.loops import (
     sweep,
     unravel,
 )
-from tvm_rammer.backend.cpu.templates.rows.program import RowProgram, Step
+from tvm_rammer.backend.cpu.templates.rows.program import RowProgram, RowStep
 from tvm_rammer.backend.cpu.templates.rows.vector_axis import VectorAxis
 
 #: Independent vectors that a reduction accumulates in: latency times additions per cycle.
@@ -66,7 +66,7 @@ class AlongRows:
         kept = unravel(row, self.program.kept)
         return sequence([self._step(frame, step, kept) for step in self.program.steps])
 
-    def _step(self, frame: Frame, step: Step, kept: tuple[Any, ...]) -> Any:
+    def _step(self, frame: Frame, step: RowStep, kept: tuple[Any, ...]) -> Any:
         if step.reduces:
             return self._reduce(frame, step, kept)
         if not step.spans:
@@ -94,17 +94,17 @@ class AlongRows:
         zero = tirx.const(0, self.program.index_dtype)
         return Point(axes, zero, position * self.vector.length + index)
 
-    def _reduce(self, frame: Frame, step: Step, kept: tuple[Any, ...]) -> Any:
+    def _reduce(self, frame: Frame, step: RowStep, kept: tuple[Any, ...]) -> Any:
         """Accumulate in vectors, combine these, store the results."""
         dtype = self.program.index_dtype
         full, *tail = pieces(self.vector.length, self.vector.lanes)
         count = min(_ACCUMULATORS, full.count)
-        whole = (Piece(0, count, full.lanes),)
+        whole = (VectorRun(0, count, full.lanes),)
         sums = [Accumulator.of(store, whole, dtype) for store in step.stores]
         blocks, rest = divmod(full.count, count)
         block = count * full.lanes
 
-        def add(outer: tuple[Any, ...], start: Any, parts: Sequence[Piece]) -> Any:
+        def add(outer: tuple[Any, ...], start: Any, parts: Sequence[VectorRun]) -> Any:
             def element(slot: Any) -> Any:
                 point = self._point(kept, outer, start + slot)
                 terms = [s.add(frame.value(step, s.store.value, point), slot) for s in sums]
@@ -116,7 +116,7 @@ class AlongRows:
             main = loop(blocks, dtype, lambda n: add(outer, n * block, whole), name="block")
             ends = [(blocks * block, rest, full.lanes)] if rest else []
             ends += [(piece.start, piece.count, piece.lanes) for piece in tail]
-            return sequence([main, *(add(outer, s, (Piece(0, c, w),)) for s, c, w in ends)])
+            return sequence([main, *(add(outer, s, (VectorRun(0, c, w),)) for s, c, w in ends)])
 
         point = self._row_point(kept)
         return sequence(

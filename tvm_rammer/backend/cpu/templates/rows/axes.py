@@ -13,7 +13,7 @@ from tvm_rammer.kernel.blocks import loads
 
 
 @dataclass(frozen=True)
-class Nest:
+class RowNest:
     """A loop nest: the extents of its variables, those that reduce, and its stores."""
 
     extents: Mapping[Any, int]
@@ -40,7 +40,7 @@ class Axes:
             self.parents[one] = other
 
 
-def join_axes(nests: Sequence[Nest], params: Iterable[Any]) -> Axes | None:
+def join_axes(nests: Sequence[RowNest], params: Iterable[Any]) -> Axes | None:
     """Join the variables of nests that index the same dimension of a buffer between them.
 
     ``None`` when a buffer between nests is indexed by anything but its own variables: then one
@@ -65,5 +65,5 @@ def join_axes(nests: Sequence[Nest], params: Iterable[Any]) -> Axes | None:
     return axes
 
 
-def _all_loads(nest: Nest) -> list[Any]:
+def _all_loads(nest: RowNest) -> list[Any]:
     return [load for store in nest.stores for load in loads(store.value)]

@@ -10,7 +10,7 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import TensorLoad
 
-from tvm_rammer.backend.cpu.templates.rows.program import RowProgram, Step, Store
+from tvm_rammer.backend.cpu.templates.rows.program import RowProgram, RowStep, Store
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Frame:
         """The statements that allocate the local buffers."""
         return [tirx.AllocBuffer(buffer) for buffer in self.buffers.values()]
 
-    def value(self, step: Step, expression: Any, point: Point) -> Any:
+    def value(self, step: RowStep, expression: Any, point: Point) -> Any:
         """An expression of a step at a point."""
         values = _values(step, point.axes)
 
@@ -69,14 +69,14 @@ class Frame:
 
         return tvm_ffi.structural_map(expression, ((TensorLoad, load), (tirx.Var, variable)))
 
-    def store(self, step: Step, store: Store, value: Any, point: Point) -> Any:
+    def store(self, step: RowStep, store: Store, value: Any, point: Point) -> Any:
         """Store a result at a point."""
         place = self._place(store.buffer, point)
         if place is None:
             place = store.buffer, [self.value(step, index, point) for index in store.indices]
         return tirx.BufferStore(place[0], value, place[1])
 
-    def map(self, step: Step, point: Point) -> Any:
+    def map(self, step: RowStep, point: Point) -> Any:
         """The stores of a step that does not reduce."""
         (store,) = step.stores
         return self.store(step, store, self.value(step, store.value, point), point)
@@ -94,7 +94,7 @@ class Frame:
         return local, [point.column * self.rows + point.row if spans else point.row]
 
 
-def _values(step: Step, axes: tuple[Any, ...]) -> dict[Any, Any]:
+def _values(step: RowStep, axes: tuple[Any, ...]) -> dict[Any, Any]:
     return {
         var: tirx.const(0, str(var.ty)) if axis is None else axes[axis]
         for var, axis in step.axes.items()

@@ -17,7 +17,7 @@ _VECTORIZED = tirx.ForKind.VECTORIZED
 
 
 @dataclass(frozen=True)
-class Piece:
+class VectorRun:
     """``count`` vectors of ``lanes`` from ``start`` on."""
 
     start: int
@@ -25,14 +25,14 @@ class Piece:
     lanes: int
 
 
-def pieces(length: int, lanes: int) -> tuple[Piece, ...]:
+def pieces(length: int, lanes: int) -> tuple[VectorRun, ...]:
     """Cut a length into full vectors, one half and one quarter at most, and single elements."""
-    found: list[Piece] = []
+    found: list[VectorRun] = []
     start = 0
     for width in dict.fromkeys((lanes, lanes // 2, lanes // 4, 1)):
         count = (length - start) // width if width else 0
         if count:
-            found.append(Piece(start, count, width))
+            found.append(VectorRun(start, count, width))
             start += count * width
     return tuple(found)
 
@@ -65,10 +65,10 @@ def lanes_of(count: int, dtype: str, body: Body) -> Any:
     return loop(count, dtype, body, _VECTORIZED, "lane")
 
 
-def sweep(parts: Sequence[Piece], dtype: str, body: Body, kind: Any = SERIAL) -> Any:
+def sweep(parts: Sequence[VectorRun], dtype: str, body: Body, kind: Any = SERIAL) -> Any:
     """Run a body for every index in some pieces, vector by vector."""
 
-    def vectors(piece: Piece) -> Any:
+    def vectors(piece: VectorRun) -> Any:
         def vector(number: Any) -> Any:
             first = number * piece.lanes + piece.start
             return lanes_of(piece.lanes, dtype, lambda lane: body(first + lane))

@@ -11,7 +11,7 @@ from typing import Any
 
 from tvm import tirx
 
-from tvm_rammer.backend.cpu.templates.rows.program import RowProgram, Step, Store, substitute
+from tvm_rammer.backend.cpu.templates.rows.program import RowProgram, RowStep, Store, substitute
 
 #: Elements of a part, or more: the time of several synchronisations.
 _PART = 1 << 13
@@ -117,7 +117,7 @@ class _Cut:
             program,
             kept=(count, *program.kept),
             reduced=tuple(reduced),
-            steps=(Step({part: 0, **axes}, stores, spans=False),),
+            steps=(RowStep({part: 0, **axes}, stores, spans=False),),
             homes={},
             temporaries={},
         )
@@ -133,10 +133,10 @@ class _Cut:
             replace(store, value=tirx.BufferLoad(buffer, list(place)))
             for buffer, store in zip(self.partial, step.stores, strict=True)
         )
-        final = Step({**own, part: len(program.kept)}, stores, spans=False)
+        final = RowStep({**own, part: len(program.kept)}, stores, spans=False)
         return replace(program, reduced=(count,), steps=(final, *others))
 
-    def _kept(self, step: Step) -> tuple[Any, ...]:
+    def _kept(self, step: RowStep) -> tuple[Any, ...]:
         """The variables of the kept axes in their order."""
         by_axis = {axis: var for var, axis in step.axes.items()}
         return tuple(by_axis[axis] for axis in range(len(self.program.kept)))

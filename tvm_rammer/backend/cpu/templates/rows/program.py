@@ -30,7 +30,7 @@ class Store:
 
 
 @dataclass(frozen=True)
-class Step:
+class RowStep:
     """Stores under one set of iteration variables.
 
     Attributes
@@ -68,7 +68,7 @@ class RowProgram:
     ----------
     kept, reduced : tuple of int
         Extents, outermost first. The kept axes are the first in the numbering of axes.
-    steps : tuple of Step
+    steps : tuple of RowStep
         In the order in which they run.
     homes : mapping of Var to Home
         Buffers between the steps that live in a parameter.
@@ -79,7 +79,7 @@ class RowProgram:
 
     kept: tuple[int, ...]
     reduced: tuple[int, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[RowStep, ...]
     homes: Mapping[Any, Home]
     temporaries: Mapping[Any, bool]
     index_dtype: str

@@ -12,9 +12,9 @@ from tvm.error import InternalError
 from tvm.ir import Call, Op
 from tvm.s_tir import ScheduleError
 
-from tvm_rammer.backend.cpu.templates.rows.axes import Axes, Nest, join_axes
+from tvm_rammer.backend.cpu.templates.rows.axes import Axes, RowNest, join_axes
 from tvm_rammer.backend.cpu.templates.rows.plain_nests import all_plain
-from tvm_rammer.backend.cpu.templates.rows.program import Home, RowProgram, Step, Store
+from tvm_rammer.backend.cpu.templates.rows.program import Home, RowProgram, RowStep, Store
 from tvm_rammer.backend.cpu.templates.rows.stores import stores_of
 from tvm_rammer.kernel.blocks import (
     is_choice,
@@ -84,13 +84,13 @@ def _calls(body: Any) -> bool:
     return any(isinstance(call.op, Op) and not is_choice(call) for call in found)
 
 
-def _nest(block: Any) -> Nest:
+def _nest(block: Any) -> RowNest:
     extents = {axis.var: int(axis.dom.extent) for axis in block.iter_vars}
     reducing = frozenset(a.var for a in block.iter_vars if int(a.iter_type) == _REDUCE)
-    return Nest(extents, reducing, stores_of(block))
+    return RowNest(extents, reducing, stores_of(block))
 
 
-def _program(nests: Sequence[Nest], axes: Axes, params: Sequence[Any]) -> RowProgram | None:
+def _program(nests: Sequence[RowNest], axes: Axes, params: Sequence[Any]) -> RowProgram | None:
     first = next(nest for nest in nests if nest.reducing)
     wide = [var for var, extent in first.extents.items() if extent > 1]
     order = sorted(wide, key=lambda var: var in first.reducing)
@@ -109,8 +109,8 @@ def _program(nests: Sequence[Nest], axes: Axes, params: Sequence[Any]) -> RowPro
 
 
 def _step(
-    nest: Nest, axes: Axes, numbers: dict[Any, int], extents: Sequence[int], num_kept: int
-) -> Step | None:
+    nest: RowNest, axes: Axes, numbers: dict[Any, int], extents: Sequence[int], num_kept: int
+) -> RowStep | None:
     """The nest with its variables numbered; ``None`` when it does not run over the same axes."""
     own = {v: numbers.get(axes.find(v)) if n > 1 else None for v, n in nest.extents.items()}
     loose = [v for v, number in own.items() if number is None and nest.extents[v] > 1]
@@ -131,11 +131,11 @@ def _step(
     if any(nest.extents[v] > 1 and own[v] is None for v in own):
         return None
     spans = not nest.reducing and found == everything
-    return Step(own, nest.stores, spans)
+    return RowStep(own, nest.stores, spans)
 
 
 def _storage(
-    steps: Sequence[Step], params: Sequence[Any]
+    steps: Sequence[RowStep], params: Sequence[Any]
 ) -> tuple[dict[Any, Home], dict[Any, bool]]:
     """Buffers between steps: those that live in a parameter, and the other ones."""
     spans = {store.buffer: step.spans for step in steps for store in step.stores}
@@ -158,7 +158,7 @@ def _storage(
     return homes, others
 
 
-def _home(store: Store, step: Step) -> Home | None:
+def _home(store: Store, step: RowStep) -> Home | None:
     """The parameter of a store, when its dimensions are axes."""
     indices = [index if isinstance(index, tirx.Var) else None for index in store.indices]
     extents = [int(extent) for extent in store.buffer.shape]
@@ -167,5 +167,5 @@ def _home(store: Store, step: Step) -> Home | None:
     return Home(store.buffer, tuple(step.axes.get(index) for index in indices))
 
 
-def _loads(step: Step) -> list[Any]:
+def _loads(step: RowStep) -> list[Any]:
     return [load for store in step.stores for load in loads(store.value)]

@@ -12,7 +12,7 @@ from tvm import sym, tirx
 
 from tvm_rammer.backend.cpu.templates.rows.frame import Frame, Point
 from tvm_rammer.backend.cpu.templates.rows.loops import unravel
-from tvm_rammer.backend.cpu.templates.rows.program import RowProgram, Step
+from tvm_rammer.backend.cpu.templates.rows.program import RowProgram, RowStep
 from tvm_rammer.kernel.blocks import loads
 from tvm_rammer.kernel.pointwise import flat_index
 from tvm_rammer.machine import VDevice
@@ -95,7 +95,7 @@ def _bounded(name: str, extent: int, dtype: str, analyzer: Any) -> Any:
 
 
 def _accesses(
-    frame: Frame, step: Step, point: Point, across: bool
+    frame: Frame, step: RowStep, point: Point, across: bool
 ) -> Iterator[tuple[Any, Sequence[Any]]]:
     """The accesses of a step to memory that its vectors are read from or written to."""
     local = set(frame.buffers.values())

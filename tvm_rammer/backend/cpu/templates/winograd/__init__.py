@@ -1,4 +1,9 @@
-"""Convolutions of 3 x 3 by Winograd's minimal filtering.
+"""Convolutions by Winograd's minimal filtering: of 3 x 3, and with long filters along one axis.
+
+A filter of seven or eleven taps along an axis is a sum of filters of three taps, each of which
+works on the same transformed inputs a tile's step away (Huang et al., *DWM: A Decomposable Winograd
+Method*, AAAI 2020, along one axis). The taps along the other axis, and its stride, stay as they
+are.
 
 ===============  ==================================================================
 ``matrices``     the transforms F(2x2, 3x3), F(4x4, 3x3), F(6, 3) and F(4, 5)
@@ -13,5 +18,6 @@
 ``products``     register tiles, and sums of products in one, as statements
 ``kernel``       the PrimFunc
 ``rule``         the rule that puts them together
+``line_*``       the same along one axis
 ===============  ==================================================================
 """

@@ -153,12 +153,12 @@ class CpuBackend(Backend):
         wait_limit: float = WAIT_LIMIT,
     ) -> EncodedPlan:
         from tvm_rammer.backend.cpu.codegen.table import (
-            Layout,
+            ArgumentLayout,
             arena_tensor_bytes,
             instruction_table,
         )
 
-        layout = Layout.of(signature)
+        layout = ArgumentLayout.of(signature)
         table = instruction_table(program, layout, ids, by_wave, wait_limit)
         return EncodedPlan(table, arena_tensor_bytes(program, layout))
 

@@ -17,9 +17,9 @@ from tvm_rammer.backend.cpu.templates.winograd.cycles import (
     together,
     weight_cycles,
 )
+from tvm_rammer.backend.cpu.templates.winograd.line_accuracy import line_error
+from tvm_rammer.backend.cpu.templates.winograd.line_tiling import Lines, LineTiling
 from tvm_rammer.backend.cpu.templates.winograd.products import register_tiles
-from tvm_rammer.backend.cpu.templates.winograd_lines.accuracy import line_error
-from tvm_rammer.backend.cpu.templates.winograd_lines.tiling import Lines, LineTiling
 from tvm_rammer.machine import VDevice
 
 #: Lines are taken if they need at most this part of the direct convolution's cycles. Seven by seven

@@ -15,11 +15,11 @@ from typing import Any
 from tvm import tirx
 
 from tvm_rammer.backend.cpu.templates.columns import Layout
+from tvm_rammer.backend.cpu.templates.winograd.line_inputs import LineInputs
+from tvm_rammer.backend.cpu.templates.winograd.line_tiling import Lines, LineTiling
 from tvm_rammer.backend.cpu.templates.winograd.match import PlainConvolution
 from tvm_rammer.backend.cpu.templates.winograd.products import register_products
 from tvm_rammer.backend.cpu.templates.winograd.transforms import applied, vectors_of
-from tvm_rammer.backend.cpu.templates.winograd_lines.line_inputs import LineInputs
-from tvm_rammer.backend.cpu.templates.winograd_lines.tiling import Lines, LineTiling
 from tvm_rammer.kernel.loops import (
     all_of,
     bind,

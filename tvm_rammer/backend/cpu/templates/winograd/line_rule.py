@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from tvm import tirx
 
+from tvm_rammer.backend.cpu.templates.winograd.line_choice import choose_tiling, finer
+from tvm_rammer.backend.cpu.templates.winograd.line_kernel import line_function
+from tvm_rammer.backend.cpu.templates.winograd.line_tiling import Lines, LineTiling
 from tvm_rammer.backend.cpu.templates.winograd.match import PlainConvolution, match_convolution
 from tvm_rammer.backend.cpu.templates.winograd.matrices import LINES, Transform
-from tvm_rammer.backend.cpu.templates.winograd_lines.choice import choose_tiling, finer
-from tvm_rammer.backend.cpu.templates.winograd_lines.kernel import line_function
-from tvm_rammer.backend.cpu.templates.winograd_lines.tiling import Lines, LineTiling
 from tvm_rammer.backend.protocol import DEFAULT_TOLERANCE
 from tvm_rammer.kernel.scheduled import Scheduled
 from tvm_rammer.machine import VDevice

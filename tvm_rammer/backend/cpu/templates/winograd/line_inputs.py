@@ -7,8 +7,8 @@ from typing import Any
 
 from tvm import tirx
 
+from tvm_rammer.backend.cpu.templates.winograd.line_tiling import Lines
 from tvm_rammer.backend.cpu.templates.winograd.match import PlainConvolution
-from tvm_rammer.backend.cpu.templates.winograd_lines.tiling import Lines
 from tvm_rammer.kernel.loops import number
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tvm_rammer.kernel.costs import adopt_costs, load_costs, store_costs
+from tvm_rammer.kernel.measured_costs import adopt_costs, load_costs, store_costs
 
 KEYS = {"a": "key of a", "b": "key of b"}
 
