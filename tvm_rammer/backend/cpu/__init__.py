@@ -2,7 +2,7 @@
 
 - ``cpu_backend``: what the protocol asks; ``binding``: a loaded library in this process
 - ``templates``: from a PrimFunc to a schedule whose outer loops are tiles
-- ``codegen``: from plans to machine code
+- ``codegen``: from plans to machine code; ``llvm``: what TIR cannot express
 - ``timing``: kernels and plans, timed and held against what the machine could do
 - ``host``: the machine that this process runs on
 """

@@ -19,6 +19,7 @@ from tvm.script import tirx as T
 from tvm_rammer.backend.cpu.host.memory_sweep import sweeps
 from tvm_rammer.backend.cpu.host.pool import configure_pool
 from tvm_rammer.backend.cpu.host.target import host_target
+from tvm_rammer.backend.cpu.llvm import llvm_ir
 from tvm_rammer.machine.target import architecture
 
 #: Times that a kernel repeats what is measured, calls of it, and the most seconds that these take.
@@ -35,37 +36,6 @@ SMALL, LARGE = 1 << 10, 1 << 15
 # Rounds of those.
 HANDOVERS = 40
 
-# A waiting worker yields now and then: the one it waits for may need this very core.
-_SIGNAL_AND_WAIT = """
-{declare_pause}
-declare i32 @sched_yield()
-define void @measure_signal(ptr %counter, i32 %value) alwaysinline {{
-  store atomic i32 %value, ptr %counter release, align 4
-  ret void
-}}
-define void @measure_wait(ptr %counter, i32 %value) alwaysinline {{
-entry:
-  br label %look
-look:
-  %spins = phi i32 [ 0, %entry ], [ %more, %spin ], [ %more, %yield ]
-  %seen = load atomic i32, ptr %counter acquire, align 4
-  %done = icmp sge i32 %seen, %value
-  br i1 %done, label %go, label %spin_or_yield
-spin_or_yield:
-  %more = add i32 %spins, 1
-  %low = and i32 %more, 1023
-  %tired = icmp eq i32 %low, 0
-  br i1 %tired, label %yield, label %spin
-spin:
-  {call_pause}
-  br label %look
-yield:
-  %ignored = call i32 @sched_yield()
-  br label %look
-go:
-  ret void
-}}
-"""
 _PAUSE = {
     "x86_64": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
     "aarch64": ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"),
@@ -181,13 +151,17 @@ class Kernels:
 """
 
 
+def signal_and_wait(processor: str) -> str:
+    """The LLVM IR of ``measure_signal`` and ``measure_wait``."""
+    declare_pause, call_pause = _PAUSE[processor]
+    return llvm_ir("measured_signal", declare_pause=declare_pause, call_pause=call_pause)
+
+
 def kernels(processor: str) -> Any:
     """A module of three kernels that repeat one synchronisation of ``n`` workers each."""
-    declare_pause, call_pause = _PAUSE[processor]
-    signal_and_wait = _SIGNAL_AND_WAIT.format(declare_pause=declare_pause, call_pause=call_pause)
     names = {
         **{"I": I, "T": T, "SIZE": SIZE, "STRIDE": STRIDE, "LARGE": LARGE},
-        "SIGNAL_AND_WAIT": signal_and_wait,
+        "SIGNAL_AND_WAIT": signal_and_wait(processor),
     }
     return tvm.script.from_source(_KERNELS, extra_vars=names)
 
