@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tvm_rammer import _autoload, _environment
+from tvm_rammer._version import __version__
 from tvm_rammer.errors import (
     DeviceError,
     InputError,
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from tvm_rammer.runtime.library import Library
     from tvm_rammer.runtime.loading import load
     from tvm_rammer.transform.pipeline import pipeline
-
-__version__ = "0.1.0"
 
 __all__ = [
     "DeviceError",

@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from tvm_rammer import __version__
+from tvm_rammer._version import __version__
 from tvm_rammer._without_torch import import_tvm_without_torch
 from tvm_rammer.commands.command import tell_failure
 from tvm_rammer.commands.endings import (

@@ -27,8 +27,8 @@ from tvm_rammer.backend import resolve_target, vdevice_for
 from tvm_rammer.backend.cpu.codegen.lowering import lowering_pipeline
 from tvm_rammer.kernel.blocks import is_choice
 from tvm_rammer.kernel.bodies import compile_bodies
-from tvm_rammer.kernel.kernel_library import KernelLibrary, OperatorKernel
 from tvm_rammer.machine import VDevice
+from tvm_rammer.region.kernel_library import KernelLibrary, OperatorKernel
 from tvm_rammer.rprogram import ALIGNMENT
 
 TARGET = resolve_target(None)

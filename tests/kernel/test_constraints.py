@@ -12,8 +12,8 @@ from tvm import relax, tirx
 from tvm_rammer.backend import resolve_target, vdevice_for
 from tvm_rammer.backend.cpu.timing.kernel_timing import Job, Step, compile_jobs
 from tvm_rammer.kernel.constraints import Constraint, Vectors, constraint_of, vectors_in
-from tvm_rammer.kernel.kernel_library import KernelLibrary
 from tvm_rammer.kernel.operands import Operand
+from tvm_rammer.region.kernel_library import KernelLibrary
 
 OP = relax.op
 

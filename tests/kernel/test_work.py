@@ -10,11 +10,11 @@ from kernel_runs import TARGET, VDEVICES, constant, legalized_func, numbers
 from tvm import relax, tirx
 
 from tvm_rammer.kernel.iterations import Iterations
-from tvm_rammer.kernel.kernel_library import KernelLibrary
 from tvm_rammer.kernel.roofline import roofline
 from tvm_rammer.kernel.work import TRANSCENDENTAL_FLOPS, Work, work_of
 from tvm_rammer.machine import VDevice
 from tvm_rammer.machine.ceilings import Ceilings
+from tvm_rammer.region.kernel_library import KernelLibrary
 from tvm_rammer.rprogram import dtype_bytes
 
 OP = relax.op

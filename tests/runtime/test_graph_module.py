@@ -11,13 +11,9 @@ import tvm_rammer
 from tvm_rammer.errors import DeviceError, InputError
 from tvm_rammer.runtime.graph_module import BenchmarkResult, GraphModule
 from tvm_rammer.runtime.library import Library
+from tvm_rammer.runtime.onnx_reference import run_onnxruntime
 from tvm_rammer.testing import models
-from tvm_rammer.testing.reference import (
-    assert_close,
-    assert_outputs_close,
-    random_inputs,
-    run_onnxruntime,
-)
+from tvm_rammer.testing.reference import assert_close, assert_outputs_close, random_inputs
 
 LSTM = models.lstm(2, 2, 16)
 INPUTS = random_inputs(LSTM)

@@ -18,8 +18,9 @@ from tvm.runtime import Executable
 import tvm_rammer
 from tvm_rammer.errors import DeviceError, InputError, LibraryError
 from tvm_rammer.runtime.library import Library
+from tvm_rammer.runtime.onnx_reference import run_onnxruntime
 from tvm_rammer.testing import models
-from tvm_rammer.testing.reference import assert_outputs_close, random_inputs, run_onnxruntime
+from tvm_rammer.testing.reference import assert_outputs_close, random_inputs
 from tvm_rammer.transform import attach_description
 
 LSTM = models.lstm(2, 2, 16)

@@ -18,8 +18,9 @@ from tvm_rammer.backend.cpu.host import host_cpu
 from tvm_rammer.backend.protocol import DEFAULT_TOLERANCE
 from tvm_rammer.machine.vdevice import OversubscriptionWarning
 from tvm_rammer.runtime.library import Library
+from tvm_rammer.runtime.onnx_reference import run_onnxruntime
 from tvm_rammer.testing.models import before_softmax, get_model, light, lstm
-from tvm_rammer.testing.reference import random_inputs, relative_error, run_onnxruntime
+from tvm_rammer.testing.reference import random_inputs, relative_error
 
 pytestmark = pytest.mark.filterwarnings(
     f"ignore::{OversubscriptionWarning.__module__}.{OversubscriptionWarning.__name__}"

@@ -16,8 +16,9 @@ import tvm_rammer
 from tvm_rammer.backend.cpu.host import host_cpu
 from tvm_rammer.runtime.graph_module import GraphModule
 from tvm_rammer.runtime.library import Library
+from tvm_rammer.runtime.onnx_reference import run_onnxruntime
 from tvm_rammer.testing import models
-from tvm_rammer.testing.reference import random_inputs, run_onnxruntime
+from tvm_rammer.testing.reference import random_inputs
 
 CORES = host_cpu().cores
 RUNS = 300

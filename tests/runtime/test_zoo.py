@@ -8,8 +8,9 @@ import pytest
 from small_models import replan
 
 import tvm_rammer
+from tvm_rammer.runtime.onnx_reference import run_onnxruntime
 from tvm_rammer.testing.models import MODELS, before_softmax
-from tvm_rammer.testing.reference import assert_outputs_close, random_inputs, run_onnxruntime
+from tvm_rammer.testing.reference import assert_outputs_close, random_inputs
 
 PLANS = [(policy, veus) for policy in ("sequential", "wavefront") for veus in (1, 2, 4)]
 QUICK = ("recommender", "mixture_of_experts", "transformer_decoder")

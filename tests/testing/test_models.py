@@ -5,6 +5,7 @@ import onnx
 import pytest
 
 from tvm_rammer.errors import ModelError
+from tvm_rammer.runtime.onnx_reference import run_onnxruntime
 from tvm_rammer.testing.models import (
     MODELS,
     GraphBuilder,
@@ -16,7 +17,7 @@ from tvm_rammer.testing.models import (
 )
 from tvm_rammer.testing.models.light import LIGHT
 from tvm_rammer.testing.models.randwire import watts_strogatz
-from tvm_rammer.testing.reference import random_inputs, relative_error, run_onnxruntime
+from tvm_rammer.testing.reference import random_inputs, relative_error
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -13,8 +13,8 @@ from tvm.script import relax as R
 
 from tvm_rammer.backend.cpu.codegen.table import Header
 from tvm_rammer.frontend import load_model
-from tvm_rammer.kernel.kernel_library import KernelLibrary
 from tvm_rammer.region.compiler import RegionCompiler
+from tvm_rammer.region.kernel_library import KernelLibrary
 from tvm_rammer.region.marks import is_region
 from tvm_rammer.relax_util import operator_name
 from tvm_rammer.rprogram import RProgram

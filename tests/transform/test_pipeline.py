@@ -13,8 +13,9 @@ import tvm_rammer
 from tvm_rammer.errors import DeviceError, InputError, PlanError
 from tvm_rammer.frontend import load_model
 from tvm_rammer.options import Options
+from tvm_rammer.runtime.onnx_reference import run_onnxruntime
 from tvm_rammer.testing import models
-from tvm_rammer.testing.reference import assert_outputs_close, random_inputs, run_onnxruntime
+from tvm_rammer.testing.reference import assert_outputs_close, random_inputs
 
 FORMS = ("program", "wavefront", "per-op")
 

@@ -15,7 +15,7 @@ from tvm.script import relax as R
 from tvm.script import tirx as T
 
 from tvm_rammer.frontend import load_model
-from tvm_rammer.kernel.kernel_library import KernelLibrary
+from tvm_rammer.region.kernel_library import KernelLibrary
 from tvm_rammer.relax_util import operator_name
 from tvm_rammer.testing import models
 from tvm_rammer.testing.reference import assert_close

@@ -1,8 +1,7 @@
 """rKernels on any device: what a PrimFunc computes, and what became of it.
 
-``kernel_library`` keeps a kernel for every distinct PrimFunc, as a back end's rules have
-``scheduled`` it; ``measured_costs`` keeps what they took, on disk. What rules have in common are
-questions about a PrimFunc:
+A back end's rule has ``scheduled`` it; ``measured_costs`` keeps what kernels took, on disk. What
+rules have in common are questions about a PrimFunc:
 
 - ``contraction`` and ``pointwise``: what it computes; ``blocks`` and ``loops``: its statements;
   ``guards``: conditions around what it reads

@@ -3,6 +3,7 @@
 - ``marks``: which functions of a module are regions, and what is in none; ``eligibility``: why
 - ``region_calls``: the calls of a region, ``concatenations`` without copies; ``operator_graph``:
   what a policy plans
+- ``kernel_library``: a kernel for every distinct PrimFunc, as the back end makes it
 - ``compiler``: graphs and kernels of regions, made once; ``forget_constants`` after they are packed
 - ``decide_plan``: which plan a region runs; ``planned``: the result
 - ``direct_call``: whether a model is one region

@@ -10,11 +10,11 @@ from tvm.ir import GlobalVar
 
 from tvm_rammer.backend.protocol import Backend, KernelCompiler
 from tvm_rammer.backend.signature import RegionSignature
-from tvm_rammer.kernel.kernel_library import KernelLibrary
 from tvm_rammer.kernel.measured_costs import cost_key, load_costs, store_costs
 from tvm_rammer.kernel.operands import operands_of
 from tvm_rammer.progress import tell, tell_each
 from tvm_rammer.region.forget_constants import forget_constants
+from tvm_rammer.region.kernel_library import KernelLibrary
 from tvm_rammer.region.marks import regions_of
 from tvm_rammer.region.operator_graph import RegionGraph, region_graph, unwatched
 from tvm_rammer.region.planned import signature_of

@@ -11,11 +11,11 @@ import numpy as np
 import tvm
 from tvm import relax, tirx
 
-from tvm_rammer.kernel.kernel_library import KernelLibrary
 from tvm_rammer.kernel.scheduled import Packing
 from tvm_rammer.kernel.strides import with_strides
 from tvm_rammer.progress import tell_each
 from tvm_rammer.region.concatenations import concatenate_in_place, strides_of
+from tvm_rammer.region.kernel_library import KernelLibrary
 from tvm_rammer.region.region_calls import TensorCall, region_calls
 from tvm_rammer.rprogram import Buffer, Operator, OperatorGraph, aligned
 from tvm_rammer.tensors import as_array, empty

@@ -1,7 +1,7 @@
 """Compiled models: building, saving, loading and running them.
 
 - ``build``: from a model to a ``library``, which says by its ``description`` what it is
-- ``check``: compares a library with what ONNX Runtime or PyTorch computes
+- ``check``: compares a library with what ONNX Runtime (``onnx_reference``) or PyTorch computes
 - ``graph_module``: an instance that runs; ``profile``: when its rTasks really ran
 - ``report``, ``kernel_report``, ``simulated``: what was decided, what kernels reach, timelines
 - ``linking``: why a library could not be linked

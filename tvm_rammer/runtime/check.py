@@ -18,7 +18,7 @@ from tvm_rammer.frontend.loaded_model import one_line
 from tvm_rammer.frontend.onnx.fix_inputs import typed_constants
 from tvm_rammer.runtime.description import TensorInfo
 from tvm_rammer.runtime.library import Library
-from tvm_rammer.testing.reference import run_onnxruntime
+from tvm_rammer.runtime.onnx_reference import run_onnxruntime
 
 #: Largest error of an output, relative to its largest value; for types of few digits a few of
 #: their steps.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from tvm_rammer import __version__
+from tvm_rammer._version import __version__
 from tvm_rammer.machine.cache import CacheFolder
 from tvm_rammer.records import read_as
 

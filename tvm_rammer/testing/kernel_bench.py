@@ -17,12 +17,12 @@ from tvm_rammer.backend.cpu.timing.kernel_timing import (
     Step,
     compile_jobs,
 )
-from tvm_rammer.kernel.kernel_library import KernelLibrary
 from tvm_rammer.kernel.operands import Operand
 from tvm_rammer.kernel.roofline import roofline
 from tvm_rammer.kernel.work import Work, work_of
 from tvm_rammer.machine import VDevice
 from tvm_rammer.machine.ceilings import Ceilings
+from tvm_rammer.region.kernel_library import KernelLibrary
 from tvm_rammer.region.operator_graph import RegionGraph, region_graph
 from tvm_rammer.rprogram import OperatorGraph
 from tvm_rammer.testing.kernel_cases import KernelCase, Problem

@@ -1,17 +1,15 @@
-"""Reference runs: seeded inputs, ONNX Runtime's answers, and how far two answers are apart."""
+"""Reference runs: seeded inputs, and how far two answers are apart."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from importlib import import_module
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import helper
 
-from tvm_rammer.errors import InputError, RammerError
+from tvm_rammer.errors import InputError
 
 
 def random_inputs(model: onnx.ModelProto, seed: int = 0) -> dict[str, np.ndarray]:
@@ -29,32 +27,6 @@ def random_inputs(model: onnx.ModelProto, seed: int = 0) -> dict[str, np.ndarray
         for info in model.graph.input
         if info.name not in weights
     }
-
-
-def run_onnxruntime(
-    model: onnx.ModelProto | str | Path, inputs: Mapping[str, np.ndarray], threads: int = 2
-) -> list[np.ndarray]:
-    """Every output of a model, in order, as ONNX Runtime computes it.
-
-    Raises
-    ------
-    RammerError
-        ONNX Runtime is not installed.
-    """
-    try:
-        onnxruntime = import_module("onnxruntime")
-    except ModuleNotFoundError as error:
-        raise RammerError(
-            'onnxruntime is not installed; pip install "tvm-rammer[bench]"'
-        ) from error
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.log_severity_level = 3
-    # Without VNNI it adds pairs of 8-bit products in 16 bits, which overflow, unless told not to.
-    options.add_session_config_entry("session.x64quantprecision", "1")
-    source = model.SerializeToString() if isinstance(model, onnx.ModelProto) else str(model)
-    session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
-    return [np.asarray(value) for value in session.run(None, dict(inputs))]
 
 
 def relative_error(got: np.ndarray, want: np.ndarray) -> float:

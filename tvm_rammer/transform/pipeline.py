@@ -15,10 +15,10 @@ from tvm.relax.backend.cpu_generic import pipeline as stock
 from tvm_rammer.backend import resolve_target
 from tvm_rammer.backend.protocol import DEFAULT_TOLERANCE, WAIT_LIMIT
 from tvm_rammer.errors import RammerError
-from tvm_rammer.kernel.kernel_library import KernelLibrary
 from tvm_rammer.options import Form, Options
 from tvm_rammer.progress import tell
 from tvm_rammer.region.compiler import RegionCompiler
+from tvm_rammer.region.kernel_library import KernelLibrary
 from tvm_rammer.transform.add_guard import AddGuard
 from tvm_rammer.transform.attach_description import AttachDescription, Description, ModelNames
 from tvm_rammer.transform.co_schedule import CoSchedule

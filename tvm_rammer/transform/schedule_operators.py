@@ -14,8 +14,8 @@ import tvm_ffi
 from tvm import relax, tirx
 from tvm.ir import GenericConst
 
-from tvm_rammer.kernel.kernel_library import KernelLibrary
 from tvm_rammer.region.eligibility import reason_to_leave_out, result_types
+from tvm_rammer.region.kernel_library import KernelLibrary
 from tvm_rammer.relax_util import rewrite
 from tvm_rammer.tensors import as_array, constant
 from tvm_rammer.transform.co_schedule import link

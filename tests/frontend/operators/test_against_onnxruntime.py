@@ -9,7 +9,7 @@ from contributed import CASES, MICROSOFT, case
 from node_tests import run_with_tvm
 
 import tvm_rammer
-from tvm_rammer.testing.reference import run_onnxruntime
+from tvm_rammer.runtime.onnx_reference import run_onnxruntime
 
 pytest.importorskip("onnxruntime")
 

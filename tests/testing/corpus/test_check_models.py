@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 from onnx import TensorProto, helper
 
+from tvm_rammer.runtime.onnx_reference import run_onnxruntime
 from tvm_rammer.testing.bench.corpus_page import corpus_page
 from tvm_rammer.testing.bench.corpus_records import (
     CorpusResults,
@@ -24,7 +25,6 @@ from tvm_rammer.testing.corpus.checking import Checked, Files
 from tvm_rammer.testing.corpus.entries import TrainedModel
 from tvm_rammer.testing.corpus.input_makers import normal
 from tvm_rammer.testing.corpus.racing import RaceTimes, write_fixed
-from tvm_rammer.testing.reference import run_onnxruntime
 
 SCRIPT = Path(__file__).parents[3] / "python" / "check_models.py"
 

@@ -22,7 +22,7 @@ from tvm_rammer.backend.cpu.codegen.table import (
 )
 from tvm_rammer.backend.cpu.codegen.worker import build_module
 from tvm_rammer.backend.signature import RegionSignature, TensorSpec
-from tvm_rammer.kernel.kernel_library import KernelLibrary
+from tvm_rammer.region.kernel_library import KernelLibrary
 from tvm_rammer.rprogram import RProgram
 from tvm_rammer.testing.compiled_regions import aligned_copy, in_new_thread
 

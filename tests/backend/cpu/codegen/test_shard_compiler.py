@@ -13,7 +13,7 @@ from tvm_rammer.backend.cpu.codegen import shard_compiler, shards
 from tvm_rammer.backend.cpu.codegen.shard_compiler import ShardCompiler
 from tvm_rammer.backend.cpu.codegen.worker import build_module
 from tvm_rammer.backend.signature import RegionSignature, TensorSpec
-from tvm_rammer.kernel.kernel_library import KernelLibrary
+from tvm_rammer.region.kernel_library import KernelLibrary
 
 TARGET = resolve_target()
 SPEC = TensorSpec((4,), "float32")

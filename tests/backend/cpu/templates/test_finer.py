@@ -12,7 +12,7 @@ from kernel_runs import HOST, TARGET, constant, legalized_func, numbers, run_pri
 from tvm import relax
 
 from tvm_rammer.backend.cpu.templates.finer import Option, finer_tilings
-from tvm_rammer.kernel.kernel_library import KernelLibrary
+from tvm_rammer.region.kernel_library import KernelLibrary
 from tvm_rammer.testing.reference import assert_close
 
 OP = relax.op

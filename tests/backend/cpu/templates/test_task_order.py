@@ -14,7 +14,7 @@ from tvm_rammer.backend.cpu.codegen.lowering import lowering_pipeline
 from tvm_rammer.backend.cpu.templates.winograd.channels import Channels
 from tvm_rammer.backend.cpu.templates.winograd.choice import ConvolutionSize, choose_tiling
 from tvm_rammer.kernel.bodies import compile_bodies
-from tvm_rammer.kernel.kernel_library import KernelLibrary
+from tvm_rammer.region.kernel_library import KernelLibrary
 
 PIXELS, WEIGHT = numbers((1, 16, 12, 40)), numbers((256, 1, 1, 40), seed=1)
 

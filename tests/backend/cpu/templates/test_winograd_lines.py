@@ -29,7 +29,7 @@ from tvm_rammer.backend.cpu.templates.winograd.line_kernel import line_function
 from tvm_rammer.backend.cpu.templates.winograd.line_rule import WinogradLines
 from tvm_rammer.backend.cpu.templates.winograd.line_tiling import Lines, LineTiling
 from tvm_rammer.backend.cpu.templates.winograd.matrices import LINES
-from tvm_rammer.kernel.kernel_library import KernelLibrary
+from tvm_rammer.region.kernel_library import KernelLibrary
 from tvm_rammer.testing.reference import assert_close
 
 OP = relax.op

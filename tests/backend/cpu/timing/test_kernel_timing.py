@@ -11,8 +11,8 @@ from tvm_rammer.backend import resolve_target, vdevice_for
 from tvm_rammer.backend.cpu.host import host_cpu
 from tvm_rammer.backend.cpu.host.one_core import on_one_core
 from tvm_rammer.backend.cpu.timing.kernel_timing import Job, Step, compile_jobs
-from tvm_rammer.kernel.kernel_library import KernelLibrary
 from tvm_rammer.kernel.operands import Operand
+from tvm_rammer.region.kernel_library import KernelLibrary
 from tvm_rammer.testing.reference import assert_close
 
 TARGET = resolve_target()

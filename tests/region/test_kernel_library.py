@@ -14,9 +14,9 @@ from tvm.s_tir import ScheduleError
 from tvm_rammer.backend.cpu.templates import select
 from tvm_rammer.backend.cpu.templates.select import schedule
 from tvm_rammer.kernel.code_size import code_size
-from tvm_rammer.kernel.kernel_library import KernelLibrary
 from tvm_rammer.kernel.scheduled import Scheduled
 from tvm_rammer.region.eligibility import reason_to_leave_out
+from tvm_rammer.region.kernel_library import KernelLibrary
 from tvm_rammer.testing.reference import assert_close
 
 OP = relax.op
