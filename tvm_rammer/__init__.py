@@ -19,6 +19,7 @@ from tvm_rammer.errors import (
     ModelError,
     PlanError,
     RammerError,
+    TuningError,
 )
 
 if TYPE_CHECKING:
@@ -28,8 +29,11 @@ if TYPE_CHECKING:
     from tvm_rammer.runtime.library import Library
     from tvm_rammer.runtime.loading import load
     from tvm_rammer.transform.pipeline import pipeline
+    from tvm_rammer.tuning.database import Database
+    from tvm_rammer.tuning.model import tune
 
 __all__ = [
+    "Database",
     "DeviceError",
     "GraphModule",
     "InputError",
@@ -39,14 +43,17 @@ __all__ = [
     "ModelError",
     "PlanError",
     "RammerError",
+    "TuningError",
     "__version__",
     "build",
     "load",
     "load_model",
     "pipeline",
+    "tune",
 ]
 
 _HOMES = {
+    "Database": "tvm_rammer.tuning.database",
     "GraphModule": "tvm_rammer.runtime.graph_module",
     "Library": "tvm_rammer.runtime.library",
     "LoadedModel": "tvm_rammer.frontend",
@@ -54,6 +61,7 @@ _HOMES = {
     "load": "tvm_rammer.runtime.loading",
     "load_model": "tvm_rammer.frontend",
     "pipeline": "tvm_rammer.transform.pipeline",
+    "tune": "tvm_rammer.tuning.model",
 }
 
 

@@ -28,7 +28,7 @@ from tvm_rammer.commands.endings import (
 from tvm_rammer.files import advice_for
 
 #: In the order in which a new user meets them; each is the ``command`` of a module in ``commands``.
-_COMMANDS = ("demo", "doctor", "compile", "run", "show", "explain", "models")
+_COMMANDS = ("demo", "doctor", "compile", "run", "show", "explain", "tune", "models")
 
 _EXAMPLES = """\b
 Examples:
@@ -38,6 +38,8 @@ Examples:
   tvm-rammer run model.so --input x.npy            run it
   tvm-rammer show model.so --html plan.html        look at its schedule
   tvm-rammer explain model.onnx                    why it is as it is
+  tvm-rammer tune model.onnx -o records --trials 500
+                                                   let TVM's tuner choose the tiles
   tvm-rammer models inception_v3 -o model.onnx     a network to try it on
 
 Every command takes --json; then an error is one JSON object on standard error, with

@@ -28,5 +28,9 @@ class LibraryError(RammerError):
     """A compiled library cannot be written, read or run here."""
 
 
+class TuningError(RammerError):
+    """Tuning cannot start or go on, or a choice of it cannot be made."""
+
+
 class DeviceError(RammerError):
     """A device or target is unknown, or cannot be used from this process."""

@@ -28,7 +28,7 @@ from tvm_rammer.backend.cpu.codegen.lowering import lowering_pipeline
 from tvm_rammer.kernel.blocks import is_choice
 from tvm_rammer.kernel.bodies import compile_bodies
 from tvm_rammer.machine import VDevice
-from tvm_rammer.region.kernel_library import KernelLibrary, OperatorKernel
+from tvm_rammer.region.kernel_library import KernelLibrary, OperatorKernel, Tuned, untuned
 from tvm_rammer.rprogram import ALIGNMENT
 
 TARGET = resolve_target(None)
@@ -70,12 +70,13 @@ def run_prim_func(
     constants: Iterable[int] = (),
     vdevice: Any = HOST,
     seed: int = 0,
+    tuned: Tuned = untuned,
 ) -> Run:
     """Schedule, split and compile a PrimFunc, run it on ``inputs`` and return its results.
 
     Tensors lie in memory with the strides that the PrimFunc declares.
     """
-    library, target = KernelLibrary(vdevice), target_of(vdevice)
+    library, target = KernelLibrary(vdevice, tuned=tuned), target_of(vdevice)
     with target:
         kernel = library.get(func, frozenset(constants))
     bodies = compile_bodies(library.bodies, target, lowering_pipeline())

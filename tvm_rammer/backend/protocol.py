@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tvm_rammer.backend.signature import RegionSignature
     from tvm_rammer.kernel.constraints import Vectors
     from tvm_rammer.kernel.operands import KernelUse, Timing
-    from tvm_rammer.kernel.scheduled import Scheduled
+    from tvm_rammer.kernel.scheduled import Choice, Scheduled
     from tvm_rammer.kernel.split import SplitKernel
     from tvm_rammer.machine import VDevice
     from tvm_rammer.machine.ceilings import Ceilings
@@ -157,6 +157,41 @@ class Stamps(Protocol):
         ...
 
 
+class Tuner(Protocol):
+    """Lists the ways to compute an operator, and times them one by one.
+
+    Compiling and timing happen in processes of their own, which may die of it.
+    """
+
+    def choices(
+        self,
+        func: tirx.PrimFunc,
+        constants: frozenset[int],
+        vdevice: VDevice,
+        winograd_tolerance: float,
+    ) -> list[Choice]:
+        """All ways to schedule a PrimFunc, the one of :meth:`Backend.schedule` first.
+
+        Empty where there is no choice.
+        """
+        ...
+
+    def together(self, choices: Sequence[Choice]) -> Scheduled | None:
+        """The first choice, with those that can stand in for it as finer ones.
+
+        ``None`` if it cannot be made.
+        """
+        ...
+
+    def compile(self, choice: Choice, target: tvm.target.Target) -> tvm.runtime.Module:
+        """What :meth:`seconds` runs; TuningError if the choice cannot be made."""
+        ...
+
+    def seconds(self, module: tvm.runtime.Module) -> float:
+        """What all tiles of a compiled choice take one vEU of this machine."""
+        ...
+
+
 class Binding:
     """A loaded library in this process; this one needs nothing of the threads that run it."""
 
@@ -195,6 +230,8 @@ class Backend(Protocol):
         Times kernels and plans.
     stamps : Stamps or None
         Profiles runs.
+    tuner : Tuner or None
+        Offers choices to the tuner.
     """
 
     @property
@@ -217,6 +254,10 @@ class Backend(Protocol):
 
     @property
     def stamps(self) -> Stamps | None:
+        return None
+
+    @property
+    def tuner(self) -> Tuner | None:
         return None
 
     def resolve(self, target: tvm.target.Target | None) -> tvm.target.Target:

@@ -67,38 +67,38 @@ def _number(text: str) -> Number | None:
 #: Options that are given once for each input, by the parameters that they arrive as.
 _REPEATED = {"shapes": "shape", "constants": "constant"}
 
-_OPTIONS = (
-    click.option(
+_OPTIONS = {
+    "policy": click.option(
         "--policy",
         metavar="NAME",
         help="auto (default), sequential, wavefront, estf, ios or locality.",
     ),
-    click.option(
+    "num_veus": click.option(
         "--num-veus", type=int, metavar="N", help="vEUs to plan for; the usable cores if not given."
     ),
-    click.option(
+    "form": click.option(
         "--form",
         metavar="NAME",
         help="program (default): one launch for a region; wavefront: one launch for each "
         "wavefront; per-op: no plan, one launch for each operator.",
     ),
-    click.option(
+    "target": click.option(
         "--target", metavar="TARGET", help="A TVM target, as JSON or a name; this machine if not."
     ),
-    click.option(
+    "backend": click.option(
         "--backend",
         metavar="NAME",
         help="The back end that serves the target if not given; interpret: plans run step by step, "
         "slowly, in this process alone.",
     ),
-    click.option(
+    "shapes": click.option(
         "--shape",
         "shapes",
         type=_ShapeType(),
         multiple=True,
         help="Shape of an input with symbolic dimensions (repeatable).",
     ),
-    click.option(
+    "constants": click.option(
         "--constant",
         "constants",
         type=_ConstantType(),
@@ -106,39 +106,54 @@ _OPTIONS = (
         help="Value of an input, a number or numbers with commas between, that is fixed when "
         "compiling (repeatable).",
     ),
-    click.option(
+    "oversubscribe": click.option(
         "--oversubscribe",
         is_flag=True,
         default=None,
         help="Allow more vEUs than hardware threads: correct, but slow.",
     ),
-    click.option(
+    "winograd_tolerance": click.option(
         "--winograd-tolerance",
         type=float,
         metavar="X",
         help="Error, relative to its outputs, that a convolution may gain by Winograd's algorithm; "
         "0 for none.",
     ),
-    click.option(
+    "wait_limit": click.option(
         "--wait-limit",
         type=float,
         metavar="S",
         help="Seconds after which a run gives up waiting for a core; 0 waits for ever.",
     ),
-    click.option(
+    "database": click.option(
+        "--database",
+        type=click.Path(path_type=Path, file_okay=False),
+        metavar="DIR",
+        help="Records of tvm-rammer tune: operators are computed as the fastest of them say.",
+    ),
+    "max_arena_bytes": click.option(
         "--max-arena-bytes",
         type=int,
         metavar="N",
         help="Most memory for intermediate results; less runs together where they need more.",
     ),
-)
+}
 
 
 def build_options(function: F) -> F:
     """Add the options of compiling; they arrive as keyword arguments, None where not given."""
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
+    return shared_options(*_OPTIONS)(function)
+
+
+def shared_options(*names: str) -> Callable[[F], F]:
+    """Add some of the options of compiling, by the parameters that they arrive as."""
+
+    def add(function: F) -> F:
+        for name in reversed(names):
+            function = _OPTIONS[name](function)
+        return function
+
+    return add
 
 
 def require_model(model: Path) -> None:
@@ -165,7 +180,12 @@ def build_library(model: Path, **options: Any) -> Library:
     with native_work(f"compiling {model.name}"):
         from tvm_rammer.runtime.build import build
 
-        return build(model, **given_options(options))
+        given = given_options(options)
+        if "database" in given:
+            from tvm_rammer.tuning.database import Database
+
+            given["database"] = Database(given["database"])
+        return build(model, **given)
 
 
 def open_library(source: Path, **options: Any) -> Library:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -87,6 +87,26 @@ class Scheduled:
             yield from self.finer.variants()
 
 
+#: What the choice is called that is made without records of the tuner.
+UNTUNED = "untuned"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of the ways to schedule a PrimFunc.
+
+    Attributes
+    ----------
+    text : str
+        The rule and its configuration: what records of the tuner name it by.
+    emit : callable
+        Makes it.
+    """
+
+    text: str
+    emit: Callable[[], Scheduled]
+
+
 class Rule(Protocol):
     """A rule schedules the PrimFuncs that are its own and answers ``None`` to all others."""
 
@@ -105,4 +125,14 @@ class Rule(Protocol):
         vdevice : VDevice
             Vector width and registers are taken from here.
         """
+        ...
+
+
+class Tunable(Rule, Protocol):
+    """A rule that lists the configurations of what is its own."""
+
+    def choices(
+        self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice
+    ) -> Iterator[Choice]:
+        """All configurations, nothing for what is not its own; parameters as for ``apply``."""
         ...

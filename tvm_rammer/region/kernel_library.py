@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +12,7 @@ from tvm import tirx
 
 from tvm_rammer.backend.protocol import DEFAULT_TOLERANCE, Backend
 from tvm_rammer.backend.registry import backend_named
-from tvm_rammer.kernel.scheduled import Packing, Scheduled
+from tvm_rammer.kernel.scheduled import Choice, Packing, Scheduled
 from tvm_rammer.kernel.split import Scratch, Stage
 from tvm_rammer.machine import VDevice
 from tvm_rammer.rprogram import RKernel
@@ -57,13 +59,36 @@ class OperatorKernel:
     scheduled: Scheduled
 
 
+Tuned = Callable[[tirx.PrimFunc, frozenset[int]], Sequence[Choice]]
+
+
+def untuned(func: tirx.PrimFunc, constants: frozenset[int]) -> Sequence[Choice]:
+    """No records."""
+    return ()
+
+
 @dataclass
 class KernelLibrary:
-    """Kernels by PrimFunc, and the bodies that code is generated from."""
+    """Kernels by PrimFunc, and the bodies that code is generated from.
+
+    Attributes
+    ----------
+    vdevice : VDevice
+    winograd_tolerance : float
+        See :class:`~tvm_rammer.options.Options`.
+    tuned : callable
+        The choices that records of the tuner name for a PrimFunc and its constants, if any do.
+    bodies : dict of str to PrimFunc
+        By name, in the order of their numbers.
+    uses : Counter
+        How often each PrimFunc, with its constants, was asked for.
+    """
 
     vdevice: VDevice
     winograd_tolerance: float = DEFAULT_TOLERANCE
+    tuned: Tuned = untuned
     bodies: dict[str, tirx.PrimFunc] = field(default_factory=dict)
+    uses: Counter[tuple[tirx.PrimFunc, frozenset[int]]] = field(default_factory=Counter)
     _known: dict[Any, OperatorKernel] = field(default_factory=dict)
     _body_names: dict[Any, str] = field(default_factory=dict)
 
@@ -80,13 +105,14 @@ class KernelLibrary:
     def get(self, func: tirx.PrimFunc, constants: frozenset[int]) -> OperatorKernel:
         """The kernel of a PrimFunc whose parameters ``constants`` are constants."""
         key = (func, constants)
+        self.uses[key] += 1
         if key not in self._known:
             self._known[key] = self._make(func, constants)
         return self._known[key]
 
     def _make(self, func: tirx.PrimFunc, constants: frozenset[int]) -> OperatorKernel:
         backend = self.backend
-        scheduled = backend.schedule(func, constants, self.vdevice, self.winograd_tolerance)
+        scheduled = self._schedule(func, constants)
         split = backend.split(scheduled.func)
         found: list[dict[str, RKernel]] = [{} for _ in split.stages]
         for variant in scheduled.variants():
@@ -100,6 +126,13 @@ class KernelLibrary:
             for kernels, stage in zip(found, split.stages, strict=True)
         )
         return OperatorKernel(tuple(staged), split.scratch, scheduled.packings, scheduled)
+
+    def _schedule(self, func: tirx.PrimFunc, constants: frozenset[int]) -> Scheduled:
+        """As records have it, else as the back end would."""
+        tuner, choices = self.backend.tuner, self.tuned(func, constants)
+        if tuner and choices and (made := tuner.together(choices)) is not None:
+            return made
+        return self.backend.schedule(func, constants, self.vdevice, self.winograd_tolerance)
 
     def _name(self, body: tirx.PrimFunc) -> str:
         """The symbol of a body; structurally equal bodies share one."""

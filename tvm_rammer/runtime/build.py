@@ -19,7 +19,7 @@ from tvm_rammer.progress import tell
 from tvm_rammer.runtime.check import check_library, require_reference
 from tvm_rammer.runtime.library import Library, assemble
 from tvm_rammer.transform.attach_description import ModelNames
-from tvm_rammer.transform.pipeline import partition_module
+from tvm_rammer.transform.pipeline import Records, partition_module
 from tvm_rammer.units import listed
 
 
@@ -39,6 +39,7 @@ def build(
     max_arena_bytes: int | None = None,
     backend: str | None = None,
     check: bool = False,
+    database: Records | None = None,
 ) -> Library:
     """Compile a model into a library that runs independent operators together.
 
@@ -79,6 +80,9 @@ def build(
     check : bool
         Run the library, and the model in ONNX Runtime or PyTorch, and compare the outputs; see
         :func:`~tvm_rammer.runtime.check.check_library`.
+    database : Database, optional
+        What :func:`tvm_rammer.tune` found: operators that it has records of, for this device,
+        are computed as the fastest of them say.
 
     Returns
     -------
@@ -114,7 +118,7 @@ def build(
     if params:
         loaded, names = _bind(loaded, params)
     try:
-        partitioned = partition_module(loaded.module, resolved, options)
+        partitioned = partition_module(loaded.module, resolved, options, database)
         # The weights as they were read make room for the packed ones: new memory takes long.
         del loaded
         library = assemble(partitioned, options, names)

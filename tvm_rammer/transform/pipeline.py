@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import tvm
 import tvm_ffi
@@ -15,10 +15,11 @@ from tvm.relax.backend.cpu_generic import pipeline as stock
 from tvm_rammer.backend import resolve_target
 from tvm_rammer.backend.protocol import DEFAULT_TOLERANCE, WAIT_LIMIT
 from tvm_rammer.errors import RammerError
+from tvm_rammer.machine import VDevice
 from tvm_rammer.options import Form, Options
 from tvm_rammer.progress import tell
 from tvm_rammer.region.compiler import RegionCompiler
-from tvm_rammer.region.kernel_library import KernelLibrary
+from tvm_rammer.region.kernel_library import KernelLibrary, Tuned, untuned
 from tvm_rammer.transform.add_guard import AddGuard
 from tvm_rammer.transform.attach_description import AttachDescription, Description, ModelNames
 from tvm_rammer.transform.co_schedule import CoSchedule
@@ -36,6 +37,14 @@ for _error in _ERRORS:
 
 #: Attribute of a module that has been through :func:`pipeline`.
 LOWERED = "tvm_rammer.lowered"
+
+
+class Records(Protocol):
+    """What the tuner found, as :class:`tvm_rammer.tuning.Database` has it."""
+
+    def tuned(self, vdevice: VDevice, winograd_tolerance: float) -> Tuned:
+        """The choices for a device, by PrimFunc and constants."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -58,12 +67,14 @@ class PlannedModule:
 
 
 def partition_module(
-    mod: tvm.IRModule, target: tvm.target.Target, options: Options
+    mod: tvm.IRModule, target: tvm.target.Target, options: Options, records: Records | None = None
 ) -> PartitionedModule:
     """The passes before the plan: the number of vEUs matters to them, the policy does not."""
     tell("preparing the operators")
     vdevice = options.vdevice(target)
-    kernels = KernelLibrary(vdevice, options.winograd_tolerance)
+    tolerance = options.winograd_tolerance
+    tuned = records.tuned(vdevice, tolerance) if records else untuned
+    kernels = KernelLibrary(vdevice, tolerance, tuned)
     compiler = RegionCompiler(target, kernels)
     # 1. Call_tirs of fused PrimFuncs; 2. what can be planned together becomes a function.
     # What an importer repeats for every step is one before its weights are copied.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tvm_rammer.backend.cpu.codegen.worker import RegionModules
     from tvm_rammer.backend.signature import RegionSignature
     from tvm_rammer.kernel.operands import KernelUse
-    from tvm_rammer.kernel.scheduled import Scheduled
+    from tvm_rammer.kernel.scheduled import Choice, Scheduled
     from tvm_rammer.kernel.split import SplitKernel
     from tvm_rammer.machine import VDevice
     from tvm_rammer.machine.ceilings import Ceilings
@@ -94,6 +94,36 @@ class CpuStamps:
         return read_stamps(program, arena, arena_bytes, by_wave)
 
 
+class CpuTuner:
+    """The configurations of the templates, timed on one core."""
+
+    def choices(
+        self,
+        func: tirx.PrimFunc,
+        constants: frozenset[int],
+        vdevice: VDevice,
+        winograd_tolerance: float,
+    ) -> list[Choice]:
+        from tvm_rammer.backend.cpu.templates.select import choices
+
+        return choices(func, constants, vdevice, winograd_tolerance)
+
+    def together(self, choices: Sequence[Choice]) -> Scheduled | None:
+        from tvm_rammer.backend.cpu.templates.select import schedule_as
+
+        return schedule_as(choices)
+
+    def compile(self, choice: Choice, target: tvm.target.Target) -> tvm.runtime.Module:
+        from tvm_rammer.backend.cpu.timing.time_choice import compile_choice
+
+        return compile_choice(choice, target)
+
+    def seconds(self, module: tvm.runtime.Module) -> float:
+        from tvm_rammer.backend.cpu.timing.time_choice import time_choice
+
+        return time_choice(module)
+
+
 class CpuBackend(Backend):
     """x86-64 and AArch64 processors; see :class:`~tvm_rammer.backend.protocol.Backend`."""
 
@@ -103,6 +133,7 @@ class CpuBackend(Backend):
     exports = True
     stopwatch = CpuStopwatch()
     stamps = CpuStamps()
+    tuner = CpuTuner()
 
     @property
     def few_rows(self) -> int:

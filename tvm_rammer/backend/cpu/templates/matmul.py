@@ -6,6 +6,7 @@ wants several streams of weights instead of several rows.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
@@ -17,11 +18,11 @@ from tvm_rammer.backend.cpu.templates.columns import (
     is_constant,
     is_contiguous,
 )
-from tvm_rammer.backend.cpu.templates.outer_product import outer_product
+from tvm_rammer.backend.cpu.templates.outer_product import all_cuts, outer_product
 from tvm_rammer.backend.cpu.templates.reduction import FEW_ROWS, Reduction
 from tvm_rammer.kernel.blocks import variables
 from tvm_rammer.kernel.contraction import Contraction, find_contraction, load_of
-from tvm_rammer.kernel.scheduled import Scheduled
+from tvm_rammer.kernel.scheduled import Choice, Scheduled
 from tvm_rammer.machine import VDevice
 
 
@@ -34,17 +35,29 @@ class Matmul:
     def apply(
         self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice
     ) -> Scheduled | None:
-        contraction = find_contraction(func)
-        if contraction is None or contraction.slides:
+        own = _own(func, constants)
+        if own is None:
             return None
-        columns = find_columns(contraction, constants)
-        if columns is None:
-            return None
-        if _are_dot_products(contraction, columns, constants):
+        if _are_dot_products(*own, constants):
             dot_products = Reduction().apply(func, constants, vdevice)
             if dot_products is not None:
                 return dot_products
-        return outer_product(contraction, columns, constants, vdevice, self.name)
+        return outer_product(*own, constants, vdevice, self.name)
+
+    def choices(
+        self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice
+    ) -> Iterator[Choice]:
+        """All register tiles and orders, as in :meth:`.Tunable.choices`."""
+        if own := _own(func, constants):
+            yield from all_cuts(*own, constants, vdevice, self.name)
+
+
+def _own(func: tirx.PrimFunc, constants: frozenset[int]) -> tuple[Contraction, Columns] | None:
+    contraction = find_contraction(func)
+    if contraction is None or contraction.slides:
+        return None
+    columns = find_columns(contraction, constants)
+    return None if columns is None else (contraction, columns)
 
 
 def _are_dot_products(

@@ -76,30 +76,41 @@ class Nest:
     @property
     def num_tasks(self) -> int:
         """Tasks of the parallel loop."""
-        axes = [axis.extent for group in self._outer_axes() for axis in group]
-        tiles = self._row_tiles() if self.row_tasks else 1
-        return prod(axes) * self.layout.groups * self.layout.tiles * tiles
+        return prod(self._counts())
 
-    def statement(self) -> Any:
-        """The parallel loop over all tasks."""
+    @property
+    def has_orders(self) -> bool:
+        """Whether tasks of rows first and of columns first are two orders."""
+        columns = self.layout.groups * self.layout.tiles
+        rows = self.num_tasks // (columns * prod(axis.extent for axis in self._outer_axes()[0]))
+        return columns > 1 and rows > 1
+
+    def _counts(self) -> list[int]:
+        """How many tasks there are along each axis, the outermost first."""
         batch, others = self._outer_axes()
         columns = [self.layout.groups, self.layout.tiles]
         rows = [axis.extent for axis in others]
         if self.rows is not None and self.row_tasks:
             rows.append(self._row_tiles())
         counts = [axis.extent for axis in batch]
-        counts += [*rows, *columns] if self.rows_first else [*columns, *rows]
+        return counts + ([*rows, *columns] if self.rows_first else [*columns, *rows])
+
+    def statement(self) -> Any:
+        """The parallel loop over all tasks."""
+        batch, others = self._outer_axes()
+        counts = self._counts()
+        num_rows = len(counts) - len(batch) - 2
 
         def task(place: Any) -> Any:
             parts = digits(place, counts)
             places, parts = parts[: len(batch)], parts[len(batch) :]
-            first = len(rows) if self.rows_first else 0
+            first = num_rows if self.rows_first else 0
             group, tile = parts[first : first + 2]
             places += parts[:first] + parts[first + 2 :]
             axes = [*batch, *others]
             values = {axis.var: place for axis, place in zip(axes, places, strict=False)}
             at = _Place(values, group, tile)
-            return self._row_tile(at, places[-1]) if len(rows) > len(others) else self._all_rows(at)
+            return self._row_tile(at, places[-1]) if num_rows > len(others) else self._all_rows(at)
 
         return loop("task", prod(counts), task, ForKind.PARALLEL)
 

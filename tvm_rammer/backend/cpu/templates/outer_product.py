@@ -7,8 +7,10 @@ compiled, others, where it is needed, by a loop nest of its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
 from math import prod
 from typing import Any
 
@@ -38,7 +40,7 @@ from tvm_rammer.backend.cpu.templates.register_tile import (
 from tvm_rammer.kernel.blocks import variables
 from tvm_rammer.kernel.contraction import Axis, Contraction, load_of
 from tvm_rammer.kernel.loops import sequence
-from tvm_rammer.kernel.scheduled import Packing, Scheduled
+from tvm_rammer.kernel.scheduled import Choice, Packing, Scheduled
 from tvm_rammer.machine import VDevice
 from tvm_rammer.rprogram import dtype_bytes
 
@@ -61,10 +63,18 @@ class Cut:
     tile : RegisterTile
     row_tasks : bool
         Whether each tile of rows is a task of its own, or all of them are one.
+    rows_first : bool
+        Whether a task is followed by the one with the next columns of the same rows, and not by the
+        one with the next rows of the same columns.
     """
 
     tile: RegisterTile
     row_tasks: bool
+    rows_first: bool
+
+    def __str__(self) -> str:
+        apart = ", rows apart" if self.row_tasks else ""
+        return f"{self.tile}{apart}, {'rows' if self.rows_first else 'columns'} first"
 
 
 @dataclass(frozen=True)
@@ -104,8 +114,17 @@ class OuterProduct:
         if tile is None:
             return None
         few_tasks = max(_FEW_TASKS, _TASKS_OF_A_VEU * self.vdevice.num_veus)
-        together = self.nest(Cut(tile, False))
-        return Cut(tile, self.rows is not None and together.num_tasks < few_tasks)
+        weights = self.columns.weights(self.contraction)
+        together = Cut(tile, False, _rows_first(self.contraction, weights, self.vdevice))
+        few = self.nest(together).num_tasks < few_tasks
+        return replace(together, row_tasks=self.rows is not None and few)
+
+    def cuts(self) -> list[Cut]:
+        """All configurations."""
+        tiles = tiles_in_registers(*self._sizes(), self._steps())
+        apart = (False,) if self.rows is None else (False, True)
+        cuts = [Cut(*cut) for cut in product(tiles, apart, (False, True))]
+        return [cut for cut in cuts if not cut.rows_first or self.nest(cut).has_orders]
 
     def finer(self, cut: Cut) -> list[Cut]:
         """The configurations with more tasks that have the packed weights of another one."""
@@ -119,7 +138,7 @@ class OuterProduct:
         ]
         row_tasks = {cut.row_tasks, self.rows is not None}
         count = self.nest(cut).num_tasks
-        cuts = [Cut(tile, apart) for tile in tiles for apart in sorted(row_tasks)]
+        cuts = [Cut(*each, cut.rows_first) for each in product(tiles, sorted(row_tasks))]
         return [each for each in cuts if self.nest(each).num_tasks > count]
 
     def option(self, cut: Cut) -> Option[Cut]:
@@ -133,7 +152,6 @@ class OuterProduct:
 
     def nest(self, cut: Cut) -> Nest:
         """The loop nest of a configuration, its weights as they are."""
-        weights = self.columns.weights(self.contraction)
         nest = Nest(
             self.contraction,
             self.columns,
@@ -142,7 +160,7 @@ class OuterProduct:
             cut.tile,
             self.taps,
             cut.row_tasks,
-            _rows_first(self.contraction, weights, self.vdevice),
+            cut.rows_first,
         )
         return replace(nest, far_data=_far_data(nest, self.vdevice))
 
@@ -184,18 +202,38 @@ def outer_product(
     origin : str
         Name of the rule.
     """
-    product = OuterProduct.of(contraction, columns, vdevice)
-    efficient = product.efficient()
+    found = OuterProduct.of(contraction, columns, vdevice)
+    efficient = found.efficient()
     if efficient is None:
         return None
     # Small tiles of an image read much of what other vEUs have written, and gain nothing.
-    cuts = [] if contraction.slides else product.finer(efficient)
-    options = [product.option(cut) for cut in cuts]
-    finer = finer_tilings(product.option(efficient), options, vdevice.num_veus, VERY_LARGE_DEVICE)
-    nests = [product.nest(cut) for cut in (efficient, *finer)]
-    if is_constant(contraction, columns, constants):
+    cuts = [] if contraction.slides else found.finer(efficient)
+    options = [found.option(cut) for cut in cuts]
+    finer = finer_tilings(found.option(efficient), options, vdevice.num_veus, VERY_LARGE_DEVICE)
+    return _emit(found, [efficient, *finer], constants, origin)
+
+
+def all_cuts(
+    contraction: Contraction,
+    columns: Columns,
+    constants: frozenset[int],
+    vdevice: VDevice,
+    origin: str,
+) -> Iterator[Choice]:
+    """All configurations; parameters as for :func:`outer_product`."""
+    found = OuterProduct.of(contraction, columns, vdevice)
+    for cut in found.cuts():
+        yield Choice(f"{origin}: {cut}", partial(_emit, found, [cut], constants, origin))
+
+
+def _emit(
+    found: OuterProduct, cuts: Sequence[Cut], constants: frozenset[int], origin: str
+) -> Scheduled:
+    """The variants of configurations with the same packed weights, each finer than the last."""
+    nests = [found.nest(cut) for cut in cuts]
+    if is_constant(found.contraction, found.columns, constants):
         return _packed_constant(nests, origin)
-    if is_contiguous(columns.axis, columns.weights(contraction)):
+    if is_contiguous(found.columns.axis, found.columns.weights(found.contraction)):
         return _scheduled(nests, [nest.statement() for nest in nests], origin)
     return _packed_at_run_time(nests, origin)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
@@ -22,6 +22,7 @@ from tvm.ir import Call, GlobalVar, PrimType
 
 from tvm_rammer.backend.cpu.codegen.lowering import lowering_pipeline
 from tvm_rammer.kernel.bodies import exported
+from tvm_rammer.kernel.loops import sequence
 from tvm_rammer.kernel.operands import Operand, Timing
 from tvm_rammer.rprogram import aligned
 
@@ -175,8 +176,16 @@ def compile_jobs(
         functions.update({symbol: bodies[name] for name, symbol in private.items()})
         symbol = GlobalVar(f"job_{number}")
         functions[symbol] = _entry(symbol.name_hint, job, private)
+    functions[GlobalVar("job_bytes")] = _sizes([job.nbytes for job in jobs])
     module = tvm.tirx.build(tvm.IRModule(functions), target, pipeline=lowering_pipeline())
     return CompiledJobs(module, jobs)
+
+
+def _sizes(sizes: Sequence[int]) -> tirx.PrimFunc:
+    """A packed function that stores the bytes of every job, for a process that has no jobs."""
+    out = tirx.decl_buffer((len(sizes),), "int64", name="sizes")
+    stores = [tirx.BufferStore(out, tirx.const(n, "int64"), [k]) for k, n in enumerate(sizes)]
+    return exported("job_bytes", [out], sequence(stores))
 
 
 def _entry(symbol: str, job: Job, bodies: Mapping[str, GlobalVar]) -> tirx.PrimFunc:

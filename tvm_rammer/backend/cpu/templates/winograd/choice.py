@@ -82,6 +82,30 @@ def choose_tiling(
     return None
 
 
+def all_tilings(
+    size: ConvolutionSize, vdevice: VDevice, tolerance: float
+) -> Iterator[WinogradTiling]:
+    """Every tiling that is accurate enough, whether it pays by the model or not."""
+    channels = size.channels
+    lanes = overlapping_lanes(channels.inputs, vdevice)
+    if lanes is None or overlapping_lanes(channels.width, vdevice) is None:
+        return
+    if not (size.batch and size.height and size.width):
+        return
+    for transform in (TWO, FOUR):
+        if winograd_error(transform, channels.depth) > tolerance:
+            continue
+        tiles = _grid(size, transform).num_tiles
+        for register in register_tiles(tiles, channels.width, vdevice):
+            usual = _block(size, transform, register, vdevice)
+            for block in sorted({usual, min(tiles, 2 * usual), min(tiles, 4 * usual)}):
+                staged = WinogradTiling(transform, lanes, register, block, False)
+                if _scratch_bytes(size, staged) <= MAX_SCRATCH_BYTES:
+                    yield staged
+                    yield replace(staged, rows_first=True)
+                yield replace(staged, fused=True)
+
+
 def winograd_cycles(size: ConvolutionSize, tiling: WinogradTiling, vdevice: VDevice) -> float:
     """Modelled cycles of a tiling on one vEU."""
     transform, register = tiling.transform, tiling.register_tile

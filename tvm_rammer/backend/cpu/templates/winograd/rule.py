@@ -9,15 +9,23 @@ finite makes its whole output channel NaN.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from tvm import tirx
 
-from tvm_rammer.backend.cpu.templates.winograd.choice import ConvolutionSize, choose_tiling, finer
+from tvm_rammer.backend.cpu.templates.winograd.choice import (
+    ConvolutionSize,
+    all_tilings,
+    choose_tiling,
+    finer,
+)
 from tvm_rammer.backend.cpu.templates.winograd.kernel import winograd_function
-from tvm_rammer.backend.cpu.templates.winograd.match import match_convolution
+from tvm_rammer.backend.cpu.templates.winograd.match import PlainConvolution, match_convolution
+from tvm_rammer.backend.cpu.templates.winograd.tiling import WinogradTiling
 from tvm_rammer.backend.protocol import DEFAULT_TOLERANCE
-from tvm_rammer.kernel.scheduled import Scheduled
+from tvm_rammer.kernel.scheduled import Choice, Scheduled
 from tvm_rammer.machine import VDevice
 
 
@@ -46,8 +54,25 @@ class Winograd:
         tiling = choose_tiling(size, vdevice, self.tolerance)
         if tiling is None:
             return None
-        packings = ((conv.weight_position, tiling.packing(conv.channels)),)
-        tilings = [tiling, *finer(size, tiling, vdevice)]
+        return self._emit(conv, [tiling, *finer(size, tiling, vdevice)], vdevice)
+
+    def choices(
+        self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice
+    ) -> Iterator[Choice]:
+        """All tilings, as in :meth:`.Rule.choices`."""
+        conv = match_convolution(func, constants, _is_3x3) if self.tolerance > 0 else None
+        if conv is None:
+            return
+        size = ConvolutionSize(*conv.output_extents, conv.channels)
+        for tiling in all_tilings(size, vdevice, self.tolerance):
+            order = ", rows first" if tiling.rows_first else ""
+            text = f"{self.name}: {tiling}{order}"
+            yield Choice(text, partial(self._emit, conv, [tiling], vdevice))
+
+    def _emit(
+        self, conv: PlainConvolution, tilings: list[WinogradTiling], vdevice: VDevice
+    ) -> Scheduled:
+        packings = ((conv.weight_position, tilings[0].packing(conv.channels)),)
         variants = [(winograd_function(conv, each, vdevice), str(each)) for each in tilings]
         return Scheduled.of_variants(variants, self.name, packings)
 

@@ -1,0 +1,115 @@
+"""Every choice that the tuner may take computes what the untuned one computes."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from kernel_runs import HOST, TARGET, constant, legalized_func, numbers, run_prim_func
+from tvm import relax
+
+from tvm_rammer.kernel.scheduled import UNTUNED
+from tvm_rammer.testing.reference import assert_close
+from tvm_rammer.tuning.task import Task
+
+OP = relax.op
+TOLERANCE = 5e-5
+NHWC = {"data_layout": "NHWC", "kernel_layout": "OHWI"}
+
+
+def product():
+    x, w = numbers((6, 70)), numbers((70, 136), seed=1)
+    return legalized_func(lambda x: OP.nn.relu(OP.matmul(x, constant(w))), x), [x, w]
+
+
+def vector():
+    x, w = numbers((1, 600)), numbers((600, 72), seed=1)
+    return legalized_func(lambda x: OP.matmul(x, constant(w)), x), [x, w]
+
+
+def convolution():
+    x, w = numbers((1, 14, 14, 24)), numbers((40, 3, 3, 24), seed=1)
+    return legalized_func(
+        lambda x: OP.nn.conv2d(x, constant(w), padding=(1, 1, 1, 1), **NHWC), x
+    ), [x, w]
+
+
+def strided():
+    x, w = numbers((1, 15, 15, 16)), numbers((24, 3, 3, 16), seed=1)
+    return legalized_func(
+        lambda x: OP.nn.conv2d(x, constant(w), strides=(2, 2), padding=(1, 1, 1, 1), **NHWC), x
+    ), [x, w]
+
+
+def depthwise():
+    x, w = numbers((1, 14, 14, 32)), numbers((32, 3, 3, 1), seed=1)
+    return legalized_func(
+        lambda x: OP.nn.conv2d(x, constant(w), padding=(1, 1, 1, 1), groups=32, **NHWC), x
+    ), [x, w]
+
+
+def task_of(func, vdevice=HOST) -> Task:
+    return Task(func, (1,), vdevice, TOLERANCE)
+
+
+@pytest.mark.parametrize("make", [product, vector, convolution, strided, depthwise])
+def test_choices_agree(make):
+    func, inputs = make()
+    task = task_of(func)
+    want = run_prim_func(func, inputs, [1]).outputs[0]
+    texts = [choice.text for choice in task.choices]
+    assert texts[0] == UNTUNED
+    assert len(set(texts)) == len(texts) > 8
+    for seed, choice in enumerate(random.Random(0).sample(task.choices[1:], 6)):
+        run = run_prim_func(func, inputs, [1], seed=seed, tuned=lambda *_, c=choice: [c])
+        assert_close(run.outputs[0], want, 2e-4)
+
+
+def test_choices_that_share_packed_weights_stand_in_for_each_other():
+    func, inputs = vector()
+    task = task_of(func)
+    by_text = {choice.text.split(": ")[1]: choice for choice in task.choices[1:]}
+    names = [name for name in by_text if "8 in 2 chains" in name or name.startswith("1 x 1 ")]
+    chosen = [by_text[name] for name in names[:3]]
+    for seed in range(3):
+        run = run_prim_func(func, inputs, [1], seed=seed, tuned=lambda *_: chosen)
+        x, w = inputs
+        assert_close(run.outputs[0], (x.astype(np.float64) @ w).astype(np.float32))
+    made = [c.tiling for c in run.kernel.stages[-1].candidates]
+    assert set(made) <= {name.split(",")[0] for name in names[:3]}
+
+
+def test_a_sum_offers_no_choice():
+    func = legalized_func(lambda x: OP.sum(x, axis=[1]), numbers((4, 64)))
+    assert not Task(func, (), HOST, TOLERANCE).choices
+
+
+def test_a_workload_holds_its_task():
+    """Also behind the annotation that a schedule leaves."""
+    from tvm import s_tir
+
+    from tvm_rammer.tuning.space import choice_number, decided, trace_of
+
+    func, _ = convolution()
+    task = task_of(func)
+    workload = task.workload()
+    trace = trace_of(workload, len(task.choices), 5)
+    schedule = s_tir.Schedule(workload)
+    trace.apply_to_schedule(schedule, remove_postproc=True)
+    assert choice_number(schedule.mod) == decided(trace) == 5
+    again = Task.of(schedule.mod)
+    assert [c.text for c in again.choices] == [c.text for c in task.choices]
+    assert (again.constants, again.winograd_tolerance) == ((1,), TOLERANCE)
+
+
+def test_another_device_is_another_workload():
+    import tvm_ffi
+
+    func, _ = product()
+    narrow = replace(HOST, vector_bytes=HOST.vector_bytes // 2)
+    with TARGET:
+        one, other = task_of(func).workload(), task_of(func, narrow).workload()
+    assert not tvm_ffi.structural_equal(one, other)
+    assert tvm_ffi.structural_equal(one, task_of(func).workload())

@@ -1,0 +1,132 @@
+"""Tuning a model: its operators, weighted by the share of a run's time that they take."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import relax
+from tvm.ir import Call, GenericConst
+
+from tvm_rammer.backend.registry import resolve_target
+from tvm_rammer.errors import TuningError
+from tvm_rammer.frontend import load_model
+from tvm_rammer.frontend.input_constants import Constants
+from tvm_rammer.frontend.input_shapes import Shapes
+from tvm_rammer.options import Options
+from tvm_rammer.region.eligibility import reason_to_leave_out
+from tvm_rammer.region.marks import regions_of
+from tvm_rammer.relax_util import operator_name
+from tvm_rammer.transform.pipeline import partition_module
+from tvm_rammer.tuning.database import Database
+from tvm_rammer.tuning.session import Progress, WeightedTask, tune_tasks
+from tvm_rammer.tuning.task import Task, tuner_of
+
+
+def tune(
+    model: Any,
+    target: Any = None,
+    *,
+    trials: int,
+    work_dir: str | os.PathLike[str],
+    num_veus: int | None = None,
+    shapes: Shapes | None = None,
+    constants: Constants | None = None,
+    seed: int = 1,
+    watch: Callable[[Progress], None] = lambda progress: None,
+) -> Database:
+    """Let TVM's MetaSchedule choose the rTask tiling of a model's operators, by measuring.
+
+    Every operator whose template lists configurations is a task: products, convolutions, depthwise
+    convolutions, Winograd's transforms. What is made without tuning is measured first, so that a
+    build with these records takes nothing that was slower. It takes about half a second a trial.
+
+    Parameters
+    ----------
+    model, target, num_veus, shapes, constants
+        As for :func:`tvm_rammer.build`; the target must be this machine.
+    trials : int
+        Configurations to try in all.
+    work_dir : path
+        Folder of the records. A session that was interrupted goes on with what is there, also for
+        another model.
+    seed : int
+        Of the search.
+    watch : callable
+        Called with the :class:`Progress` after each batch.
+
+    Returns
+    -------
+    Database
+        For ``tvm_rammer.build(..., database=...)``.
+
+    Raises
+    ------
+    InputError
+        If ``trials`` is no number from 1, or the folder cannot be written.
+    TuningError
+        If the target is not this machine, nothing can be tuned, a library is missing, or another
+        process tunes into the same folder.
+    ModelError
+        If the model cannot be read or imported.
+    """
+    resolved = resolve_target(target)
+    options = Options(num_veus=num_veus)
+    vdevice = options.vdevice(resolved)
+    if not vdevice.host:
+        raise TuningError(f"the target is not this machine, but {vdevice.name}: tune where it is")
+    loaded = load_model(model, shapes, constants)
+    tasks = tasks_of(loaded.module, resolved, options)
+    if not tasks:
+        raise TuningError("no operator of the model has configurations to choose from")
+    return tune_tasks(tasks, resolved, work_dir, trials, seed=seed, watch=watch)
+
+
+def tasks_of(mod: tvm.IRModule, target: tvm.target.Target, options: Options) -> list[WeightedTask]:
+    """The operators of a model that offer a choice, the costliest first.
+
+    Parameters
+    ----------
+    mod : IRModule
+        As an importer makes it.
+    target : Target
+    options : Options
+    """
+    partitioned = partition_module(mod, target, options)
+    module, kernels = partitioned.module, partitioned.compiler.kernels
+    tuner_of(kernels.backend)
+    with target:
+        for symbol in regions_of(module):
+            partitioned.compiler.graph(symbol, module)
+        for call in _outside(module):
+            operands = enumerate(call.args[1].fields)
+            constants = frozenset(k for k, x in operands if isinstance(x, GenericConst))
+            kernels.get(module[call.args[0]], constants)
+    found: list[WeightedTask] = []
+    for (func, constants), count in list(kernels.uses.items()):
+        positions = tuple(sorted(constants))
+        task = Task(func, positions, kernels.vdevice, kernels.winograd_tolerance)
+        if not task.choices:
+            continue
+        stages = kernels.get(func, constants).stages
+        seconds = sum(s.kernel.num_tiles * s.kernel.tile_time for s in stages)
+        name = f"{stages[-1].kernel.origin} {len(found)}: {stages[-1].kernel.tiling}"
+        found.append(WeightedTask(name, task, count * seconds))
+    return sorted(found, key=lambda each: -each.weight)
+
+
+def _outside(module: tvm.IRModule) -> list[Any]:
+    """The calls of operators outside of regions."""
+    regions = regions_of(module)
+    calls: list[Any] = []
+    for symbol, func in module.functions_items():
+        if isinstance(func, relax.Function) and symbol not in regions:
+            tvm_ffi.structural_walk(func.body, (Call, calls.append))
+    return [
+        call
+        for call in calls
+        if operator_name(call) == "relax.call_tir" and reason_to_leave_out(call, module) is None
+    ]

@@ -1,0 +1,149 @@
+"""The choices of a task as a space of MetaSchedule.
+
+A template writes its TIR by hand, so that a schedule of MetaSchedule only carries the number of a
+choice: one categorical sample, which is also an annotation of the root block. Who builds, and who
+computes features, emits the choice.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import s_tir
+from tvm.ir.utils import derived_object
+from tvm.s_tir import meta_schedule as ms
+
+from tvm_rammer.kernel.scheduled import Choice
+from tvm_rammer.tuning.task import Task
+
+#: Annotation of the root block: the number of a choice.
+CHOICE = "tvm_rammer.choice"
+#: What features a choice has that cannot be emitted.
+_NO_FEATURES = np.zeros((1, 164))
+
+
+def choice_number(mod: tvm.IRModule) -> int:
+    """The number of the choice that a scheduled workload stands for."""
+    return int(mod["main"].body.block.annotations[CHOICE])
+
+
+def decided(trace: Any) -> int:
+    """The number of the choice that a trace stands for."""
+    (sample,) = _samples(trace)
+    return int(sample.attrs[0][int(trace.get_decision(sample))])
+
+
+def trace_of(workload: tvm.IRModule, count: int, number: int) -> Any:
+    """The trace that stands for a choice."""
+    schedule = s_tir.Schedule(workload)
+    _sample(schedule, count)
+    trace = schedule.trace
+    (sample,) = _samples(trace)
+    return trace.with_decision(sample, number, True)
+
+
+def space_of(task: Task, seed: int) -> ms.SpaceGenerator:
+    """The space of a task."""
+    count, texts = len(task.choices), [choice.text for choice in task.choices]
+    return ms.space_generator.ScheduleFn(
+        lambda schedule: _sample(schedule, count),
+        sch_rules=[],
+        postprocs=[],
+        mutator_probs={NextChoice(texts, seed): 1.0},
+    )
+
+
+def _sample(schedule: s_tir.Schedule, count: int) -> None:
+    number = schedule.sample_categorical(list(range(count)), [1.0 / count] * count)
+    schedule.annotate(schedule.get_sblock("root"), CHOICE, number)
+
+
+def _samples(trace: Any) -> list[Any]:
+    return [step for step in trace.insts if step.kind.name == "SampleCategorical"]
+
+
+@derived_object
+class NextChoice(ms.mutator.PyMutator):
+    """Takes a choice that differs in few words, now and then any.
+
+    Parameters
+    ----------
+    texts : sequence of str
+        Of the choices.
+    seed : int
+    """
+
+    def __init__(self, texts: Sequence[str], seed: int) -> None:
+        super().__init__()
+        self.texts = list(texts)
+        self.words = [text.split() for text in texts]
+        self.random = random.Random(seed)
+        self.near: dict[int, list[int]] = {}
+
+    def _initialize_with_tune_context(self, context: Any) -> None:
+        pass
+
+    def apply(self, trace: Any, _: Any) -> Any:
+        """Another trace of the space; ``None`` where there is none."""
+        if len(self.texts) < 2:
+            return None
+        (sample,) = _samples(trace)
+        now = int(trace.get_decision(sample))
+        near = self._near(now) if self.random.random() < 0.8 else []
+        other = self.random.choice(near or [k for k in range(len(self.texts)) if k != now])
+        return trace.with_decision(sample, other, True)
+
+    def clone(self) -> Any:
+        """The same with other random numbers."""
+        return NextChoice(self.texts, self.random.randrange(1 << 30))
+
+    def _near(self, number: int) -> list[int]:
+        """The choices of as many words, one or two of which differ."""
+        if number not in self.near:
+            own = self.words[number]
+            self.near[number] = [
+                k
+                for k, words in enumerate(self.words)
+                if len(words) == len(own)
+                and 0 < sum(a != b for a, b in zip(words, own, strict=True)) <= 2
+            ]
+        return self.near[number]
+
+
+@derived_object
+class EmittedFeatures(ms.feature_extractor.PyFeatureExtractor):
+    """Features of the TIR that a choice emits, by TVM's own extractor; each made once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = ms.feature_extractor.PerStoreFeature()
+        self.tasks: dict[Any, Task] = {}
+        self.known: dict[tuple[str, str], Any] = {}
+
+    def extract_from(self, context: Any, candidates: Sequence[Any]) -> list[Any]:
+        """The features of each candidate."""
+        return [self._features(context, candidate.sch.mod) for candidate in candidates]
+
+    def _features(self, context: Any, mod: tvm.IRModule) -> Any:
+        name = str(context.task_name)
+        if name not in self.tasks:
+            self.tasks[name] = Task.of(mod)
+        choice = self.tasks[name].choices[choice_number(mod)]
+        key = (name, choice.text)
+        if key not in self.known:
+            self.known[key] = self._made(context, choice)
+        return self.known[key]
+
+    def _made(self, context: Any, choice: Choice) -> Any:
+        # An exception here would end all tuning.
+        try:
+            func = choice.emit().func.with_attr("global_symbol", "main")
+            schedule = s_tir.Schedule(tvm.IRModule({"main": func}))
+            (features,) = self.inner.extract_from(context, [ms.MeasureCandidate(schedule, [])])
+        except Exception:
+            return tvm.runtime.tensor(_NO_FEATURES)
+        return features
