@@ -189,3 +189,10 @@ def test_no_compiler(refused, model, monkeypatch):
         "error: a.so: no C++ compiler is found to link the library; install g++ "
         "(`tvm-rammer run` and `show` take the model and need none)"
     )
+
+
+def test_what_is_interpreted_is_refused_before_it_is_compiled(refused, model):
+    assert refused("compile", model, "-o", "m.so", "--backend", "interpret") == (
+        "error: m.so: the back end 'interpret' runs in the process that builds only; build without "
+        "it for a library that can be written"
+    )

@@ -46,6 +46,14 @@ def test_a_model_is_compiled_first(call, model, library):
     assert same["outputs"][0]["mean"] == pytest.approx(run(call, library)["outputs"][0]["mean"])
 
 
+def test_plans_are_interpreted_where_that_is_asked_for(call, model, library, x):
+    np.save("x.npy", x)
+    np.save("w.npy", np.eye(8, dtype=np.float32))
+    inputs = ("--input", "x.npy", "--input", "w.npy", "--output", "out")
+    assert run(call, model, "--backend", "interpret", *inputs)["num_veus"] == 4
+    assert_close(np.load("out/z.npy"), np.maximum(x, 0))
+
+
 def test_values_that_are_not_finite_are_counted_and_leave_the_json_valid(call, library):
     np.save("x.npy", np.full((4, 8), np.nan, np.float32))
     np.save("w.npy", np.eye(8, dtype=np.float32))

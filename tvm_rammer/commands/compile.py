@@ -53,7 +53,7 @@ def command(model: Path, output: Path, check: bool, **options: Any) -> Result:
     from tvm_rammer.commands.render import description_facts, facts, left_out, report_facts
     from tvm_rammer.units import duration, size
 
-    _check(output)
+    _check(output, options["backend"])
     if check:
         from tvm_rammer.runtime.check import require_reference
 
@@ -117,11 +117,16 @@ def _checked(library: Library, model: Path, options: dict[str, Any]) -> tuple[Ou
         return check_library(library, model, given_options(options).get("constants"))
 
 
-def _check(output: Path) -> None:
+def _check(output: Path, backend: str | None) -> None:
     """Find out in milliseconds what would otherwise fail after the compiling."""
     if output.suffix != ".so":
         raise LibraryError(f"{output}: a library's name ends in .so")
     require_writable(output)
+    if backend is not None:
+        from tvm_rammer.backend import backend_named
+        from tvm_rammer.runtime.library import require_exports
+
+        require_exports(backend_named(backend), output)
     from tvm.support import cc
 
     if not cc.get_cc():

@@ -13,6 +13,7 @@ import tvm
 from tvm import relax
 from tvm.runtime import Executable
 
+from tvm_rammer.backend.protocol import Backend
 from tvm_rammer.errors import InputError, LibraryError
 from tvm_rammer.files import working_folder
 from tvm_rammer.machine.target import architecture
@@ -210,11 +211,7 @@ class Library:
         target = Path(path)
         if target.suffix != ".so":
             raise LibraryError(f"{target}: a library's name ends in .so")
-        if not (backend := self.description.backend).exports:
-            raise InputError(
-                f"{target}: the back end {backend.name!r} runs in the process that builds only; "
-                "build without it for a library that can be written"
-            )
+        require_exports(self.description.backend, target)
         if not isinstance(self.executable, Executable):
             raise LibraryError(f"{target}: a loaded library is a file already; copy that")
         try:
@@ -239,6 +236,15 @@ def assemble(
     compiler = partitioned.compiler
     executable = relax.build(planned.module, compiler.target, relax_pipeline=lower_for_vm(compiler))
     return Library(executable, LibraryDescription(planned.content), partitioned, options)
+
+
+def require_exports(backend: Backend, path: Path) -> None:
+    """Raise an InputError if libraries of a back end cannot be written to files."""
+    if not backend.exports:
+        raise InputError(
+            f"{path}: the back end {backend.name!r} runs in the process that builds only; "
+            "build without it for a library that can be written"
+        )
 
 
 def last_line(error: BaseException) -> str:
