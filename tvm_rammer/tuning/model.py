@@ -106,6 +106,7 @@ def tasks_of(mod: tvm.IRModule, target: tvm.target.Target, options: Options) -> 
             constants = frozenset(k for k, x in operands if isinstance(x, GenericConst))
             kernels.get(module[call.args[0]], constants)
     found: list[WeightedTask] = []
+    # Asking again counts again.
     for (func, constants), count in list(kernels.uses.items()):
         positions = tuple(sorted(constants))
         task = Task(func, positions, kernels.vdevice, kernels.winograd_tolerance)
@@ -114,7 +115,7 @@ def tasks_of(mod: tvm.IRModule, target: tvm.target.Target, options: Options) -> 
         stages = kernels.get(func, constants).stages
         seconds = sum(s.kernel.num_tiles * s.kernel.tile_time for s in stages)
         name = f"{stages[-1].kernel.origin} {len(found)}: {stages[-1].kernel.tiling}"
-        found.append(WeightedTask(name, task, count * seconds))
+        found.append(WeightedTask(name, task, count, count * seconds))
     return sorted(found, key=lambda each: -each.weight)
 
 

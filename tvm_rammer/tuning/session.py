@@ -72,10 +72,22 @@ class Progress:
 
 @dataclass(frozen=True)
 class WeightedTask:
-    """An operator to tune, with its name and the share of a run's time that it takes."""
+    """An operator to tune.
+
+    Attributes
+    ----------
+    name : str
+        For people, its own in a session.
+    task : Task
+    uses : int
+        How often a model has it.
+    weight : float
+        Modelled seconds of a run that it takes.
+    """
 
     name: str
     task: Task
+    uses: int
     weight: float
 
 
