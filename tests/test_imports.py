@@ -24,7 +24,7 @@ MEASURE_PROCESSORS = {
 #: Each imports of those before it, and of no other.
 ROOMS = (
     *("rprogram", "machine", "schedule", "kernel", "backend", "region", "transform"),
-    *("frontend", "view", "runtime", "testing", "commands"),
+    *("frontend", "tuning", "view", "runtime", "testing", "commands"),
 )
 FILES = {path.relative_to(ROOT).as_posix(): path for path in sorted(ROOT.rglob("*.py"))}
 MODULES = {
