@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tvm_rammer.machine import VDevice
     from tvm_rammer.machine.ceilings import Ceilings
     from tvm_rammer.rprogram import RProgram
+    from tvm_rammer.schedule.costs import CostModel
     from tvm_rammer.schedule.timeline import Timeline
 
 #: Errors up to this that Winograd's algorithm brings are taken, unless the user says otherwise: far
@@ -269,6 +270,12 @@ class Backend(Protocol):
     ) -> VDevice:
         """The device behind a target that was resolved; takes milliseconds."""
         ...
+
+    def costs(self, vdevice: VDevice) -> CostModel:
+        """What a plan costs on a device besides its tiles."""
+        from tvm_rammer.schedule.costs import CostModel
+
+        return CostModel.of(vdevice)
 
     def schedule(
         self,

@@ -17,7 +17,7 @@ from tvm_rammer.machine import VDevice
 from tvm_rammer.progress import tell
 from tvm_rammer.region.operator_graph import RegionGraph
 from tvm_rammer.rprogram import OperatorGraph, RProgram
-from tvm_rammer.schedule import POLICIES, CostModel
+from tvm_rammer.schedule import POLICIES
 from tvm_rammer.schedule.arena_cap import policies_within
 from tvm_rammer.schedule.auto import BASELINE, Plan, Policy, auto, stored_policy
 from tvm_rammer.schedule.decisions import Decision, load_decision, store_decision
@@ -72,8 +72,8 @@ def decide_plan(
         The plan is complete and proved safe.
     """
     tell("planning")
-    graph, costs = region.graph, CostModel.of(vdevice)
-    stopwatch = backend_named(vdevice.kind).stopwatch
+    backend, graph = backend_named(vdevice.kind), region.graph
+    costs, stopwatch = backend.costs(vdevice), backend.stopwatch
     finished: list[tuple[RProgram, RProgram]] = []
 
     def finish_once(program: RProgram) -> RProgram:

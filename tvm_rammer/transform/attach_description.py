@@ -18,6 +18,7 @@ import tvm
 from tvm import relax, tirx
 from tvm.ir import Call, GenericConst, PrimType
 
+from tvm_rammer.backend.registry import backend_named
 from tvm_rammer.machine import VDevice
 from tvm_rammer.options import Options
 from tvm_rammer.region.direct_call import direct_call
@@ -25,7 +26,7 @@ from tvm_rammer.region.marks import read_left_out
 from tvm_rammer.region.planned import Region
 from tvm_rammer.relax_util import operator_name, type_shape
 from tvm_rammer.rprogram.serialize import to_json
-from tvm_rammer.schedule import CostModel, explain
+from tvm_rammer.schedule import explain
 
 #: Increased whenever a library can no longer be read by older versions of this package.
 FORMAT_VERSION = 4
@@ -137,7 +138,7 @@ def _plan(region: Region, vdevice: VDevice) -> dict[str, Any]:
     return {
         "region": region.program.name,
         "decision": None if region.decision is None else asdict(region.decision),
-        "explanation": asdict(explain(region.program, CostModel.of(vdevice))),
+        "explanation": asdict(explain(region.program, backend_named(vdevice.kind).costs(vdevice))),
     }
 
 

@@ -83,9 +83,8 @@ class CoSchedule:
         compiler = self.compiler
         ids = compiler.kernels.ids
         if self.policy != AUTO:
-            program = plan(
-                region.graph, self.vdevice, self.policy, max_arena_bytes=self.max_arena_bytes
-            )
+            costs = compiler.backend.costs(self.vdevice)
+            program = plan(region.graph, self.vdevice, self.policy, costs, self.max_arena_bytes)
             return self._region(region, program, self.by_wave, ids)
         signatures = tuple(signature_of(each.graph) for each in regions.values())
         chosen, decision = decide_plan(
