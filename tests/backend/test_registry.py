@@ -6,7 +6,14 @@ from types import SimpleNamespace
 import pytest
 
 import tvm_rammer
-from tvm_rammer.backend import backend_for, backend_named, backends, register_backend, registry
+from tvm_rammer.backend import (
+    Finding,
+    backend_for,
+    backend_named,
+    backends,
+    register_backend,
+    registry,
+)
 from tvm_rammer.errors import DeviceError, InputError
 
 
@@ -90,3 +97,15 @@ def test_a_plug_in_that_raises_is_named(monkeypatch):
         "mend or uninstall its package"
     )
     assert backend_for("llvm").name == "cpu", "who does not use it has no error"
+
+
+def test_doctor_names_a_plug_in_that_raises(monkeypatch):
+    def broken():
+        raise ImportError("no toaster here")
+
+    offered(monkeypatch, broken)
+    found = [finding for finding in registry.diagnose() if finding.topic == "back ends"]
+    problem = (
+        "the back end 'entry0' of package0:make cannot be loaded (ImportError: no toaster here)"
+    )
+    assert found == [Finding("back ends", problem, "bad", "mend or uninstall its package")]

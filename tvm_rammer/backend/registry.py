@@ -11,6 +11,8 @@ from functools import cache
 from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
+from tvm_rammer._environment import import_problem
+from tvm_rammer.backend.protocol import Finding
 from tvm_rammer.errors import DeviceError, InputError, RammerError
 from tvm_rammer.units import listed
 
@@ -62,6 +64,32 @@ def backends() -> dict[str, Backend]:
     """All back ends by name, our own first."""
     _find_others()
     return {**_own(), **_registered}
+
+
+def diagnose(calibrate: bool = False) -> list[Finding]:
+    """What every back end finds on this machine; one that cannot be loaded is a finding.
+
+    Parameters
+    ----------
+    calibrate : bool
+        Measure again what synchronising costs.
+    """
+    found: list[Finding] = []
+    for name in _OWN:
+        try:
+            found += backend_named(name).diagnose(calibrate)
+        except Exception as error:
+            # Of a TVM that cannot be imported another finding tells.
+            if import_problem(error) is None:
+                raise
+    try:
+        _find_others()
+    except InputError as error:
+        cause = error.__cause__
+        if not isinstance(cause, Exception) or import_problem(cause) is None:
+            problem, _, advice = str(error).rpartition(": ")
+            found.append(Finding("back ends", problem, "bad", advice))
+    return [*found, *(f for each in _registered.values() for f in each.diagnose(calibrate))]
 
 
 def backend_named(name: str) -> Backend:

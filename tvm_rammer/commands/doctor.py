@@ -42,9 +42,9 @@ def command(calibrate: bool, clear_cache: bool) -> Result:
     from tvm_rammer.commands.native_work import native_work
 
     with native_work("looking at this machine"):
-        from tvm_rammer.backend import backends
+        from tvm_rammer.backend.registry import diagnose
 
-        findings = [f for each in backends().values() for f in each.diagnose(calibrate)]
+        findings = diagnose(calibrate)
     bad = any(finding.level == "bad" for finding in findings)
     document = {"ok": not bad, "findings": [asdict(finding) for finding in findings]}
     return Result(document, (_table(findings), "", _summary(findings)), exit_code=int(bad))
