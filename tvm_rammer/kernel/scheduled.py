@@ -101,10 +101,13 @@ class Choice:
         The rule and its configuration: what records of the tuner name it by.
     emit : callable
         Makes it.
+    rounding : tuple
+        Choices for which this is the same give the same bits.
     """
 
     text: str
     emit: Callable[[], Scheduled]
+    rounding: tuple[str | int, ...] = ()
 
 
 class Rule(Protocol):

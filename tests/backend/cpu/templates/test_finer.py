@@ -80,7 +80,7 @@ def test_all_variants_agree(seed):
     [(1, 256, 256), (1, 257, 64), (2, 1030, 64), (3, 40, 320), (8, 700, 136), (1, 15, 512)],
 )
 def test_all_cuts_of_a_product_agree(rows, depth, columns):
-    """With and without chains of sums: long sums are taken in blocks, and chains leave rests."""
+    """Long sums are taken in blocks."""
     x, w = numbers((rows, depth)), numbers((depth, columns), seed=1)
     func = legalized_func(lambda x: OP.matmul(x, constant(w)), x)
     for seed in range(4):
@@ -88,14 +88,14 @@ def test_all_cuts_of_a_product_agree(rows, depth, columns):
         assert_close(run.outputs[0], (x.astype(np.float64) @ w).astype(np.float32))
 
 
-def test_few_rows_have_more_tasks_for_a_larger_device():
-    """A single vector of results takes hardly longer than several do together, in chains."""
-    x, w = numbers((1, 256)), numbers((256, 256), seed=1)
+def test_a_product_has_more_tasks_for_a_larger_device():
+    """Half as many rows at a time are twice as many tasks, which read the weights once more."""
+    x, w = numbers((12, 256)), numbers((256, 64), seed=1)
     func = legalized_func(lambda x: OP.matmul(x, constant(w)), x)
     with TARGET:
         kernel = KernelLibrary(replace(WIDE, num_veus=2)).get(func, frozenset([1]))
     tilings = [(c.num_tiles, c.tiling) for c in kernel.stages[0].candidates]
-    assert tilings == [(4, "1 x 4 vectors of 16"), (16, "1 x 1 vectors of 16 in 4 chains")]
+    assert tilings == [(4, "6 x 2 vectors of 16"), (8, "3 x 2 vectors of 16")]
 
 
 def test_candidates_have_smaller_and_more_tiles():

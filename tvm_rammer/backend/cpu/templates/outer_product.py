@@ -127,12 +127,15 @@ class OuterProduct:
         return [cut for cut in cuts if not cut.rows_first or self.nest(cut).has_orders]
 
     def finer(self, cut: Cut) -> list[Cut]:
-        """The configurations with more tasks that have the packed weights of another one."""
+        """The configurations with more tasks that have the packed weights of another one.
+
+        They add in the same order too: a plan's results must not depend on the number of vEUs.
+        """
         layout = self._layout(cut.tile)
         tiles = [
             tile
             for tile in tiles_in_registers(*self._sizes(), self._steps())
-            if tile.lanes == cut.tile.lanes
+            if (tile.lanes, tile.chains) == (cut.tile.lanes, cut.tile.chains)
             and tile.rows <= cut.tile.rows
             and self._layout(tile).as_packed() == layout.as_packed()
         ]
@@ -223,7 +226,8 @@ def all_cuts(
     """All configurations; parameters as for :func:`outer_product`."""
     found = OuterProduct.of(contraction, columns, vdevice)
     for cut in found.cuts():
-        yield Choice(f"{origin}: {cut}", partial(_emit, found, [cut], constants, origin))
+        make = partial(_emit, found, [cut], constants, origin)
+        yield Choice(f"{origin}: {cut}", make, (origin, cut.tile.chains))
 
 
 def _emit(

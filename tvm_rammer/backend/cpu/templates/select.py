@@ -115,15 +115,16 @@ def choices(
 def schedule_as(made: Sequence[Choice]) -> Scheduled | None:
     """What choices become together: the first, and those after it that can stand in for it.
 
-    They can if they are within the budget of code and take the same packed weights, and their
-    stages have the same buffers between them.
+    They can if they are within the budget of code, take the same packed weights and round alike,
+    and their stages have the same buffers between them.
 
     Returns
     -------
     Scheduled or None
         ``None`` if the first is beyond the budget.
     """
-    first, *others = (within_budget(choice.emit()) for choice in made)
+    alike = [choice for choice in made if choice.rounding == made[0].rounding]
+    first, *others = (within_budget(choice.emit()) for choice in alike)
     if first is None:
         return None
     between = _between(first)

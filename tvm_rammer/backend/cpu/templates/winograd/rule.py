@@ -67,7 +67,8 @@ class Winograd:
         for tiling in all_tilings(size, vdevice, self.tolerance):
             order = ", rows first" if tiling.rows_first else ""
             text = f"{self.name}: {tiling}{order}"
-            yield Choice(text, partial(self._emit, conv, [tiling], vdevice))
+            make = partial(self._emit, conv, [tiling], vdevice)
+            yield Choice(text, make, (self.name, tiling.transform.outputs))
 
     def _emit(
         self, conv: PlainConvolution, tilings: list[WinogradTiling], vdevice: VDevice
