@@ -190,6 +190,21 @@ def _squeeze(
     return relax.op.squeeze(bb.match_cast(data, relax.TensorType(sizes, data.ty.dtype)), axes)
 
 
+def _space_to_depth(
+    bb: relax.BlockBuilder, inputs: Sequence[Any], attributes: Mapping[str, Any]
+) -> relax.Expr | None:
+    """Columns before depth or after it, as ``mode`` says: TVM's converter does not look at it."""
+    (data,) = inputs
+    mode = attributes.get("mode", "DCR")
+    if mode in (b"DCR", "DCR"):
+        return None
+    batch, channels, height, width = data.ty.shape.values
+    side = int(attributes["blocksize"])
+    blocks = [batch, channels, height // side, side, width // side, side]
+    apart = relax.op.permute_dims(relax.op.reshape(data, blocks), [0, 1, 3, 5, 2, 4])
+    return relax.op.reshape(apart, [batch, channels * side * side, height // side, width // side])
+
+
 #: By the operator's name; one that gives nothing leaves the node to TVM's converter.
 CONVERTERS: Mapping[str, Converter] = {
     "Cast": _cast,
@@ -197,5 +212,6 @@ CONVERTERS: Mapping[str, Converter] = {
     "NonMaxSuppression": _non_max_suppression,
     "Reshape": _reshape,
     "Slice": _slice,
+    "SpaceToDepth": _space_to_depth,
     "Squeeze": _squeeze,
 }
