@@ -76,10 +76,6 @@ class Database:
         found = [MeasuredChoice(task.choices[number], seconds) for number, seconds in known.items()]
         return sorted(found, key=lambda each: each.seconds)
 
-    def numbers(self, task: Task) -> set[int]:
-        """The choices of a task that were tried, also those that failed."""
-        return set(self._tried.get(_key(task.workload()), {}))
-
     def chosen(self, task: Task) -> list[Choice]:
         """The choices that a build takes: the fastest, and finer ones that pay on larger devices.
 
@@ -101,8 +97,8 @@ class Database:
         return choices
 
     @cached_property
-    def _tried(self) -> Mapping[Any, Mapping[int, float]]:
-        """By workload and number of a choice: seconds, however many."""
+    def _seconds(self) -> Mapping[Any, Mapping[int, float]]:
+        """By workload and number of a choice, of those that did not fail."""
         workloads = list(self._workloads())
         found: dict[Any, dict[int, float]] = {}
         for place, line in enumerate(self._lines(RECORDS), 1):
@@ -113,7 +109,7 @@ class Database:
             except (ValueError, TypeError, LookupError, StopIteration, ZeroDivisionError):
                 self.skipped.append(f"{RECORDS}, line {place}: no record")
                 continue
-            if workload is not None:
+            if workload is not None and seconds < _FAILED_SECONDS:
                 known = found.setdefault(workload, {})
                 known[number] = min(seconds, known.get(number, seconds))
         return found
@@ -129,13 +125,6 @@ class Database:
                 self.skipped.append(f"{WORKLOADS}, line {place}: no workload")
                 yield None
 
-    @cached_property
-    def _seconds(self) -> Mapping[Any, Mapping[int, float]]:
-        return {
-            workload: {k: s for k, s in choices.items() if s < _FAILED_SECONDS}
-            for workload, choices in self._tried.items()
-        }
-
     def _lines(self, name: str) -> list[str]:
         return (self.folder / name).read_text(errors="replace").splitlines()
 
@@ -145,10 +134,11 @@ def _front(measured: Sequence[MeasuredChoice], backend: Backend) -> list[Choice]
     kept: list[Choice] = []
     most = 0
     for each in measured:
+        if len(kept) == _MOST_KEPT or each.seconds > 1.5 * measured[0].seconds:
+            break
         stages = backend.split(each.choice.emit().func).stages
         tiles = max(stage.num_tiles for stage in stages)
-        pays = not kept or (tiles >= 2 * most and each.seconds <= 1.5 * measured[0].seconds)
-        if pays and len(kept) < _MOST_KEPT:
+        if not kept or tiles >= 2 * most:
             kept.append(each.choice)
             most = max(most, tiles)
     return kept

@@ -7,41 +7,19 @@ matter and padding can be a condition inside.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tvm import tirx
-
-from tvm_rammer.backend.cpu.templates.columns import Columns, find_columns
-from tvm_rammer.backend.cpu.templates.outer_product import all_cuts, outer_product
-from tvm_rammer.kernel.contraction import Contraction, find_contraction
-from tvm_rammer.kernel.scheduled import Choice, Scheduled
-from tvm_rammer.machine import VDevice
+from tvm_rammer.backend.cpu.templates.columns import Columns
+from tvm_rammer.backend.cpu.templates.outer_product import OuterProductRule
+from tvm_rammer.kernel.contraction import Contraction
 
 
 @dataclass(frozen=True)
-class Convolution:
+class Convolution(OuterProductRule):
     """Schedules convolutions of any rank, layout and number of groups, and their epilogue."""
 
     name: str = "convolution"
 
-    def apply(
-        self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice
-    ) -> Scheduled | None:
-        own = _own(func, constants)
-        return own and outer_product(*own, constants, vdevice, self.name)
-
-    def choices(
-        self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice
-    ) -> Iterator[Choice]:
-        """All register tiles and orders, as in :meth:`.Tunable.choices`."""
-        if own := _own(func, constants):
-            yield from all_cuts(*own, constants, vdevice, self.name)
-
-
-def _own(func: tirx.PrimFunc, constants: frozenset[int]) -> tuple[Contraction, Columns] | None:
-    contraction = find_contraction(func)
-    if contraction is None or not contraction.slides:
-        return None
-    columns = find_columns(contraction, constants)
-    return None if columns is None or columns.elementwise else (contraction, columns)
+    def takes(self, contraction: Contraction, columns: Columns) -> bool:
+        """Where a window slides and data are shared by columns."""
+        return contraction.slides and not columns.elementwise

@@ -6,58 +6,42 @@ wants several streams of weights instead of several rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
 from tvm import tirx
 
-from tvm_rammer.backend.cpu.templates.columns import (
-    Columns,
-    find_columns,
-    is_constant,
-    is_contiguous,
-)
-from tvm_rammer.backend.cpu.templates.outer_product import all_cuts, outer_product
+from tvm_rammer.backend.cpu.templates.columns import Columns, is_constant, is_contiguous
+from tvm_rammer.backend.cpu.templates.outer_product import OuterProductRule
 from tvm_rammer.backend.cpu.templates.reduction import FEW_ROWS, Reduction
 from tvm_rammer.kernel.blocks import variables
-from tvm_rammer.kernel.contraction import Contraction, find_contraction, load_of
-from tvm_rammer.kernel.scheduled import Choice, Scheduled
+from tvm_rammer.kernel.contraction import Contraction, load_of
+from tvm_rammer.kernel.scheduled import Scheduled
 from tvm_rammer.machine import VDevice
 
 
 @dataclass(frozen=True)
-class Matmul:
+class Matmul(OuterProductRule):
     """Schedules ``c[.., i, j] += a[.., i, k] * b[.., k, j]`` with an element-wise epilogue."""
 
     name: str = "matmul"
 
+    def takes(self, contraction: Contraction, columns: Columns) -> bool:
+        """Where no window slides."""
+        return not contraction.slides
+
     def apply(
         self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice
     ) -> Scheduled | None:
-        own = _own(func, constants)
-        if own is None:
+        """As rows that are summed up where that spares packing, else as an outer product."""
+        found = self._found(func, constants, vdevice)
+        if found is None:
             return None
-        if _are_dot_products(*own, constants):
+        if _are_dot_products(found.contraction, found.columns, constants):
             dot_products = Reduction().apply(func, constants, vdevice)
             if dot_products is not None:
                 return dot_products
-        return outer_product(*own, constants, vdevice, self.name)
-
-    def choices(
-        self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice
-    ) -> Iterator[Choice]:
-        """All register tiles and orders, as in :meth:`.Tunable.choices`."""
-        if own := _own(func, constants):
-            yield from all_cuts(*own, constants, vdevice, self.name)
-
-
-def _own(func: tirx.PrimFunc, constants: frozenset[int]) -> tuple[Contraction, Columns] | None:
-    contraction = find_contraction(func)
-    if contraction is None or contraction.slides:
-        return None
-    columns = find_columns(contraction, constants)
-    return None if columns is None else (contraction, columns)
+        return self._product(found, constants)
 
 
 def _are_dot_products(

@@ -7,6 +7,7 @@ compiled, others, where it is needed, by a loop nest of its own.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,6 +21,7 @@ from tvm_rammer.backend.cpu.templates.columns import (
     Columns,
     Layout,
     PackColumns,
+    find_columns,
     is_constant,
     is_contiguous,
     parameter_of,
@@ -38,7 +40,7 @@ from tvm_rammer.backend.cpu.templates.register_tile import (
     tiles_in_registers,
 )
 from tvm_rammer.kernel.blocks import variables
-from tvm_rammer.kernel.contraction import Axis, Contraction, load_of
+from tvm_rammer.kernel.contraction import Axis, Contraction, find_contraction, load_of
 from tvm_rammer.kernel.loops import sequence
 from tvm_rammer.kernel.scheduled import Choice, Packing, Scheduled
 from tvm_rammer.machine import VDevice
@@ -116,7 +118,7 @@ class OuterProduct:
         few_tasks = max(_FEW_TASKS, _TASKS_OF_A_VEU * self.vdevice.num_veus)
         weights = self.columns.weights(self.contraction)
         together = Cut(tile, False, _rows_first(self.contraction, weights, self.vdevice))
-        few = self.nest(together).num_tasks < few_tasks
+        few = self._tasks(together).num_tasks < few_tasks
         return replace(together, row_tasks=self.rows is not None and few)
 
     def cuts(self) -> list[Cut]:
@@ -124,7 +126,7 @@ class OuterProduct:
         tiles = tiles_in_registers(*self._sizes(), self._steps())
         apart = (False,) if self.rows is None else (False, True)
         cuts = [Cut(*cut) for cut in product(tiles, apart, (False, True))]
-        return [cut for cut in cuts if not cut.rows_first or self.nest(cut).has_orders]
+        return [cut for cut in cuts if not cut.rows_first or self._tasks(cut).has_orders]
 
     def finer(self, cut: Cut) -> list[Cut]:
         """The configurations with more tasks that have the packed weights of another one.
@@ -140,9 +142,9 @@ class OuterProduct:
             and self._layout(tile).as_packed() == layout.as_packed()
         ]
         row_tasks = {cut.row_tasks, self.rows is not None}
-        count = self.nest(cut).num_tasks
+        count = self._tasks(cut).num_tasks
         cuts = [Cut(*each, cut.rows_first) for each in product(tiles, sorted(row_tasks))]
-        return [each for each in cuts if self.nest(each).num_tasks > count]
+        return [each for each in cuts if self._tasks(each).num_tasks > count]
 
     def option(self, cut: Cut) -> Option[Cut]:
         """The tasks of a configuration, and the modelled cycles of each."""
@@ -151,11 +153,16 @@ class OuterProduct:
         steps = prod(axis.extent for axis in self.contraction.reduced)
         cycles = cycles_of_step(tile, own_rows, itemsize, taps) * steps / max(1, taps)
         stores = own_rows * tile.vectors
-        return Option(cut, self.nest(cut).num_tasks, cycles + stores + _TASK_CYCLES)
+        return Option(cut, self._tasks(cut).num_tasks, cycles + stores + _TASK_CYCLES)
 
     def nest(self, cut: Cut) -> Nest:
         """The loop nest of a configuration, its weights as they are."""
-        nest = Nest(
+        nest = self._tasks(cut)
+        return replace(nest, far_data=_far_data(nest, self.vdevice))
+
+    def _tasks(self, cut: Cut) -> Nest:
+        """The nest as far as it says what its tasks are."""
+        return Nest(
             self.contraction,
             self.columns,
             self._layout(cut.tile),
@@ -165,7 +172,6 @@ class OuterProduct:
             cut.row_tasks,
             cut.rows_first,
         )
-        return replace(nest, far_data=_far_data(nest, self.vdevice))
 
     def _layout(self, tile: RegisterTile) -> Layout:
         columns = self.columns
@@ -184,50 +190,55 @@ class OuterProduct:
         return self.contraction.reduced[-1].extent if chained else 1
 
 
-def outer_product(
-    contraction: Contraction,
-    columns: Columns,
-    constants: frozenset[int],
-    vdevice: VDevice,
-    origin: str,
-) -> Scheduled | None:
-    """Schedule a contraction as an outer product, ``None`` if no register tile fits.
+class OuterProductRule(ABC):
+    """A rule that schedules some contractions as outer products; each says which are its own."""
 
-    Parameters
-    ----------
-    contraction : Contraction
-    columns : Columns
-        The axis of the vectors.
-    constants : frozenset of int
-        Parameters that may be packed when they are compiled.
-    vdevice : VDevice
-        Vector width and registers are taken from here.
-    origin : str
-        Name of the rule.
-    """
-    found = OuterProduct.of(contraction, columns, vdevice)
-    efficient = found.efficient()
-    if efficient is None:
-        return None
-    # Small tiles of an image read much of what other vEUs have written, and gain nothing.
-    cuts = [] if contraction.slides else found.finer(efficient)
-    options = [found.option(cut) for cut in cuts]
-    finer = finer_tilings(found.option(efficient), options, vdevice.num_veus, VERY_LARGE_DEVICE)
-    return _emit(found, [efficient, *finer], constants, origin)
+    name: str
 
+    @abstractmethod
+    def takes(self, contraction: Contraction, columns: Columns) -> bool:
+        """Whether a contraction, with its vectors along these columns, is the rule's own."""
 
-def all_cuts(
-    contraction: Contraction,
-    columns: Columns,
-    constants: frozenset[int],
-    vdevice: VDevice,
-    origin: str,
-) -> Iterator[Choice]:
-    """All configurations; parameters as for :func:`outer_product`."""
-    found = OuterProduct.of(contraction, columns, vdevice)
-    for cut in found.cuts():
-        make = partial(_emit, found, [cut], constants, origin)
-        yield Choice(f"{origin}: {cut}", make, (origin, cut.tile.chains))
+    def apply(
+        self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice
+    ) -> Scheduled | None:
+        """The efficient configuration and finer ones; parameters as for :meth:`.Rule.apply`."""
+        found = self._found(func, constants, vdevice)
+        return None if found is None else self._product(found, constants)
+
+    def choices(
+        self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice
+    ) -> Iterator[Choice]:
+        """All register tiles and orders, as in :meth:`.Tunable.choices`."""
+        found = self._found(func, constants, vdevice)
+        if found is None:
+            return
+        for cut in found.cuts():
+            make = partial(_emit, found, [cut], constants, self.name)
+            yield Choice(f"{self.name}: {cut}", make, (self.name, cut.tile.chains))
+
+    def _product(self, found: OuterProduct, constants: frozenset[int]) -> Scheduled | None:
+        """``None`` if no register tile fits."""
+        efficient = found.efficient()
+        if efficient is None:
+            return None
+        # Small tiles of an image read much of what other vEUs have written, and gain nothing.
+        cuts = [] if found.contraction.slides else found.finer(efficient)
+        options = [found.option(cut) for cut in cuts]
+        usual, count = found.option(efficient), found.vdevice.num_veus
+        finer = finer_tilings(usual, options, count, VERY_LARGE_DEVICE)
+        return _emit(found, [efficient, *finer], constants, self.name)
+
+    def _found(
+        self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice
+    ) -> OuterProduct | None:
+        contraction = find_contraction(func)
+        if contraction is None:
+            return None
+        columns = find_columns(contraction, constants)
+        if columns is None or not self.takes(contraction, columns):
+            return None
+        return OuterProduct.of(contraction, columns, vdevice)
 
 
 def _emit(

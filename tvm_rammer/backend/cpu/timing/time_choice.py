@@ -15,8 +15,8 @@ import tvm
 import tvm_ffi
 
 from tvm_rammer.backend.cpu.host import host_cpu
+from tvm_rammer.backend.cpu.templates.code_budget import within_budget
 from tvm_rammer.backend.cpu.templates.estimate import tile_seconds
-from tvm_rammer.backend.cpu.templates.select import schedule_as
 from tvm_rammer.backend.cpu.timing.kernel_timing import Job, Step, compile_jobs
 from tvm_rammer.errors import TuningError
 from tvm_rammer.kernel.operands import Operand, copies_for
@@ -32,7 +32,7 @@ _FEWEST_RUNS = 8
 
 def compile_choice(choice: Choice, target: tvm.target.Target) -> tvm.runtime.Module:
     """A choice as a job of :mod:`~tvm_rammer.backend.cpu.timing.kernel_timing`."""
-    scheduled = schedule_as([choice])
+    scheduled = within_budget(choice.emit())
     if scheduled is None:
         raise TuningError(f"{choice.text}: the code exceeds the budget of a body")
     split = split_into_stages(scheduled.func, tile_seconds)
