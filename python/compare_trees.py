@@ -30,12 +30,10 @@ from rich.table import Table
 
 from tvm_rammer.errors import RammerError
 from tvm_rammer.testing.contenders import available_threads
-from tvm_rammer.testing.fair_timing import Settings, TimedContender, time_contenders
+from tvm_rammer.testing.library_race import race_libraries
 from tvm_rammer.testing.models import MODELS
 from tvm_rammer.testing.reference import random_inputs
-from tvm_rammer.testing.timing_results import Ratio, paired_ratio
-
-_LOAD = "tvm_rammer.testing.corpus.stages:load_library"
+from tvm_rammer.testing.timing_results import Ratio
 
 
 @dataclass(frozen=True)
@@ -66,12 +64,11 @@ def main(
     as_json: bool,
 ) -> None:
     """Time what two checkouts make of models: names of the zoo, or ONNX files."""
-    settings = Settings(9, 20, 0.2, 0.02, session_s=seconds, tolerance=1e-3)
     console = Console(stderr=as_json)
     rows = []
     for model in track(models, "comparing", console=Console(stderr=True), transient=True):
         try:
-            rows.append(_row(model, (before, after), policy, threads, settings))
+            rows.append(_row(model, (before, after), policy, threads, seconds))
         except (RammerError, subprocess.CalledProcessError) as error:
             console.print(f"{model}: {error}", markup=False)
     if as_json:
@@ -81,7 +78,7 @@ def main(
 
 
 def _row(
-    model: str, trees: tuple[Path, Path], policy: str, threads: int | None, settings: Settings
+    model: str, trees: tuple[Path, Path], policy: str, threads: int | None, seconds: float
 ) -> Row:
     with tempfile.TemporaryDirectory() as folder:
         path, inputs = Path(folder) / "model.onnx", Path(folder) / "inputs.npz"
@@ -92,23 +89,15 @@ def _row(
             _compile(tree.resolve(), path, library, policy)
             for tree, library in zip(trees, libraries, strict=True)
         ]
-        count = str(threads or available_threads())
-        contenders = [
-            TimedContender(
-                name,
-                _LOAD,
-                {"library": str(library), "inputs": str(inputs)},
-                # A checkout loads what it compiled: formats change.
-                {"TVM_NUM_THREADS": count, "PYTHONPATH": str(tree.resolve())},
-            )
-            for name, tree, library in zip(("before", "after"), trees, libraries, strict=True)
-        ]
-        old, new = time_contenders(contenders, settings, None)
-    for outcome in (old, new):
-        if outcome.status != "ok":
-            raise RammerError(f"{outcome.name}: {outcome.status}: {outcome.note}")
-    ms = (old.quartiles_ms()[1], new.quartiles_ms()[1])
-    return Row(model, (build_s[0], build_s[1]), ms, paired_ratio(new, old))
+        # A checkout loads what it compiled: formats change.
+        race = race_libraries(
+            dict(zip(("before", "after"), libraries, strict=True)),
+            inputs,
+            threads or available_threads(),
+            seconds,
+            dict(zip(("before", "after"), trees, strict=True)),
+        )
+    return Row(model, (build_s[0], build_s[1]), race.ms, race.ratio)
 
 
 def _compile(tree: Path, model: Path, library: Path, policy: str) -> float:

@@ -30,14 +30,12 @@ from tvm_rammer.errors import RammerError
 from tvm_rammer.kernel.scheduled import UNTUNED
 from tvm_rammer.options import Options
 from tvm_rammer.testing.contenders import available_threads
-from tvm_rammer.testing.fair_timing import Settings, TimedContender, time_contenders
+from tvm_rammer.testing.library_race import LibraryRace, race_libraries
 from tvm_rammer.testing.models import MODELS
 from tvm_rammer.testing.reference import random_inputs
-from tvm_rammer.testing.timing_results import Ratio, paired_ratio
+from tvm_rammer.testing.timing_results import Ratio
 from tvm_rammer.tuning.model import tasks_of
 from tvm_rammer.tuning.session import Progress as Told
-
-_LOAD = "tvm_rammer.testing.corpus.stages:load_library"
 
 
 @dataclass(frozen=True)
@@ -128,38 +126,23 @@ def tuned(name: str, trials: int, records: Path, policy: str, seconds: float) ->
             changed += bool(chosen)
             untuned_s += each.uses * known[UNTUNED]
             best_s += each.uses * known[chosen[0].text if chosen else UNTUNED]
-    ms, ratio = _timed(model, database, policy, seconds)
+    race = _timed(model, database, policy, seconds)
     kernels = best_s / untuned_s if untuned_s else 1.0
-    return Gain(short, len(tasks), changed, len(database), kernels, ms, ratio)
+    return Gain(short, len(tasks), changed, len(database), kernels, race.ms, race.ratio)
 
 
 def _timed(
     model: onnx.ModelProto, database: tvm_rammer.Database, policy: str, seconds: float
-) -> tuple[tuple[float, float], Ratio]:
-    """Median milliseconds without and with records, and the ratio of both."""
+) -> LibraryRace:
+    """The library without records against the one by them."""
     with tempfile.TemporaryDirectory() as folder:
         inputs = Path(folder) / "inputs.npz"
         np.savez(inputs, **random_inputs(model))  # type: ignore[arg-type]
-        contenders = []
+        libraries = {}
         for name, records in (("untuned", None), ("tuned", database)):
-            path = Path(folder) / f"{name}.so"
             library = tvm_rammer.build(model, policy=policy, database=records)
-            library.export_library(path)
-            contenders.append(
-                TimedContender(
-                    name,
-                    _LOAD,
-                    {"library": str(path), "inputs": str(inputs)},
-                    {"TVM_NUM_THREADS": str(available_threads())},
-                )
-            )
-        settings = Settings(9, 20, 0.2, 0.02, session_s=seconds, tolerance=1e-2)
-        untuned, tuned = time_contenders(contenders, settings, None)
-    for outcome in (untuned, tuned):
-        if outcome.status != "ok":
-            raise RammerError(f"{outcome.name}: {outcome.status}: {outcome.note}")
-    ms = (untuned.quartiles_ms()[1], tuned.quartiles_ms()[1])
-    return ms, paired_ratio(tuned, untuned)
+            libraries[name] = library.export_library(Path(folder) / f"{name}.so")
+        return race_libraries(libraries, inputs, available_threads(), seconds)
 
 
 def table(gains: list[Gain]) -> Table:
