@@ -8,10 +8,11 @@ import random
 import numpy as np
 import onnxruntime
 import pytest
+from onnx import TensorProto, helper
 from run_time_graphs import CONSUMERS, PRODUCERS, Graph
 
 import tvm_rammer
-from tvm_rammer.errors import ModelError
+from tvm_rammer.errors import InputError, ModelError
 
 OPTIONS = {"policy": "sequential", "num_veus": 1}
 
@@ -178,3 +179,21 @@ def test_one_value_is_expanded_to_itself():
         module.run()
         count = np.count_nonzero(feed["x0"])
         np.testing.assert_array_equal(module.get_output(0).numpy(), np.full(count, count))
+
+
+def test_values_from_which_other_sizes_follow_than_the_model_says_are_refused():
+    shape = helper.make_tensor_value_info("shape", TensorProto.INT64, [2])
+    data = helper.make_tensor_value_info("data", TensorProto.FLOAT, [3, 1])
+    wide = helper.make_tensor_value_info("wide", TensorProto.FLOAT, [3, None])
+    nodes = [helper.make_node("Expand", ["data", "shape"], ["wide"])]
+    graph = helper.make_graph(nodes, "expand", [data, shape], [wide])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    module = tvm_rammer.build(model, "llvm", **OPTIONS).create()
+    data = np.ones((3, 1), np.float32)
+    assert module(data, np.array([3, 4]))[0].numpy().shape == (3, 4)
+    with pytest.raises(InputError) as refused:
+        module(data, np.array([0, 4]))
+    assert str(refused.value) == (
+        "the values of the inputs lead to a tensor whose dimension 0 is 0, and the model says 3: "
+        "give values from which sizes follow that fit"
+    )

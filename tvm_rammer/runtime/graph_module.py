@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,11 @@ from tvm_rammer.runtime.description import LibraryDescription, TensorInfo
 from tvm_rammer.runtime.profile import Profile, profile_kernel
 from tvm_rammer.transform.attach_description import STATE
 from tvm_rammer.units import listed
+
+#: What TVM's VM says where a size is another one than the model's.
+_SIZES_DIFFER = re.compile(
+    r"\((-?\d+) vs\. (-?\d+)\).*match_cast error,\s*shape\[(\d+)\]", re.DOTALL
+)
 
 
 @dataclass(frozen=True)
@@ -135,7 +141,7 @@ class GraphModule:
         elif self._kernel is not None:
             self._kernel(*self._arguments)
         else:
-            self._outputs = _flat(self._vm["main"](*self._inputs))
+            self._outputs = _flat(self._run_main())
 
     def __call__(self, *values: Any, **inputs: Any) -> list[Any]:
         """Set inputs by position or by name, run, and return all outputs."""
@@ -247,6 +253,19 @@ class GraphModule:
         for _ in range(number):
             self.run()
         return (time.perf_counter() - started) / number
+
+    def _run_main(self) -> Any:
+        """Run the VM; sizes that it checks against the model may follow from values of inputs."""
+        try:
+            return self._vm["main"](*self._inputs)
+        except RuntimeError as error:
+            if (sizes := _SIZES_DIFFER.search(str(error))) is None:
+                raise
+            found, expected, axis = sizes.groups()
+            raise InputError(
+                f"the values of the inputs lead to a tensor whose dimension {axis} is {found}, "
+                f"and the model says {expected}: give values from which sizes follow that fit"
+            ) from error
 
     def _bind_kernel(self) -> None:
         """Prepare the call of the region that ``main`` consists of."""
