@@ -23,7 +23,7 @@ from tvm_rammer.errors import RammerError
 from tvm_rammer.testing.bench.corpus_page import corpus_page
 from tvm_rammer.testing.bench.corpus_records import load_corpus, load_notes
 from tvm_rammer.testing.bench.kernel_page import kernels_page, load_kernels
-from tvm_rammer.testing.bench.overview import overview, readme_part, replace_part
+from tvm_rammer.testing.bench.overview import overview
 from tvm_rammer.testing.bench.pages import (
     Results,
     ablations_page,
@@ -32,6 +32,7 @@ from tvm_rammer.testing.bench.pages import (
     scaling_page,
 )
 from tvm_rammer.testing.bench.proofs import load_proofs
+from tvm_rammer.testing.bench.readme_part import readme_part, replace_part
 from tvm_rammer.testing.bench.records import load_results
 from tvm_rammer.testing.bench.scaling import SCALINGS
 from tvm_rammer.testing.bench.study import STUDIES

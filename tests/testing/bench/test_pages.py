@@ -10,8 +10,15 @@ from timed_records import records, timed
 from tvm_rammer.errors import InputError
 from tvm_rammer.testing.bench import overview, pages
 from tvm_rammer.testing.bench.findings import Findings, FindingsSetting
-from tvm_rammer.testing.bench.overview import BEGIN, END
 from tvm_rammer.testing.bench.pages import Results
+from tvm_rammer.testing.bench.readme_part import (
+    BEGIN,
+    END,
+    _Row,
+    readme_part,
+    replace_part,
+    telling,
+)
 from tvm_rammer.testing.bench.records import Record, ResultFile, Setting
 from tvm_rammer.testing.bench.study import PlanRoofline
 from tvm_rammer.testing.timing_results import Outcome
@@ -161,16 +168,23 @@ def test_kernels_of_a_model_far_from_its_roofline_are_named() -> None:
 
 
 def test_the_part_of_the_readme_is_replaced_and_nothing_else() -> None:
-    part = overview.readme_part(ALL, "docs/results")
-    assert "| model | onnxruntime | openvino | auto | sequential | to the best peer |" in part
+    part = readme_part(ALL, "docs/results")
+    assert "| model | what it is | onnxruntime | openvino | auto | to the best peer |" in part
+    assert "| mlp | own, random weights | 2 |" in part
     assert "](docs/results/peers.svg)" in part
     before = f"# Title\n\n{BEGIN}\nold\n{END}\n\nmore\n"
-    after = overview.replace_part(before, part)
+    after = replace_part(before, part)
     assert after == f"# Title\n\n{BEGIN}\n{part}\n{END}\n\nmore\n"
-    assert overview.replace_part(after, part) == after
+    assert replace_part(after, part) == after
 
 
 def test_a_readme_without_markers_is_refused() -> None:
     with pytest.raises(InputError) as error:
-        overview.replace_part("# Title\n", "part")
+        replace_part("# Title\n", "part")
     assert str(error.value) == f"the README has no lines {BEGIN} and {END}; add them"
+
+
+def test_the_readme_shows_the_best_the_worst_and_what_lies_between() -> None:
+    rows = [_Row(float(k), (str(k),)) for k in (7, 3, 1, 9, 5, 2, 8, 4, 6)]
+    assert [row.ratio for row in telling(rows)] == [1, 3, 5, 7, 9]
+    assert [row.ratio for row in telling(rows[:3])] == [1, 3, 7]

@@ -6,5 +6,6 @@
 - ``scaling`` with ``graphs``: simulated makespans; ``proofs``: long checks
 - ``goals``, ``verdicts``, ``class_gains``: what was wanted, and what came out
 - ``peers``, ``ablation_tables``, ``scaling_tables``, ``kernel_page``, ``corpus_page``,
-  ``overview``, ``pages``, ``plots``, ``markdown``, ``console_table``: how it is shown
+  ``overview``, ``readme_part``, ``pages``, ``plots``, ``markdown``, ``console_table``: how it is
+  shown
 """

@@ -1,8 +1,7 @@
-"""The first page of docs/results and the README's part: how far the goals are met, and why not."""
+"""The first page of docs/results: how far the goals are met, and why not."""
 
 from __future__ import annotations
 
-from tvm_rammer.errors import InputError
 from tvm_rammer.testing.bench import machine, peers, verdicts
 from tvm_rammer.testing.bench.ablation_tables import (
     ROOFLINE_COLUMNS,
@@ -13,14 +12,10 @@ from tvm_rammer.testing.bench.ablation_tables import (
 from tvm_rammer.testing.bench.class_gains import class_gains
 from tvm_rammer.testing.bench.goals import MEAN_GOAL, ROOFLINE_GOAL
 from tvm_rammer.testing.bench.markdown import table, whole_page
-from tvm_rammer.testing.bench.pages import Results, contenders_of, setting_text
+from tvm_rammer.testing.bench.pages import Results, setting_text
 from tvm_rammer.testing.bench.proofs import proofs_section
 from tvm_rammer.testing.bench.study import Study
-from tvm_rammer.testing.contenders import CORE
 from tvm_rammer.testing.models import MODELS
-
-#: Between these lines of the README stands what :func:`readme_part` writes.
-BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 
 
 def overview(results: Results) -> str:
@@ -69,33 +64,6 @@ def summary(models: peers.Models) -> list[str]:
     if missing := [name for name in MODELS if name not in models]:
         sentences.append(f"Not measured: {', '.join(missing)}.")
     return sentences
-
-
-def readme_part(results: Results, folder: str) -> str:
-    """The one plot and the one table that matter, for the README."""
-    found = results.peers
-    names = [name for name in contenders_of(found) if name in CORE]
-    return "\n\n".join(
-        [
-            "Median milliseconds, float32, "
-            f"{found.setting.threads} threads, random weights; every contender in a process of its "
-            f"own, taking turns. {machine.sentence(found.machine)}",
-            f"![Time of every contender over that of the fastest peer]({folder}/peers.svg)",
-            table(peers.columns(names), peers.rows(found.models, names)),
-            " ".join(summary(found.models)),
-            "All contenders, what is lost and why, quartiles, memory and ablations: "
-            f"[{folder}]({folder}/README.md).",
-        ]
-    )
-
-
-def replace_part(readme: str, part: str) -> str:
-    """The README with ``part`` between its markers."""
-    before, begin, rest = readme.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise InputError(f"the README has no lines {BEGIN} and {END}; add them")
-    return f"{before}{BEGIN}\n{part}\n{END}{after}"
 
 
 def _links(results: Results) -> str:

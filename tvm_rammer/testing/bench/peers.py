@@ -58,7 +58,7 @@ def columns(names: Sequence[str]) -> list[str]:
 def rows(models: Models, names: Sequence[str]) -> list[list[str]]:
     """Median milliseconds of every contender by model, and the ratio that counts."""
     made = [
-        [model, *(_cell(records.get(name)) for name in names), *_against(records, goal(model))]
+        [model, *(cell(records.get(name)) for name in names), *_against(records, goal(model))]
         for model, records in models.items()
     ]
     mean = mean_ratio(models)
@@ -118,7 +118,7 @@ def detail_rows(records: Records) -> list[list[str]]:
 def _details(name: str, record: Record, records: Records, peer: str | None) -> list[str]:
     outcome = record.outcome
     if not record.good:
-        return [name, _cell(record), *("" for _ in DETAIL_COLUMNS[2:])]
+        return [name, cell(record), *("" for _ in DETAIL_COLUMNS[2:])]
     low, middle, high = outcome.quartiles_ms()
     found = ratio(records, name, peer) if peer else None
     return [
@@ -141,7 +141,7 @@ def _fastest(records: Records, names: Sequence[str]) -> str | None:
     return min(timed, key=lambda name: timed[name] or 0.0) if timed else None
 
 
-def _cell(record: Record | None) -> str:
+def cell(record: Record | None) -> str:
     if record is None or record.outcome.status == "missing":
         return "-"
     if record.median_ms is None:
