@@ -14,14 +14,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from bench.ablation_tables import TABLES
+from bench.console_table import console_table
+from bench.findings import FindingsSetting
+from bench.study import STUDIES, Study, study
 from rich.console import Console
 from rich.progress import track
 
 from tvm_rammer.errors import InputError, RammerError
-from tvm_rammer.testing.bench.ablation_tables import TABLES
-from tvm_rammer.testing.bench.console_table import console_table
-from tvm_rammer.testing.bench.findings import FindingsSetting
-from tvm_rammer.testing.bench.study import STUDIES, Study, study
 from tvm_rammer.testing.models import MODELS, get_model
 
 SCRIPT = "python/ablations.py"

@@ -26,6 +26,9 @@ from typing import Any
 import click
 import numpy as np
 import onnx
+from bench import machine, markdown, peers
+from bench.fresh_cache import fresh_cache
+from bench.records import Record, ResultFile, Setting, resume
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -39,9 +42,6 @@ from rich.table import Table
 
 from tvm_rammer.errors import InputError, RammerError
 from tvm_rammer.kernel.measured_costs import adopt_costs
-from tvm_rammer.testing.bench import machine, markdown, peers
-from tvm_rammer.testing.bench.fresh_cache import fresh_cache
-from tvm_rammer.testing.bench.records import Record, ResultFile, Setting, resume
 from tvm_rammer.testing.contenders import (
     CANDIDATES,
     CORE,

@@ -17,6 +17,7 @@ from itertools import pairwise, product
 from pathlib import Path
 
 import click
+from bench.graphs import operator_graphs
 from rich.console import Console
 from rich.table import Table
 
@@ -26,7 +27,6 @@ from tvm_rammer.options import Options
 from tvm_rammer.rprogram import OperatorGraph
 from tvm_rammer.rprogram.verify import verify
 from tvm_rammer.schedule import POLICIES, CostModel, plan_memory, simulate, synchronise
-from tvm_rammer.testing.bench.graphs import operator_graphs
 from tvm_rammer.testing.models import get_model
 from tvm_rammer.testing.random_graphs import SHAPES, random_graph
 

@@ -23,6 +23,24 @@ from pathlib import Path
 
 import click
 import platformdirs
+from bench import machine
+from bench.corpus_page import corpus_page, mean_ratio, summary
+from bench.corpus_records import (
+    CorpusResults,
+    CorpusSetting,
+    ModelRecord,
+    code_digest,
+    key,
+    load_notes,
+    model_digest,
+    resume_corpus,
+)
+from bench.result_file import write_whole
+from corpus.architectures import ARCHITECTURES
+from corpus.checking import Case, Files, Limits, check
+from corpus.entries import Entry, Form
+from corpus.racing import RaceTimes, race
+from corpus.trained import TRAINED
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -34,25 +52,7 @@ from rich.progress import (
 )
 
 from tvm_rammer.errors import InputError, RammerError
-from tvm_rammer.testing.bench import machine
-from tvm_rammer.testing.bench.corpus_page import corpus_page, mean_ratio, summary
-from tvm_rammer.testing.bench.corpus_records import (
-    CorpusResults,
-    CorpusSetting,
-    ModelRecord,
-    code_digest,
-    key,
-    load_notes,
-    model_digest,
-    resume_corpus,
-)
-from tvm_rammer.testing.bench.result_file import write_whole
 from tvm_rammer.testing.contenders import available_threads
-from tvm_rammer.testing.corpus.architectures import ARCHITECTURES
-from tvm_rammer.testing.corpus.checking import Case, Files, Limits, check
-from tvm_rammer.testing.corpus.entries import Entry, Form
-from tvm_rammer.testing.corpus.racing import RaceTimes, race
-from tvm_rammer.testing.corpus.trained import TRAINED
 from tvm_rammer.testing.fair_timing import Settings
 from tvm_rammer.units import counted
 

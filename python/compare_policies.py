@@ -15,14 +15,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
+from bench.console_table import console_table
+from bench.findings import FindingsSetting
+from bench.scaling import SCALINGS, Scaling, scaling
+from bench.scaling_tables import TABLES, policy_columns, policy_rows
 from rich.console import Console
 from rich.progress import track
 
 from tvm_rammer.errors import InputError, RammerError
-from tvm_rammer.testing.bench.console_table import console_table
-from tvm_rammer.testing.bench.findings import FindingsSetting
-from tvm_rammer.testing.bench.scaling import SCALINGS, Scaling, scaling
-from tvm_rammer.testing.bench.scaling_tables import TABLES, policy_columns, policy_rows
 from tvm_rammer.testing.models import MODELS, get_model
 
 SCRIPT = "python/compare_policies.py"

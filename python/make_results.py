@@ -18,24 +18,24 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-
-from tvm_rammer.errors import RammerError
-from tvm_rammer.testing.bench.corpus_page import corpus_page
-from tvm_rammer.testing.bench.corpus_records import load_corpus, load_notes
-from tvm_rammer.testing.bench.kernel_page import kernels_page, load_kernels
-from tvm_rammer.testing.bench.overview import overview
-from tvm_rammer.testing.bench.pages import (
+from bench.corpus_page import corpus_page
+from bench.corpus_records import load_corpus, load_notes
+from bench.kernel_page import kernels_page, load_kernels
+from bench.overview import overview
+from bench.pages import (
     Results,
     ablations_page,
     contenders_of,
     peers_page,
     scaling_page,
 )
-from tvm_rammer.testing.bench.proofs import load_proofs
-from tvm_rammer.testing.bench.readme_part import readme_part, replace_part
-from tvm_rammer.testing.bench.records import load_results
-from tvm_rammer.testing.bench.scaling import SCALINGS
-from tvm_rammer.testing.bench.study import STUDIES
+from bench.proofs import load_proofs
+from bench.readme_part import readme_part, replace_part
+from bench.records import load_results
+from bench.scaling import SCALINGS
+from bench.study import STUDIES
+
+from tvm_rammer.errors import RammerError
 
 
 @click.command()
@@ -89,7 +89,7 @@ def read(folder: Path) -> Results:
 def write(results: Results, folder: Path) -> list[Path]:
     """Write everything; the names of the files."""
     # Not needed to measure, and not installed with the package alone.
-    from tvm_rammer.testing.bench.plots import plot_peers, plot_policies, plot_scaling
+    from bench.plots import plot_peers, plot_policies, plot_scaling
 
     pages = {"README.md": overview(results), "peers.md": peers_page(results)}
     if results.ablations:

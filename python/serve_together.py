@@ -20,13 +20,13 @@ from statistics import median
 from typing import Any
 
 import click
+from bench.machine import machine
 from rich.console import Console
 from rich.table import Table
 from serving.team import ours, processes, read_models
 from serving.turn import Turn
 
 from tvm_rammer.errors import RammerError
-from tvm_rammer.testing.bench.machine import machine
 from tvm_rammer.testing.contenders import available_threads
 from tvm_rammer.testing.models import lstm
 

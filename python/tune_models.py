@@ -19,6 +19,7 @@ from pathlib import Path
 import click
 import numpy as np
 import onnx
+from bench.library_race import LibraryRace, race_libraries
 from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -30,7 +31,6 @@ from tvm_rammer.errors import RammerError
 from tvm_rammer.kernel.scheduled import UNTUNED
 from tvm_rammer.options import Options
 from tvm_rammer.testing.contenders import available_threads
-from tvm_rammer.testing.library_race import LibraryRace, race_libraries
 from tvm_rammer.testing.models import MODELS
 from tvm_rammer.testing.reference import random_inputs
 from tvm_rammer.testing.timing_results import Ratio

@@ -14,7 +14,6 @@ import tvm_rammer
 ROOT = Path(tvm_rammer.__file__).parent
 #: They look at this machine's processors, and at nothing else.
 MEASURE_PROCESSORS = {
-    "testing/bench/study.py",
     "testing/compiled_regions.py",
     "testing/kernel_bench.py",
     "testing/machine_state.py",

@@ -8,10 +8,10 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from bench.study import BARRIERS, Study, study, veus
 from click.testing import CliRunner
 
 from tvm_rammer.schedule import POLICIES
-from tvm_rammer.testing.bench.study import BARRIERS, Study, study, veus
 from tvm_rammer.testing.models import get_model
 
 SCRIPT = Path(__file__).parents[2] / "python" / "ablations.py"

@@ -6,9 +6,9 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from bench.records import Record, ResultFile, Setting, load_results
 from click.testing import CliRunner, Result
 
-from tvm_rammer.testing.bench.records import Record, ResultFile, Setting, load_results
 from tvm_rammer.testing.timing_results import Outcome
 
 SCRIPT = Path(__file__).parents[2] / "python" / "bench_peers.py"

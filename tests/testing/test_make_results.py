@@ -6,19 +6,19 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from bench.corpus_records import CorpusResults, CorpusSetting, ModelRecord
+from bench.findings import Findings, FindingsSetting
+from bench.kernel_page import KernelResults
+from bench.records import Record, ResultFile, Setting
+from bench.scaling import BOUNDS, Scaling
+from bench.study import BARRIERS, PlanResult, PlanRoofline, Study
 from click.testing import CliRunner
+from corpus.checking import Checked
+from corpus.difference import Difference
+from corpus.racing import RaceTimes
 
 from tvm_rammer.machine.ceilings import Ceilings
 from tvm_rammer.schedule import POLICIES
-from tvm_rammer.testing.bench.corpus_records import CorpusResults, CorpusSetting, ModelRecord
-from tvm_rammer.testing.bench.findings import Findings, FindingsSetting
-from tvm_rammer.testing.bench.kernel_page import KernelResults
-from tvm_rammer.testing.bench.records import Record, ResultFile, Setting
-from tvm_rammer.testing.bench.scaling import BOUNDS, Scaling
-from tvm_rammer.testing.bench.study import BARRIERS, PlanResult, PlanRoofline, Study
-from tvm_rammer.testing.corpus.checking import Checked
-from tvm_rammer.testing.corpus.difference import Difference
-from tvm_rammer.testing.corpus.racing import RaceTimes
 from tvm_rammer.testing.kernel_bench import CaseResult
 from tvm_rammer.testing.timing_results import Outcome, Ratio
 

@@ -5,11 +5,8 @@
 - ``reference``, ``numpy_operators``: right answers; ``mutants``: wrong plans; ``optimal``: the best
 - ``soak``: plans run for long, under load; ``reload_stress``: libraries change and processes fork
 - ``fair_timing`` of ``contenders`` (``timing_process``, ``timing_worker``, ``timing_results``),
-  ``library_race`` of two files, those of others in ``outside``, on ``operator_models``;
-  ``kernel_bench`` of ``kernel_cases``
+  those of others in ``outside``, on ``operator_models``; ``kernel_bench`` of ``kernel_cases``
 - ``own_cores``, ``machine_state``, ``other_load``: whether the machine can be trusted
-- ``corpus``: the models that people have, checked one by one
-- ``bench``: what was measured, as data, tables and pages
 """
 
 from tvm_rammer.testing.mutants import MUTATIONS

@@ -1,0 +1,109 @@
+"""What was found about models under one setting, and the file that a script goes on from."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from bench.machine import machine
+from bench.result_file import load, resumed, write_whole
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+_FORMAT = 2
+
+T = TypeVar("T", bound="DataclassInstance")
+
+
+@dataclass(frozen=True)
+class FindingsSetting:
+    """What all findings of a file have in common: sizes, and the numbers of vEUs simulated."""
+
+    quick: bool
+    veus: tuple[int, ...] = ()
+
+
+@dataclass
+class Findings(Generic[T]):
+    """Findings of one kind under one setting.
+
+    Attributes
+    ----------
+    setting : FindingsSetting
+    machine : mapping of str to anything
+        See :func:`~.machine.machine`; empty until something was found.
+    found : dict of str to T
+        By model.
+    failed : dict of str to str
+        Why a model has none.
+    """
+
+    setting: FindingsSetting
+    machine: Mapping[str, Any] = field(default_factory=dict)
+    found: dict[str, T] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+
+    def find(self, script: str, model: str, function: Callable[..., T], *arguments: Any) -> None:
+        """Find out about a model in a process of its own: a crash takes nothing else along."""
+        self.failed.pop(model, None)
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(max_workers=1, mp_context=context) as pool:
+            future = pool.submit(function, model, *arguments)
+            try:
+                self.found[model] = future.result()
+            except BrokenProcessPool:
+                self.failed[model] = "its process ended"
+            except Exception as error:
+                self.failed[model] = f"{type(error).__name__}: {error}"
+        self.machine = machine(script, self.machine)
+
+    def save(self, path: Path) -> None:
+        """Write the file in one step: an interrupt leaves the old one whole."""
+        data = {
+            "format": _FORMAT,
+            "setting": asdict(self.setting),
+            "machine": self.machine,
+            "failed": self.failed,
+        }
+        items = ",\n".join(
+            f"{json.dumps(model)}: {json.dumps(asdict(item))}" for model, item in self.found.items()
+        )
+        write_whole(path, f'{json.dumps(data)[:-1]},\n"found": {{\n{items}\n}}}}\n')
+
+
+@dataclass(frozen=True)
+class FindingsFile(Generic[T]):
+    """A kind of file: the script that makes it, and how plain data becomes a finding."""
+
+    script: str
+    parse: Callable[[Mapping[str, Any]], T]
+
+    def load(self, path: Path) -> Findings[T]:
+        """The findings in a file.
+
+        Raises
+        ------
+        InputError
+            The file is missing or of another kind.
+        """
+        return load(path, _FORMAT, self.script, self._parsed)
+
+    def resume(self, path: Path | None, setting: FindingsSetting) -> Findings[T]:
+        """What an earlier run found under the same setting, or nothing yet."""
+        return resumed(path, self.load, Findings[T](setting))
+
+    def _parsed(self, data: Any) -> Findings[T]:
+        given = data["setting"]
+        return Findings(
+            FindingsSetting(given["quick"], tuple(given["veus"])),
+            data["machine"],
+            {model: self.parse(item) for model, item in data["found"].items()},
+            data["failed"],
+        )

@@ -1,0 +1,173 @@
+"""The table of architectures with random weights, of torchvision, timm, transformers and our own.
+
+Nothing here imports PyTorch: the modules that the table names do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from corpus.entries import Architecture
+
+_CLASSIFY, _SEGMENT, _DETECT = "image classification", "segmentation", "object detection"
+_GENERATE, _TEXT, _SPEECH = "text generation", "text encoding", "speech"
+
+
+def _torchvision(name: str, size: int = 224, **options: Any) -> Architecture:
+    return _made(
+        name, "torchvision", _CLASSIFY, "torchvision_network", name=name, size=size, **options
+    )
+
+
+def _timm(name: str, size: int = 224, **options: Any) -> Architecture:
+    return _made(name, "timm", _CLASSIFY, "timm_network", name=name, size=size, **options)
+
+
+def _made(title: str, library: str, task: str, function: str, **arguments: Any) -> Architecture:
+    return Architecture(title, library, task, f"library_networks:{function}", arguments)
+
+
+def _transformers(title: str, task: str, function: str, **arguments: Any) -> Architecture:
+    return _made(title, "transformers", task, function, **arguments)
+
+
+def _vision(title: str, task: str, function: str) -> Architecture:
+    return Architecture(title, "torch", task, f"vision_networks:{function}")
+
+
+def _sequence(title: str, task: str, function: str) -> Architecture:
+    return Architecture(title, "torch", task, f"sequence_networks:{function}")
+
+
+_SMALL = {"num_hidden_layers": 3, "hidden_size": 384, "num_attention_heads": 6}
+_SMALL_ENCODER = {**_SMALL, "intermediate_size": 1536}
+
+ARCHITECTURES: tuple[Architecture, ...] = (
+    _torchvision("resnet50"),
+    _torchvision("resnext50_32x4d"),
+    _torchvision("densenet121"),
+    _torchvision("efficientnet_b0"),
+    _torchvision("efficientnet_b3", size=300),
+    _torchvision("mobilenet_v2"),
+    _torchvision("mobilenet_v3_large"),
+    _torchvision("maxvit_t"),
+    _torchvision("swin_t"),
+    _torchvision("convnext_tiny"),
+    _torchvision("vit_b_16"),
+    _torchvision("regnet_y_400mf"),
+    _torchvision("inception_v3", size=299, aux_logits=False, init_weights=False),
+    _torchvision("googlenet", aux_logits=False, init_weights=False),
+    _torchvision("shufflenet_v2_x1_0"),
+    _torchvision("squeezenet1_1"),
+    _torchvision("mnasnet1_0"),
+    _torchvision("alexnet"),
+    _torchvision("vgg11_bn"),
+    _made(
+        "deeplabv3",
+        "torchvision",
+        _SEGMENT,
+        "torchvision_segmentation",
+        name="deeplabv3_mobilenet_v3_large",
+    ),
+    _made("fcn_resnet50", "torchvision", _SEGMENT, "torchvision_segmentation", name="fcn_resnet50"),
+    _made(
+        "lraspp",
+        "torchvision",
+        _SEGMENT,
+        "torchvision_segmentation",
+        name="lraspp_mobilenet_v3_large",
+    ),
+    _made(
+        "ssdlite",
+        "torchvision",
+        f"{_DETECT}, suppression included",
+        "torchvision_detector",
+        name="ssdlite320_mobilenet_v3_large",
+    ),
+    _timm("ghostnet_100"),
+    _timm("pnasnet5large"),
+    _timm("mobilevit_s", size=256),
+    _timm("coatnet_0_rw_224"),
+    _timm("poolformer_s12"),
+    _timm("mixer_s32_224"),
+    _timm("levit_128"),
+    _timm("efficientformer_l1"),
+    _timm("hrnet_w18_small"),
+    _timm("dla34"),
+    _timm("cspdarknet53", size=256),
+    _timm("res2net50_26w_4s"),
+    _timm("repvgg_a2"),
+    _timm("xcit_nano_12_p16_224"),
+    _timm("fastvit_t8", size=256),
+    _timm("tf_efficientnetv2_b0", size=192),
+    _timm("deit_tiny_patch16_224"),
+    _transformers("gpt2", _GENERATE, "gpt2"),
+    _transformers("llama", _GENERATE, "llama"),
+    _transformers("llama_step", f"{_GENERATE}, one token", "llama_step"),
+    _transformers("qwen2", _GENERATE, "qwen2"),
+    _transformers("mixtral", _GENERATE, "mixtral"),
+    _transformers("mamba", _GENERATE, "mamba"),
+    _transformers(
+        "bert", _TEXT, "encoder", name="BertModel", config="BertConfig", **_SMALL_ENCODER
+    ),
+    _transformers(
+        "distilbert",
+        _TEXT,
+        "encoder",
+        name="DistilBertModel",
+        config="DistilBertConfig",
+        n_layers=3,
+        dim=384,
+        n_heads=6,
+        hidden_dim=1536,
+    ),
+    _transformers(
+        "roberta", _TEXT, "encoder", name="RobertaModel", config="RobertaConfig", **_SMALL_ENCODER
+    ),
+    _transformers(
+        "deberta_v2",
+        _TEXT,
+        "encoder",
+        name="DebertaV2Model",
+        config="DebertaV2Config",
+        relative_attention=True,
+        pos_att_type=["c2p", "p2c"],
+        **_SMALL_ENCODER,
+    ),
+    _transformers("t5_encoder", _TEXT, "t5_encoder"),
+    _transformers("bart", "text translation", "bart"),
+    _transformers("clip_text", _TEXT, "clip_text"),
+    _transformers("clip_vision", "image embedding", "clip_vision"),
+    _transformers("segformer", _SEGMENT, "segformer"),
+    _transformers("dpt", "depth estimation", "dpt"),
+    _transformers("yolos", _DETECT, "yolos"),
+    _transformers("wav2vec2", _SPEECH, "wav2vec2"),
+    _transformers("hubert", _SPEECH, "hubert"),
+    _transformers("wav2vec2_conformer", _SPEECH, "wav2vec2_conformer"),
+    _transformers("whisper_encoder", _SPEECH, "whisper_encoder"),
+    _transformers("ast", "audio classification", "audio_spectrogram_transformer"),
+    _vision("diffusion_unet", "image generation", "diffusion_unet"),
+    _vision("unet", _SEGMENT, "plain_unet"),
+    _vision("yolov3_spp", _DETECT, "yolo3"),
+    _vision("yolov8", _DETECT, "yolo8"),
+    _vision("yolov8_nms", f"{_DETECT}, suppression included", "yolo8_nms"),
+    _vision("yolox", _DETECT, "yolox"),
+    _vision("text_detector", "text detection", "text_detector"),
+    _vision("crnn", "text recognition", "text_reader"),
+    _vision("super_resolution", "super-resolution", "super_resolution"),
+    _vision("spatial_transformer", "image warping", "spatial_transformer"),
+    _vision("detr", _DETECT, "set_detector"),
+    _sequence("dlrm", "recommendation", "click_model"),
+    _sequence("tacotron_decoder", "speech synthesis", "speech_decoder"),
+    _sequence("bilstm_tagger", "text tagging", "tagger"),
+    _sequence("gru_classifier", "keyword spotting", "last_state"),
+    _sequence("wavenet", "speech synthesis", "wavenet"),
+    _sequence("tcn", "time series", "tcn"),
+    _sequence("conv_tasnet", "speech separation", "separator"),
+    _sequence("hifigan", "speech synthesis", "vocoder"),
+    _sequence("conformer", _SPEECH, "conformer"),
+    _sequence("experts", "mixture of experts", "experts"),
+    _sequence("ds_cnn", "keyword spotting", "keyword_spotter"),
+    _sequence("selective_scan", "state-space layer", "selective_scan"),
+    _sequence("pointnet", "point clouds", "point_net"),
+)

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from bench.scaling import (
+    BOUND,
+    BOUNDS,
+    count_choices,
+    fast_only,
+    makespans,
+    mean_speed_up,
+    speed_up,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tvm_rammer.machine import VDevice
+from tvm_rammer.schedule import POLICIES
+from tvm_rammer.testing import SHAPES, random_graph
+
+KNOWN = VDevice("two cores", num_veus=2)
+
+
+@settings(max_examples=20)
+@given(st.sampled_from(sorted(SHAPES)), st.integers(2, 12), st.integers(0, 99))
+def test_auto_is_between_the_bound_and_sequential(shape: str, operators: int, seed: int) -> None:
+    found = makespans([random_graph(seed, shape, operators)], KNOWN, 4)
+    assert set(found) == {"auto", *POLICIES, BOUND, *BOUNDS}
+    # With one region the largest of the three is the bound.
+    assert found[BOUND] == min(max(found[name] for name in BOUNDS), found["auto"])
+    assert found["auto"] <= found["sequential"] * (1 + 1e-9)
+
+
+def test_regions_are_added_up() -> None:
+    graph = random_graph(1, "wide", 6)
+    once, twice = makespans([graph], KNOWN, 4), makespans([graph, graph], KNOWN, 4)
+    assert twice == {name: 2 * seconds for name, seconds in once.items()}
+
+
+def test_the_fast_kernels_alone_leave_no_choice() -> None:
+    graphs = [random_graph(1, "wide", 6)]
+    alone = fast_only(graphs)
+    assert count_choices(alone) == 0
+    pairs = zip(graphs[0].operators, alone[0].operators, strict=True)
+    assert all(op.candidates[0] == one.candidates[0] for op, one in pairs)
+
+
+def test_a_model_without_regions_gains_nothing() -> None:
+    assert speed_up(makespans([], KNOWN, 4)) == 1.0
+
+
+def test_the_mean_is_geometric() -> None:
+    found = [{"sequential": 4.0, "auto": 1.0}, {"sequential": 1.0, "auto": 1.0}]
+    assert mean_speed_up(found) == 2.0
