@@ -26,7 +26,7 @@ from tvm_rammer.machine import VDevice
 from tvm_rammer.options import Options
 from tvm_rammer.rprogram import OperatorGraph
 from tvm_rammer.rprogram.verify import verify
-from tvm_rammer.schedule import POLICIES, CostModel, plan_memory, simulate, synchronise
+from tvm_rammer.schedule import POLICIES, CostModel, plan_memory, policies, simulate, synchronise
 from tvm_rammer.testing.models import get_model
 from tvm_rammer.testing.random_graphs import SHAPES, random_graph
 
@@ -97,7 +97,7 @@ def time_policy(name: str, graph: OperatorGraph, vdevice: VDevice, policy: str) 
     """Plan a graph step by step."""
     costs = CostModel.of(vdevice)
     clock = [time.process_time()]
-    placement = POLICIES[policy](graph, vdevice, costs)
+    placement = policies()[policy](graph, vdevice.num_veus, costs)
     clock.append(time.process_time())
     waiting = synchronise(graph, placement)
     clock.append(time.process_time())

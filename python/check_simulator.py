@@ -34,7 +34,7 @@ from tvm_rammer.machine import VDevice
 from tvm_rammer.options import Options
 from tvm_rammer.region.marks import is_region
 from tvm_rammer.region.planned import signature_of
-from tvm_rammer.schedule import CHOICES, POLICIES, CostModel, plan, simulate
+from tvm_rammer.schedule import POLICIES, CostModel, choices, plan, simulate
 from tvm_rammer.testing.machine_state import measure_state
 from tvm_rammer.testing.models import MODELS, get_model
 from tvm_rammer.testing.own_cores import OwnCores
@@ -85,7 +85,7 @@ def main(models: str, policies: str, veus: int | None, tiny: bool, json_path: Pa
     """Simulate and measure plans, and state the median error."""
     console = Console()
     wanted = policies.split(",")
-    if unknown := sorted({*wanted} - {*CHOICES}):
+    if unknown := sorted({*wanted} - {*choices()}):
         raise click.BadParameter(f"there is no policy {unknown[0]!r}")
     samples: list[Sample] = []
     cores = OwnCores()

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import tvm_rammer
-from tvm_rammer.backend import Backend
-from tvm_rammer.backend.registry import GROUP
+from tvm_rammer.backend import Backend, registry, rules
+from tvm_rammer.rprogram import verify
+from tvm_rammer.schedule import CostModel, synchronise
+from tvm_rammer.schedule.policies import GROUP as POLICY_GROUP
+from tvm_rammer.schedule.policies import finish
+from tvm_rammer.schedule.policy import CheckedPlace
+from tvm_rammer.testing.random_graphs import random_graph
 
 PACKAGE = Path(tvm_rammer.__file__).parent
 DOCS = Path(__file__).parents[1] / "docs"
@@ -37,4 +43,15 @@ def test_it_lists_the_whole_protocol_of_a_back_end():
 def test_its_figure_and_its_entry_point_are_there():
     for picture in re.findall(r"\]\((\w+\.svg)\)", PAGE):
         assert (DOCS / picture).exists()
-    assert f'[project.entry-points."{GROUP}"]' in PAGE
+    for group in (POLICY_GROUP, rules.GROUP, registry.GROUP):
+        assert f'[project.entry-points."{group}"]' in PAGE
+
+
+def test_its_policy_plans_a_model():
+    """As it stands on the page."""
+    page: dict[str, Any] = {}
+    exec(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0], page)
+    made = page["make_policy"]()
+    graph = random_graph(0, "mixed", 50)
+    checked = CheckedPlace(made)(graph, 4, CostModel(1e-7, 1e-7, 1e-6))
+    assert verify(finish(synchronise(graph, checked))) is None

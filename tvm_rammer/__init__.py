@@ -23,11 +23,14 @@ from tvm_rammer.errors import (
 )
 
 if TYPE_CHECKING:
+    from tvm_rammer.backend.registry import register_backend
+    from tvm_rammer.backend.rules import register_rule
     from tvm_rammer.frontend import LoadedModel, load_model
     from tvm_rammer.runtime.build import build
     from tvm_rammer.runtime.graph_module import GraphModule
     from tvm_rammer.runtime.library import Library
     from tvm_rammer.runtime.loading import load
+    from tvm_rammer.schedule.policies import register_policy
     from tvm_rammer.transform.pipeline import pipeline
     from tvm_rammer.tuning.database import Database
     from tvm_rammer.tuning.model import tune
@@ -49,6 +52,9 @@ __all__ = [
     "load",
     "load_model",
     "pipeline",
+    "register_backend",
+    "register_policy",
+    "register_rule",
     "tune",
 ]
 
@@ -61,6 +67,9 @@ _HOMES = {
     "load": "tvm_rammer.runtime.loading",
     "load_model": "tvm_rammer.frontend",
     "pipeline": "tvm_rammer.transform.pipeline",
+    "register_backend": "tvm_rammer.backend.registry",
+    "register_policy": "tvm_rammer.schedule.policies",
+    "register_rule": "tvm_rammer.backend.rules",
     "tune": "tvm_rammer.tuning.model",
 }
 

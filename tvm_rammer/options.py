@@ -26,7 +26,7 @@ class Options:
     Attributes
     ----------
     policy : str
-        A name in :data:`tvm_rammer.schedule.CHOICES`.
+        One of :func:`tvm_rammer.schedule.choices`.
     num_veus : int, optional
         vEUs to plan for; the cores that this process may use if not given.
     form : {"program", "wavefront", "per-op"}

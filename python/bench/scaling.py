@@ -14,7 +14,7 @@ from bench.graphs import operator_graphs
 from tvm_rammer.backend import vdevice_for
 from tvm_rammer.machine import VDevice
 from tvm_rammer.rprogram import OperatorGraph
-from tvm_rammer.schedule import AUTO, POLICIES, CostModel, auto, bounds
+from tvm_rammer.schedule import AUTO, CostModel, auto, bounds, policies
 
 #: Makespans in seconds by policy, and what no plan of the same kernels can beat: ``BOUND``, the
 #: largest of the other three region by region, but never above the plan of ``auto``.
@@ -76,13 +76,13 @@ def makespans(graphs: Sequence[OperatorGraph], known: VDevice, num_veus: int) ->
     A policy that is left out for a graph counts as ``sequential`` there.
     """
     costs = CostModel.of(known)
-    vdevice = VDevice(known.name, num_veus=num_veus, l2_bytes=known.l2_bytes)
-    sums: Makespans = dict.fromkeys((AUTO, *POLICIES, BOUND, *BOUNDS), 0.0)
+    usable = policies()
+    sums: Makespans = dict.fromkeys((AUTO, *usable, BOUND, *BOUNDS), 0.0)
     for graph in graphs:
-        chosen, decision = auto(graph, vdevice, costs, POLICIES)
+        chosen, decision = auto(graph, num_veus, costs, usable)
         predicted = {contender.name: contender.predicted for contender in decision.contenders}
         sums[AUTO] += chosen.predicted
-        for policy in POLICIES:
+        for policy in usable:
             sums[policy] += predicted.get(policy, predicted["sequential"])
         least = bounds(chosen.program, costs)
         # Tasks are slowed down by what runs when they start: a simulated plan may draw more from

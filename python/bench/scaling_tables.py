@@ -6,12 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bench.scaling import BOUND, BOUNDS, Scaling, mean_speed_up, speed_up
-from tvm_rammer.schedule import AUTO, POLICIES
+from tvm_rammer.schedule import AUTO
 
 Scalings = Mapping[str, Scaling]
 Rows = list[list[str]]
-
-_RIVALS = (*(policy for policy in POLICIES if policy != "sequential"), AUTO, BOUND)
 
 
 @dataclass(frozen=True)
@@ -36,15 +34,22 @@ class ScalingTable:
 
 def policy_columns(found: Scaling) -> list[str]:
     """Headings of :func:`policy_rows`."""
-    return ["vEUs", *_RIVALS]
+    return ["vEUs", *_rivals(found)]
 
 
 def policy_rows(found: Scaling) -> Rows:
     """Speed-up of each policy over ``sequential`` by number of vEUs."""
     return [
-        [count, *(f"{speed_up(makespans, policy):.2f}x" for policy in _RIVALS)]
+        [count, *(f"{speed_up(makespans, policy):.2f}x" for policy in _rivals(found))]
         for count, makespans in found.makespans.items()
     ]
+
+
+def _rivals(found: Scaling) -> list[str]:
+    """The policies that were simulated, besides the one that they are compared with."""
+    others = (AUTO, "sequential", BOUND, *BOUNDS)
+    (first, *_) = found.makespans.values()
+    return [*(name for name in first if name not in others), AUTO, BOUND]
 
 
 def counts_of(scalings: Scalings) -> list[str]:

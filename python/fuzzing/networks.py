@@ -23,7 +23,7 @@ from tvm_rammer.errors import PlanError, RammerError
 from tvm_rammer.machine import VDevice
 from tvm_rammer.rprogram import RProgram, verify
 from tvm_rammer.rprogram.serialize import from_json, to_json
-from tvm_rammer.schedule import CHOICES, POLICIES, plan
+from tvm_rammer.schedule import POLICIES, choices, plan
 from tvm_rammer.testing import MUTATIONS, SHAPES, random_graph, random_program
 from tvm_rammer.testing.random_models import random_model
 
@@ -43,9 +43,9 @@ def run_network(rng: Random, folder: Path) -> str:
     """A random model computes what stock TVM's own pipeline computes, also after a new plan."""
     shape, operators = rng.choice(SHAPES), rng.randint(1, _MOST_OPERATORS)
     model = random_model(rng.randrange(1 << 30), shape, operators)
-    choices = {"policy": rng.choice(CHOICES), "num_veus": rng.randint(1, 4)}
+    options = {"policy": rng.choice(choices()), "num_veus": rng.randint(1, 4)}
     form = rng.choice(_FORMS)
-    name = f"{shape} of {operators} operators, {choices}, {form}"
+    name = f"{shape} of {operators} operators, {options}, {form}"
     draw = np.random.default_rng(rng.randrange(1 << 30))
     inputs = [
         draw.standard_normal([int(n) for n in param.ty.shape]).astype("float32")
@@ -53,7 +53,7 @@ def run_network(rng: Random, folder: Path) -> str:
     ]
     right = _stock(model, inputs, draw)
     try:
-        library = tvm_rammer.build(model, form=form, oversubscribe=True, **choices)
+        library = tvm_rammer.build(model, form=form, oversubscribe=True, **options)
         _check(name, library, inputs, right)
         anew = library.replan(policy=rng.choice(sorted(POLICIES)), num_veus=rng.randint(1, 2))
         _check(f"{name}, planned anew", anew, inputs, right)

@@ -1,5 +1,6 @@
 """Which back end serves a target, and who may add one."""
 
+import sys
 from importlib import metadata
 from types import SimpleNamespace
 
@@ -13,8 +14,12 @@ from tvm_rammer.backend import (
     backends,
     register_backend,
     registry,
+    rules,
 )
+from tvm_rammer.backend.diagnose import diagnose
 from tvm_rammer.errors import DeviceError, InputError
+
+policies = sys.modules["tvm_rammer.schedule.policies"]
 
 
 def plug_in(name="toaster", kinds=()):
@@ -24,9 +29,12 @@ def plug_in(name="toaster", kinds=()):
 @pytest.fixture(autouse=True)
 def nothing_stays(monkeypatch):
     monkeypatch.setattr(registry, "_registered", dict(registry._registered))
-    registry._find_others.cache_clear()
+    found = (registry._find_others, rules.find_rules, policies._find_others)
+    for find in found:
+        find.cache_clear()
     yield
-    registry._find_others.cache_clear()
+    for find in found:
+        find.cache_clear()
 
 
 def offered(monkeypatch, *loads):
@@ -99,13 +107,16 @@ def test_a_plug_in_that_raises_is_named(monkeypatch):
     assert backend_for("llvm").name == "cpu", "who does not use it has no error"
 
 
-def test_doctor_names_a_plug_in_that_raises(monkeypatch):
+@pytest.mark.parametrize(
+    ("topic", "what"), [("back ends", "back end"), ("policies", "policy"), ("rules", "rule")]
+)
+def test_doctor_names_a_plug_in_that_raises(monkeypatch, topic, what):
     def broken():
         raise ImportError("no toaster here")
 
     offered(monkeypatch, broken)
-    found = [finding for finding in registry.diagnose() if finding.topic == "back ends"]
+    found = [finding for finding in diagnose() if finding.topic == topic]
     problem = (
-        "the back end 'entry0' of package0:make cannot be loaded (ImportError: no toaster here)"
+        f"the {what} 'entry0' of package0:make cannot be loaded (ImportError: no toaster here)"
     )
-    assert found == [Finding("back ends", problem, "bad", "mend or uninstall its package")]
+    assert found == [Finding(topic, problem, "bad", "mend or uninstall its package")]

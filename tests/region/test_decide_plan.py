@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -108,15 +109,15 @@ def test_only_the_winner_is_planned_again(measured, monkeypatch, max_arena_bytes
     first = decision(tvm_rammer.build(Towers, **options))
     planned = []
 
-    def counted(name, policy):
-        def plan(*arguments):
-            planned.append(name)
+    def counted(policy):
+        def place(*arguments):
+            planned.append(policy.name)
             return policy(*arguments)
 
-        return plan
+        return replace(policy, place=place)
 
-    counting = {name: counted(name, policy) for name, policy in POLICIES.items()}
-    monkeypatch.setattr(module_under_test, "POLICIES", counting)
+    counting = {name: counted(policy) for name, policy in POLICIES.items()}
+    monkeypatch.setattr(module_under_test, "policies", lambda: counting)
     assert decision(tvm_rammer.build(Towers, **options)).how == "stored"
     assert set(planned) == {first.chosen}
 
@@ -125,7 +126,7 @@ def test_only_the_winner_is_planned_again(measured, monkeypatch, max_arena_bytes
 def test_a_stored_baseline_that_does_not_fit_has_its_stand_in_again(measured, monkeypatch):
     """Others take its place where it needs more memory than there is."""
 
-    def within(limit, graph, vdevice, costs, policies):
+    def within(limit, graph, num_veus, costs, policies):
         assert set(policies) == set(POLICIES)
         return policies
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from graphs import costs, device, graph, graphs
+from graphs import costs, graph, graphs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -136,7 +136,7 @@ def test_owners_are_those_who_write():
 @settings(max_examples=25)
 @given(graphs(), st.integers(1, 5), st.sampled_from(sorted(POLICIES)))
 def test_shares_of_owners_add_up(made, num_veus, policy):
-    program = synchronise(made, POLICIES[policy](made, device(num_veus), costs()))
+    program = synchronise(made, POLICIES[policy](made, num_veus, costs()))
     owners = owners_of(program)
     assert owners.shape == (len(program.buffers), PIECES, num_veus)
     assert (owners >= 0).all()
@@ -146,7 +146,7 @@ def test_shares_of_owners_add_up(made, num_veus, policy):
 @settings(max_examples=25)
 @given(graphs(max_operators=30), st.integers(1, 4), st.sampled_from(sorted(POLICIES)))
 def test_a_limit_is_kept_wherever_it_can_be(made, num_veus, policy):
-    program = synchronise(made, POLICIES[policy](made, device(num_veus), costs()))
+    program = synchronise(made, POLICIES[policy](made, num_veus, costs()))
     tight = plan_memory(program, 0).arena_bytes
     assert plan_memory(program, tight).arena_bytes <= tight
     assert tight <= plan_memory(program).arena_bytes

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tvm_rammer.errors import PlanError
-from tvm_rammer.schedule import CHOICES, POLICIES, plan
+from tvm_rammer.schedule import POLICIES, Policy, choices, plan
 from tvm_rammer.schedule.arena_cap import policies_within
 
 #: Eight towers of two operators, whose results of 256 bytes are joined by the last operator.
@@ -19,7 +19,7 @@ TOWERS = graph(
 )
 
 
-@pytest.mark.parametrize("policy", CHOICES)
+@pytest.mark.parametrize("policy", choices())
 def test_what_fits_is_planned_as_without_a_limit(policy):
     free = plan(TOWERS, device(4), policy)
     assert plan(TOWERS, device(4), policy, max_arena_bytes=free.arena_bytes) == free
@@ -34,7 +34,7 @@ def test_a_plan_that_is_too_large_gets_fewer_veus():
     assert sum(map(bool, limited.veus)) < sum(map(bool, free.veus))
 
 
-@pytest.mark.parametrize("policy", CHOICES)
+@pytest.mark.parametrize("policy", choices())
 def test_a_limit_that_nothing_fits_states_what_would(policy):
     with pytest.raises(PlanError) as error:
         plan(TOWERS, device(4), policy, max_arena_bytes=1000)
@@ -46,7 +46,7 @@ def test_a_limit_that_nothing_fits_states_what_would(policy):
     assert plan(TOWERS, device(4), policy, max_arena_bytes=least).arena_bytes <= least
 
 
-@given(graphs(max_operators=30), st.integers(1, 8), st.sampled_from(CHOICES), st.floats(0, 1))
+@given(graphs(max_operators=30), st.integers(1, 8), st.sampled_from(choices()), st.floats(0, 1))
 def test_every_limit_that_can_be_kept_is_kept(made, num_veus, policy, share):
     """Any limit from what the smallest plan takes: ``plan`` proves what it returns."""
     smallest = plan(made, device(1), "sequential").arena_bytes
@@ -57,20 +57,21 @@ def test_every_limit_that_can_be_kept_is_kept(made, num_veus, policy, share):
 
 def test_the_baseline_is_always_there():
     """The selector compares with it."""
-    within = policies_within(9 * 256, TOWERS, device(4), costs(), {"estf": POLICIES["estf"]})
+    within = policies_within(9 * 256, TOWERS, 4, costs(), {"estf": POLICIES["estf"]})
     assert list(within) == ["estf"]
-    assert "sequential" in policies_within(9 * 256, TOWERS, device(4), costs(), POLICIES)
+    assert "sequential" in policies_within(9 * 256, TOWERS, 4, costs(), POLICIES)
 
 
 def test_no_policy_plans_twice():
     asked: list[int] = []
 
     def counted(*given):
-        asked.append(given[1].num_veus)
+        asked.append(given[1])
         return POLICIES["estf"](*given)
 
-    within = policies_within(1 << 20, TOWERS, device(4), costs(), {"estf": counted})
+    counting = {"estf": Policy("estf", counted, "counts")}
+    within = policies_within(1 << 20, TOWERS, 4, costs(), counting)
     for _ in range(2):
-        placement = within["estf"](TOWERS, device(4), costs())
-    assert placement == POLICIES["estf"](TOWERS, device(4), costs())
+        placement = within["estf"](TOWERS, 4, costs())
+    assert placement == POLICIES["estf"](TOWERS, 4, costs())
     assert asked == [4]

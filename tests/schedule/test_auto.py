@@ -19,7 +19,7 @@ CHAIN = graph(([], [(4, 10.0)]), ([0], [(4, 10.0)]), ([1], [(4, 10.0)]))
 
 
 def choose(made, measure=None, stored=None, veus=2, by_wave=False):
-    return auto(made, device(veus), costs(), POLICIES, measure, stored, by_wave)
+    return auto(made, veus, costs(), POLICIES, measure, stored, by_wave)
 
 
 def clock(**ratios: float):

@@ -9,7 +9,7 @@ from graphs import costs, device, graph
 
 from tvm_rammer.errors import InputError
 from tvm_rammer.rprogram import OperatorGraph
-from tvm_rammer.schedule import CHOICES, POLICIES, CostModel, auto, plan
+from tvm_rammer.schedule import POLICIES, CostModel, auto, choices, plan
 
 NAN, INF = float("nan"), float("inf")
 GOOD = graph(([], [(4, 1.0), (2, 1.5)]), ([], [(4, 1.0)]), ([0, 1], [(8, 1.0)]))
@@ -24,7 +24,7 @@ def with_kernels(number: int, **changes: object) -> OperatorGraph:
     return replace(GOOD, operators=tuple(operators))
 
 
-@pytest.mark.parametrize("policy", CHOICES)
+@pytest.mark.parametrize("policy", choices())
 @pytest.mark.parametrize("number", [0, 2])
 @pytest.mark.parametrize(
     ("changes", "words"),
@@ -54,7 +54,7 @@ def test_a_kernel_needs_a_number_of_tiles(tiles):
     )
 
 
-@pytest.mark.parametrize("policy", CHOICES)
+@pytest.mark.parametrize("policy", choices())
 def test_work_may_cost_nothing(policy):
     program = plan(with_kernels(1, tile_time=0.0), device(2), policy)
     assert program.num_tasks >= 3
@@ -70,7 +70,7 @@ def test_an_operator_needs_a_kernel():
 
 def test_the_selector_refuses_them_as_well():
     with pytest.raises(InputError, match="4 tiles of nan s"):
-        auto(with_kernels(1, tile_time=NAN), device(2), costs(), POLICIES)
+        auto(with_kernels(1, tile_time=NAN), 2, costs(), POLICIES)
 
 
 @pytest.mark.parametrize("value", [-1e-9, NAN, INF, None])

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from graphs import US, costs, device, graph
+from graphs import US, costs, graph
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,12 +12,12 @@ from tvm_rammer.schedule.list_schedule import water_level
 
 
 def place(made, num_veus, model=None):
-    placement = estf(made, device(num_veus), model or costs())
+    placement = estf(made, num_veus, model or costs())
     return [[(p.operator, p.start, p.stop) for p in veu] for veu in placement.veus]
 
 
 def makespan(made, num_veus):
-    placement = estf(made, device(num_veus), costs())
+    placement = estf(made, num_veus, costs())
     return simulate(synchronise(made, placement), costs()).makespan / US - 1
 
 

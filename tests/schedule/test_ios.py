@@ -3,7 +3,7 @@ from __future__ import annotations
 from itertools import combinations
 
 import pytest
-from graphs import US, costs, device, graph, graphs
+from graphs import US, costs, graph, graphs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -59,7 +59,7 @@ def best_by_exhaustion(made, prices, r, s):
 def test_two_branches_run_side_by_side_in_one_stage():
     made = graph(([], ONE), ([0], ONE), ([0], ONE), ([1], ONE), ([2], ONE), ([3, 4], ONE))
     assert sorted(search(made, 2)[0].run()[1]) == [0b001010, 0b010100]
-    first, second = ({n for n, _, _ in veu} for veu in ranges(ios(made, device(2), costs())))
+    first, second = ({n for n, _, _ in veu} for veu in ranges(ios(made, 2, costs())))
     assert {frozenset(first - {0, 5}), frozenset(second - {0, 5})} == {
         frozenset({1, 3}),
         frozenset({2, 4}),
@@ -79,12 +79,12 @@ def test_r_and_s_limit_groups_and_stages():
         for stage in search(made, 4, r, s)[0].run():
             assert len(stage) <= s
             assert max(group.bit_count() for group in stage) <= r
-    assert ios(made, device(4), costs(), r=1, s=1) != ios(made, device(4), costs())
+    assert ios(made, 4, costs(), r=1, s=1) != ios(made, 4, costs())
 
 
 def test_one_group_takes_all_veus_that_make_it_shorter():
     made = graph(([], [(4, 1.0)]), ([0], [(4, 1.0)]))
-    assert ranges(ios(made, device(2), costs())) == [[(0, 0, 2), (1, 0, 2)], [(0, 2, 4), (1, 2, 4)]]
+    assert ranges(ios(made, 2, costs())) == [[(0, 0, 2), (1, 0, 2)], [(0, 2, 4), (1, 2, 4)]]
 
 
 def test_spare_veus_go_to_the_longest_group():
@@ -104,7 +104,7 @@ def test_a_search_that_takes_too_long_says_so():
 def test_a_block_that_is_too_wide_is_placed_by_wavefronts():
     """Thirty operators side by side would be four stages of at most eight groups."""
     made = graph(([], ONE), *[([0], [(2, 1.0)])] * 30, (list(range(31)), ONE))
-    placement = ios(made, device(4), costs())
+    placement = ios(made, 4, costs())
     assert {p.wave for veu in placement.veus for p in veu if 0 < p.operator < 31} == {1}
 
 
@@ -152,7 +152,7 @@ def test_blocks_are_all_operators_in_order(seed, largest, operators):
 def test_stages_are_better_than_one_operator_at_a_time():
     made = random_graph(4, "diamond", 60)
     spans = [
-        simulate(synchronise(made, ios(made, device(4), costs(), r=3, s=s)), costs()).makespan
+        simulate(synchronise(made, ios(made, 4, costs(), r=3, s=s)), costs()).makespan
         for s in (1, 8)
     ]
     assert spans[1] < spans[0]

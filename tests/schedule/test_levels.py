@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 import pytest
-from graphs import costs, device, graph, graphs
+from graphs import costs, graph, graphs
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,7 +34,7 @@ def test_later_products_make_the_arena_small():
     (With barriers: without them nothing holds the vEU back that runs the products.)
     """
     made = recurrent(64)
-    program = plan_memory(synchronise(made, wavefront(made, device(2), costs(), barrier=True)))
+    program = plan_memory(synchronise(made, wavefront(made, 2, costs(), barrier=True)))
     assert program.arena_bytes <= 8 * 256
 
 

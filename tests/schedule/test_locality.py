@@ -3,7 +3,7 @@ from __future__ import annotations
 from itertools import groupby
 
 import pytest
-from graphs import US, costs, device
+from graphs import US, costs
 
 from tvm_rammer.rprogram import Buffer, Operator, OperatorGraph, RKernel
 from tvm_rammer.schedule import estf, locality, simulate, synchronise
@@ -63,19 +63,19 @@ def loads(made, placement, fit=4):
 
 def test_a_weight_serves_all_ready_steps_before_the_next_weight():
     made = network(*[([], f"w{n % 3}", 1.0) for n in range(12)])
-    (only,) = locality(made, device(1), costs()).veus
+    (only,) = locality(made, 1, costs()).veus
     assert [len(list(same)) for _, same in groupby(weights_in_order(made, only))] == [4, 4, 4]
 
 
 def test_a_weight_stays_with_its_veu():
     made = network(*[([], f"w{n % 4}", 4.0) for n in range(32)])
-    placement = locality(made, device(4), costs())
+    placement = locality(made, 4, costs())
     assert sorted(len(set(weights_in_order(made, veu))) for veu in placement.veus) == [1, 1, 1, 1]
 
 
 def test_a_chain_stays_on_one_veu():
     chains = [*[([], None, 4.0)] * 2, *(([n], None, 4.0) for n in range(20))]
-    placement = locality(network(*chains), device(2), costs())
+    placement = locality(network(*chains), 2, costs())
     # The last ones share the vEUs, so that both end at the same time.
     kept = [[p.operator % 2 for p in veu if p.operator < 16] for veu in placement.veus]
     assert sorted(kept) == [[0] * 8, [1] * 8]
@@ -84,7 +84,7 @@ def test_a_chain_stays_on_one_veu():
 def test_an_idle_veu_takes_over_from_one_that_is_far_behind():
     """All operators read one weight; the makespan counts for more than its home."""
     made = network(*[([], "w", 4.0)] * 16)
-    timeline = simulate(synchronise(made, locality(made, device(2), costs())), costs())
+    timeline = simulate(synchronise(made, locality(made, 2, costs())), costs())
     assert timeline.makespan <= (32 + 4 + 1) * US
 
 
@@ -100,7 +100,7 @@ def test_urgent_is_what_the_makespan_depends_on():
 def test_a_cache_that_is_too_small_is_not_counted_on():
     """Weights larger than the second-level cache: the longest path decides alone."""
     made = network(*[([], f"w{n % 3}", 1.0) for n in range(12)], weight_bytes=1 << 20)
-    (only,) = locality(made, device(1), costs()).veus
+    (only,) = locality(made, 1, costs()).veus
     assert [p.operator for p in only] == list(range(12))
 
 
@@ -108,7 +108,7 @@ def test_a_cache_that_is_too_small_is_not_counted_on():
 def test_recurrent_networks_load_fewer_weights(num_veus):
     """Than by earliest start, and take hardly longer (not counting what the cache saves)."""
     made = recurrent(8, 16)
-    near, soon = (policy(made, device(num_veus), costs()) for policy in (locality, estf))
+    near, soon = (policy(made, num_veus, costs()) for policy in (locality, estf))
     assert loads(made, near) <= 0.7 * loads(made, soon)
     times = [simulate(synchronise(made, p), costs()).makespan for p in (near, soon)]
     assert times[0] <= 1.1 * times[1]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from graphs import costs, device, graph, graphs
+from graphs import costs, graph, graphs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,7 +35,7 @@ def offsets(program):
 
 
 def planned(made, policy, num_veus):
-    return plan_memory(synchronise(made, POLICIES[policy](made, device(num_veus), costs())))
+    return plan_memory(synchronise(made, POLICIES[policy](made, num_veus, costs())))
 
 
 def test_a_chain_takes_two_buffers():
@@ -128,7 +128,7 @@ def test_an_arena_is_near_the_peak_of_live_bytes(policy, num_veus):
 @settings(max_examples=25)
 @given(graphs(max_operators=20), st.integers(1, 4))
 def test_the_largest_first_only_where_that_takes_less(made, num_veus):
-    placement = POLICIES["estf"](made, device(num_veus), costs())
+    placement = POLICIES["estf"](made, num_veus, costs())
     program = plan_memory(synchronise(made, placement))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(memory, "_largest_first", lambda sizes, *_: dict.fromkeys(sizes, 1 << 40))

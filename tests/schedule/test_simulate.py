@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from graphs import US, costs, device, graph, graphs
+from graphs import US, costs, graph, graphs
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -61,7 +61,7 @@ def test_bounds_are_the_longest_path_and_the_work():
 
 @given(graphs(), st.integers(1, 16), st.sampled_from(sorted(POLICIES)))
 def test_no_simulation_beats_the_bounds(made, num_veus, policy):
-    program = synchronise(made, POLICIES[policy](made, device(num_veus), costs()))
+    program = synchronise(made, POLICIES[policy](made, num_veus, costs()))
     timeline = simulate(program, costs())
     assert timeline.makespan >= bounds(program).makespan * (1 - 1e-9)
     assert len(timeline.spans) == program.num_tasks
@@ -70,7 +70,7 @@ def test_no_simulation_beats_the_bounds(made, num_veus, policy):
 @given(graphs())
 def test_one_veu_is_always_busy_after_the_launch(made):
     """Nothing waits on one vEU: the makespan is the work, less what weights save by staying."""
-    program = synchronise(made, POLICIES["wavefront"](made, device(1), costs()))
+    program = synchronise(made, POLICIES["wavefront"](made, 1, costs()))
     timeline = simulate(program, costs())
     work = sum(Traffic(program, costs()).alone)
     assert timeline.makespan <= (work + 1 * US) * (1 + 1e-9)

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from graphs import costs, device, graph, graphs
+from graphs import costs, graph, graphs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -67,7 +67,7 @@ def without(program, veu, position, wait):
 
 
 def test_a_task_waits_for_the_ranges_of_its_producer_on_other_veus():
-    program = synchronise(CHAIN, sequential(CHAIN, device(2), costs()))
+    program = synchronise(CHAIN, sequential(CHAIN, 2, costs()))
     assert waits(program) == [
         [(), (Wait(1, 1),), (Wait(1, 2),)],
         [(), (Wait(0, 1),), (Wait(0, 2),)],
@@ -86,15 +86,15 @@ def test_waits_that_earlier_ones_imply_are_left_out():
 def test_barriers_order_all_tasks_of_neighbouring_waves():
     """Two branches of two operators, one on each vEU, wait for each other only with barriers."""
     made = graph(*[([], [(1, 1.0)])] * 2, ([0], [(1, 1.0)]), ([1], [(1, 1.0)]))
-    free = synchronise(made, wavefront(made, device(2), costs()))
-    fenced = synchronise(made, wavefront(made, device(2), costs(), barrier=True))
+    free = synchronise(made, wavefront(made, 2, costs()))
+    fenced = synchronise(made, wavefront(made, 2, costs(), barrier=True))
     assert waits(free) == [[(), ()], [(), ()]]
     assert waits(fenced) == [[(), (Wait(1, 1),)], [(), (Wait(0, 1),)]]
 
 
 def test_only_chosen_candidates_become_kernels_each_once():
     made = graph(([], [(4, 1.0), (1, 9.0)]), ([0], [(4, 1.0), (1, 9.0)]))
-    program = synchronise(made, sequential(made, device(4), costs()))
+    program = synchronise(made, sequential(made, 4, costs()))
     assert [k.name for k in program.kernels] == ["body4x1.0"]
     assert [op.kernel for op in program.operators] == [0, 0]
 
@@ -128,7 +128,7 @@ def test_an_order_against_the_graph_is_refused():
 
 @given(graphs(), st.integers(1, 16), st.sampled_from(sorted(POLICIES)))
 def test_at_most_one_wait_per_other_veu_in_order(made, num_veus, policy):
-    program = synchronise(made, POLICIES[policy](made, device(num_veus), costs()))
+    program = synchronise(made, POLICIES[policy](made, num_veus, costs()))
     for veu, _, task in program.tasks():
         names = [wait.veu for wait in task.waits]
         assert names == sorted(set(names) - {veu})
@@ -136,7 +136,7 @@ def test_at_most_one_wait_per_other_veu_in_order(made, num_veus, policy):
 
 @given(graphs(), st.integers(1, 8))
 def test_with_barriers_every_task_comes_after_all_earlier_waves(made, num_veus):
-    placement = wavefront(made, device(num_veus), costs(), barrier=True)
+    placement = wavefront(made, num_veus, costs(), barrier=True)
     program = synchronise(made, placement)
     clocks = vector_clocks(program)
     for veu, position, task in program.tasks():
@@ -154,9 +154,7 @@ def test_any_legal_placement_becomes_a_safe_program(made, num_veus, seed):
 def test_no_wait_can_be_left_out(made, num_veus, seed, by_policy):
     """Without any one of its waits a program is unsafe."""
     placement = (
-        wavefront(made, device(num_veus), costs())
-        if by_policy
-        else random_placement(made, num_veus, seed)
+        wavefront(made, num_veus, costs()) if by_policy else random_placement(made, num_veus, seed)
     )
     program = plan_memory(synchronise(made, placement))
     verify(program)

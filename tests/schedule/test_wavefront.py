@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from graphs import US, costs, device, graph, graphs
+from graphs import US, costs, graph, graphs
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +14,7 @@ def ranges(placement):
 
 
 def place(made, num_veus):
-    return ranges(wavefront(made, device(num_veus), costs()))
+    return ranges(wavefront(made, num_veus, costs()))
 
 
 def test_small_operators_stay_whole_side_by_side():
@@ -67,19 +67,19 @@ def test_the_critical_path_goes_first_on_a_veu():
 def test_a_crowded_wave_takes_efficient_kernels():
     candidates = [(8, 1.0), (2, 3.0)]
     made = graph(*[([], candidates)] * 4, ([0, 1, 2, 3], [(1, 0.1)]))
-    placement = wavefront(made, device(4), costs())
+    placement = wavefront(made, 4, costs())
     assert {p.candidate for veu in placement.veus for p in veu if p.wave == 0} == {1}
 
 
 def test_barriers_are_an_option():
     made = graph(([], [(1, 1.0)]))
-    assert not wavefront(made, device(2), costs()).barrier
-    assert wavefront(made, device(2), costs(), barrier=True).barrier
+    assert not wavefront(made, 2, costs()).barrier
+    assert wavefront(made, 2, costs(), barrier=True).barrier
 
 
 @given(graphs(), st.integers(1, 16))
 def test_waves_follow_the_graph_and_ranges_are_few_contiguous_and_complete(made, num_veus):
-    placement = wavefront(made, device(num_veus), costs())
+    placement = wavefront(made, num_veus, costs())
     waves = {p.operator: p.wave for veu in placement.veus for p in veu}
     pieces = defaultdict(list)
     candidates = {}
@@ -99,7 +99,7 @@ def test_waves_follow_the_graph_and_ranges_are_few_contiguous_and_complete(made,
 @given(graphs(), st.integers(1, 16))
 def test_every_wave_is_balanced_to_a_tile_and_a_wait(made, num_veus):
     """No vEU is above the fair share by more than the longest tile of the wave and one wait."""
-    placement = wavefront(made, device(num_veus), costs())
+    placement = wavefront(made, num_veus, costs())
     loads = defaultdict(lambda: [0.0] * num_veus)
     tile = defaultdict(float)
     for number, veu in enumerate(placement.veus):

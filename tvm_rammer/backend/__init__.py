@@ -2,7 +2,8 @@
 
 - ``protocol``: what the rest asks of a back end; ``signature``: what a region's kernel is called
   with
-- ``registry``: which back ends there are, and which of them serves a target
+- ``registry``: which back ends there are, and which of them serves a target; ``rules`` from
+  outside; ``diagnose``: what all of them find on this machine
 - ``cpu``: x86-64 and AArch64 processors, by LLVM and the threads of TVM's pool
 - ``interpret``: plans run step by step, without a device
 """

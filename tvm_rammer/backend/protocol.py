@@ -225,6 +225,8 @@ class Backend(Protocol):
         Those of :data:`tvm_rammer.options.FORMS` that it can make kernels in.
     few_rows : int
         A product with so many rows or fewer takes as long as reading its weights.
+    rules : tuple of str
+        Names of its own rules; those from outside compete with them, where there are any.
     exports : bool
         Whether its libraries can be written to files.
     stopwatch : Stopwatch or None
@@ -244,6 +246,10 @@ class Backend(Protocol):
     @property
     def few_rows(self) -> int:
         return 0
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        return ()
 
     @property
     def exports(self) -> bool:

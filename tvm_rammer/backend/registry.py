@@ -8,12 +8,11 @@ callable that makes a :class:`~tvm_rammer.backend.protocol.Backend`, or by
 from __future__ import annotations
 
 from functools import cache
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tvm_rammer._environment import import_problem
-from tvm_rammer.backend.protocol import Finding
-from tvm_rammer.errors import DeviceError, InputError, RammerError
+from tvm_rammer.errors import DeviceError, InputError
+from tvm_rammer.plug_ins import home_of, register_offered
 from tvm_rammer.units import listed
 
 if TYPE_CHECKING:
@@ -47,13 +46,13 @@ def register_backend(backend: Backend) -> None:
     others = {**_own(), **_registered}
     if backend.name in others:
         raise InputError(
-            f"there is a back end {backend.name!r} already, {_class(others[backend.name])}: "
-            f"give {_class(backend)} another name"
+            f"there is a back end {backend.name!r} already, {home_of(others[backend.name])}: "
+            f"give {home_of(backend)} another name"
         )
     for other in others.values():
         if shared := [kind for kind in backend.kinds if kind in other.kinds]:
             raise InputError(
-                f"the back end {backend.name!r} ({_class(backend)}) serves targets of kind "
+                f"the back end {backend.name!r} ({home_of(backend)}) serves targets of kind "
                 f"{shared[0]!r}, as {other.name!r} does: take the kind out of its `kinds`, and "
                 f"ask for it by name (backend={backend.name!r})"
             )
@@ -66,30 +65,9 @@ def backends() -> dict[str, Backend]:
     return {**_own(), **_registered}
 
 
-def diagnose(calibrate: bool = False) -> list[Finding]:
-    """What every back end finds on this machine; one that cannot be loaded is a finding.
-
-    Parameters
-    ----------
-    calibrate : bool
-        Measure again what synchronising costs.
-    """
-    found: list[Finding] = []
-    for name in _OWN:
-        try:
-            found += backend_named(name).diagnose(calibrate)
-        except Exception as error:
-            # Of a TVM that cannot be imported another finding tells.
-            if import_problem(error) is None:
-                raise
-    try:
-        _find_others()
-    except InputError as error:
-        cause = error.__cause__
-        if not isinstance(cause, Exception) or import_problem(cause) is None:
-            problem, _, advice = str(error).rpartition(": ")
-            found.append(Finding("back ends", problem, "bad", advice))
-    return [*found, *(f for each in _registered.values() for f in each.diagnose(calibrate))]
+def known_names() -> tuple[str, ...]:
+    """The names of our own back ends, and of those that are registered so far."""
+    return (*_OWN, *_registered)
 
 
 def backend_named(name: str) -> Backend:
@@ -204,20 +182,7 @@ def _own() -> dict[str, Backend]:
 @cache
 def _find_others() -> None:
     """Register what other packages offer, once."""
-    for entry in metadata.entry_points(group=GROUP):
-        try:
-            register_backend(entry.load()())
-        except RammerError:
-            raise
-        except Exception as error:
-            raise InputError(
-                f"the back end {entry.name!r} of {entry.value} cannot be loaded "
-                f"({type(error).__name__}: {error}): mend or uninstall its package"
-            ) from error
-
-
-def _class(backend: Backend) -> str:
-    return f"{type(backend).__module__}.{type(backend).__name__}"
+    register_offered(GROUP, "back end", register_backend)
 
 
 def _quoted(names: Any) -> str:

@@ -42,7 +42,7 @@ def command(calibrate: bool, clear_cache: bool) -> Result:
     from tvm_rammer.commands.native_work import native_work
 
     with native_work("looking at this machine"):
-        from tvm_rammer.backend.registry import diagnose
+        from tvm_rammer.backend.diagnose import diagnose
 
         findings = diagnose(calibrate)
     bad = any(finding.level == "bad" for finding in findings)

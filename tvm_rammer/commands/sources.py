@@ -64,15 +64,22 @@ def _number(text: str) -> Number | None:
     return None
 
 
+class _PolicyOption(click.Option):
+    """Its help names the policies there are, which takes time to find out."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        from tvm_rammer.schedule import policies
+
+        known = "; ".join(f"{policy.name}: {policy.help}" for policy in policies().values())
+        self.help = f"auto (default): the best of all; {known}."
+        return super().get_help_record(ctx)
+
+
 #: Options that are given once for each input, by the parameters that they arrive as.
 _REPEATED = {"shapes": "shape", "constants": "constant"}
 
 _OPTIONS = {
-    "policy": click.option(
-        "--policy",
-        metavar="NAME",
-        help="auto (default), sequential, wavefront, estf, ios or locality.",
-    ),
+    "policy": click.option("--policy", cls=_PolicyOption, metavar="NAME"),
     "num_veus": click.option(
         "--num-veus", type=int, metavar="N", help="vEUs to plan for; the usable cores if not given."
     ),

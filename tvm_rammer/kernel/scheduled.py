@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 from tvm import te, tirx
@@ -113,6 +114,9 @@ class Choice:
 class Rule(Protocol):
     """A rule schedules the PrimFuncs that are its own and answers ``None`` to all others."""
 
+    @property
+    def name(self) -> str: ...
+
     def apply(
         self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice
     ) -> Scheduled | None:
@@ -131,11 +135,60 @@ class Rule(Protocol):
         ...
 
 
-class Tunable(Rule, Protocol):
-    """A rule that lists the configurations of what is its own."""
+D = TypeVar("D")
+C = TypeVar("C")
+
+
+class Template(ABC, Generic[D, C]):
+    """A rule that describes an operator, lists its configurations and emits any of them.
+
+    Descriptions ``D`` and configurations ``C`` are the template's own, best frozen dataclasses.
+
+    Attributes
+    ----------
+    name : str
+    """
+
+    name: str
+
+    @abstractmethod
+    def match(self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice) -> D | None:
+        """What is its own, described; ``None`` for all others. Parameters as for ``Rule.apply``."""
+
+    @abstractmethod
+    def space(self, found: D) -> Sequence[C]:
+        """All configurations; the most efficient one first, unless :meth:`usual` names it."""
+
+    @abstractmethod
+    def emit(self, found: D, configuration: C) -> Scheduled:
+        """The operator in a configuration."""
+
+    def usual(self, found: D) -> Sequence[C]:
+        """The configurations that a build takes without records of the tuner.
+
+        The most efficient one, then finer ones that can stand in for it; none if the operator had
+        better be left to other rules.
+        """
+        return self.space(found)[:1]
+
+    def text(self, configuration: C) -> str:
+        """What records of the tuner know a configuration by."""
+        return str(configuration)
+
+    def rounding(self, configuration: C) -> tuple[str | int, ...]:
+        """Configurations for which this is the same give the same bits."""
+        return (self.text(configuration),)
+
+    def choice(self, found: D, configuration: C) -> Choice:
+        """A configuration as one of the ways to schedule what was found."""
+        make = partial(self.emit, found, configuration)
+        rounding = (self.name, *self.rounding(configuration))
+        return Choice(f"{self.name}: {self.text(configuration)}", make, rounding)
 
     def choices(
         self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice
     ) -> Iterator[Choice]:
-        """All configurations, nothing for what is not its own; parameters as for ``apply``."""
-        ...
+        """All configurations, nothing for what is not its own; parameters as for ``match``."""
+        found = self.match(func, constants, vdevice)
+        if found is not None:
+            yield from (self.choice(found, configuration) for configuration in self.space(found))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -17,9 +17,9 @@ from tvm_rammer.machine import VDevice
 from tvm_rammer.progress import tell
 from tvm_rammer.region.operator_graph import RegionGraph
 from tvm_rammer.rprogram import OperatorGraph, RProgram
-from tvm_rammer.schedule import POLICIES
+from tvm_rammer.schedule import POLICIES, Policy, policies
 from tvm_rammer.schedule.arena_cap import policies_within
-from tvm_rammer.schedule.auto import BASELINE, Plan, Policy, auto, stored_policy
+from tvm_rammer.schedule.auto import BASELINE, Plan, auto, stored_policy
 from tvm_rammer.schedule.decisions import Decision, load_decision, store_decision
 from tvm_rammer.schedule.policies import finish
 
@@ -73,7 +73,7 @@ def decide_plan(
     """
     tell("planning")
     backend, graph = backend_named(vdevice.kind), region.graph
-    costs, stopwatch = backend.costs(vdevice), backend.stopwatch
+    costs, stopwatch, known = backend.costs(vdevice), backend.stopwatch, policies()
     finished: list[tuple[RProgram, RProgram]] = []
 
     def finish_once(program: RProgram) -> RProgram:
@@ -93,22 +93,21 @@ def decide_plan(
 
     def within_limit(stored: Decision | None) -> Mapping[str, Policy]:
         if max_arena_bytes is None:
-            return POLICIES
-        name = stored_policy(stored, POLICIES)
-        known: Mapping[str, Policy] = POLICIES
+            return known
+        name = stored_policy(stored, known)
         # Where the baseline does not fit, any other one stands in for it.
-        if name is not None and name != BASELINE:
-            known = {name: POLICIES[name]}
-        return policies_within(max_arena_bytes, graph, vdevice, costs, known)
+        wanted = known if name is None or name == BASELINE else {name: known[name]}
+        return policies_within(max_arena_bytes, graph, vdevice.num_veus, costs, wanted)
 
     if why_not := _cannot_measure(stopwatch, vdevice):
-        chosen, decision = auto(graph, vdevice, costs, within_limit(None), by_wave=by_wave)
+        chosen, decision = auto(graph, vdevice.num_veus, costs, within_limit(None), by_wave=by_wave)
         decision = replace(decision, note=f"not measured: {why_not}")
     else:
-        key = _key(graph, vdevice, kernel_keys, by_wave, max_arena_bytes)
+        key = _key(graph, vdevice, kernel_keys, by_wave, max_arena_bytes, known)
         stored, note = load_decision(key)
-        policies = within_limit(stored)
-        chosen, decision = auto(graph, vdevice, costs, policies, measure, stored, by_wave)
+        chosen, decision = auto(
+            graph, vdevice.num_veus, costs, within_limit(stored), measure, stored, by_wave
+        )
         decision = replace(decision, note=note)
         if decision.how == "measured" and decision.settled:
             store_decision(key, decision)
@@ -128,11 +127,16 @@ def _key(
     kernel_keys: Mapping[str, str],
     by_wave: bool,
     max_arena_bytes: int | None,
+    known: Iterable[str],
 ) -> str:
-    """What a decision depends on: the graph, its kernels' code, the device, form and memory."""
+    """What a decision depends on: the graph, its kernels' code, the device, form and memory.
+
+    And on the policies from outside, in whose absence it is as if there were none.
+    """
     buffers = [(b.shape, b.dtype, b.space, b.index, b.offset, b.pitch) for b in graph.buffers]
     operators = [
         ([kernel_keys[k.name] for k in op.candidates], op.arguments) for op in graph.operators
     ]
-    text = repr((buffers, operators, vdevice.num_veus, by_wave, max_arena_bytes))
+    others = [name for name in known if name not in POLICIES]
+    text = repr((buffers, operators, vdevice.num_veus, by_wave, max_arena_bytes, *others))
     return hashlib.sha256(text.encode()).hexdigest()

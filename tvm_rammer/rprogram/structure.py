@@ -63,7 +63,7 @@ def check_structure(program: RProgram) -> list[Rows]:
         _check_kernel(kernel)
     _check_operators(program, rows)
     _check_order(program)
-    _check_tasks(program)
+    check_tasks(program)
     return rows
 
 
@@ -270,8 +270,8 @@ def _check_disjoint(program: RProgram, producers: dict[int, int]) -> None:
                 )
 
 
-def _check_tasks(program: RProgram) -> None:
-    """Tile ranges are valid, and every tile of every operator runs exactly once."""
+def check_tasks(program: RProgram) -> None:
+    """Check that tile ranges are valid, and that every tile of every operator runs once."""
     if not program.veus:
         raise PlanError("the program has no vEU; give it at least one")
     runs: list[list[tuple[int, int, Place]]] = [[] for _ in program.operators]

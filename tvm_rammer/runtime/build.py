@@ -55,7 +55,7 @@ def build(
     params : mapping of str to array, optional
         Parameters of a Relax ``main`` to bind as constants.
     policy : str
-        A name in :data:`tvm_rammer.schedule.CHOICES`; ``"auto"`` measures the best plans if the
+        One of :func:`tvm_rammer.schedule.choices`; ``"auto"`` measures the best plans if the
         target is this machine, and keeps the fastest.
     num_veus : int, optional
         vEUs to plan for; the cores that this process may use if not given.

@@ -1,6 +1,7 @@
 """Policies, one per file, from an operator graph and a vDevice to an rProgram.
 
-- ``policies``: the way from a graph to a proved plan; ``check_graph`` before it
+- ``policies``: which there are, and the way from a graph to a proved plan; ``check_graph`` before
+  it; ``policy``: what one is, and the check of those from outside
 - ``sequential``; ``wavefront`` with ``levels`` and ``interplay``; ``estf`` and ``locality`` with
   ``list_schedule``, ``ranks`` and ``share_tiles``; ``ios`` with ``graph_blocks``,
   ``stage_search`` and ``stages``: the policies
@@ -20,7 +21,16 @@ from tvm_rammer.schedule.ios import ios
 from tvm_rammer.schedule.locality import locality
 from tvm_rammer.schedule.memory import MemoryReport, memory_report, plan_memory
 from tvm_rammer.schedule.placement import Placed, Placement
-from tvm_rammer.schedule.policies import AUTO, CHOICES, POLICIES, check_policy, plan
+from tvm_rammer.schedule.policies import (
+    AUTO,
+    POLICIES,
+    check_policy,
+    choices,
+    plan,
+    policies,
+    register_policy,
+)
+from tvm_rammer.schedule.policy import Policy
 from tvm_rammer.schedule.sequential import sequential
 from tvm_rammer.schedule.simulate import Bounds, bounds, simulate
 from tvm_rammer.schedule.synchronise import synchronise
@@ -29,7 +39,6 @@ from tvm_rammer.schedule.wavefront import wavefront
 
 __all__ = [
     "AUTO",
-    "CHOICES",
     "POLICIES",
     "Bounds",
     "Contender",
@@ -40,11 +49,13 @@ __all__ = [
     "MemoryReport",
     "Placed",
     "Placement",
+    "Policy",
     "Span",
     "Timeline",
     "auto",
     "bounds",
     "check_policy",
+    "choices",
     "estf",
     "explain",
     "ios",
@@ -52,6 +63,8 @@ __all__ = [
     "memory_report",
     "plan",
     "plan_memory",
+    "policies",
+    "register_policy",
     "sequential",
     "simulate",
     "synchronise",

@@ -10,68 +10,42 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tvm_rammer.errors import PlanError
-from tvm_rammer.machine.vdevice import MemoryCosts
 from tvm_rammer.rprogram.graph import OperatorGraph
-from tvm_rammer.schedule.auto import BASELINE, Policy
-from tvm_rammer.schedule.costs import CostModel, Device
+from tvm_rammer.schedule.auto import BASELINE
+from tvm_rammer.schedule.costs import CostModel
 from tvm_rammer.schedule.memory import plan_memory
 from tvm_rammer.schedule.placement import Placement
+from tvm_rammer.schedule.policy import Policy
 from tvm_rammer.schedule.synchronise import synchronise
 
 
 @dataclass(frozen=True)
-class PartOfDevice:
-    """A device of which only some vEUs are used."""
-
-    num_veus: int
-    point_to_point_seconds: float
-    barrier_seconds: float
-    launch_seconds: float
-    l2_bytes: int
-    l3_bytes: int
-    memory: MemoryCosts
-
-    @classmethod
-    def of(cls, vdevice: Device, num_veus: int) -> PartOfDevice:
-        """The first ``num_veus`` vEUs of ``vdevice``."""
-        return cls(
-            num_veus,
-            vdevice.point_to_point_seconds,
-            vdevice.barrier_seconds,
-            vdevice.launch_seconds,
-            vdevice.l2_bytes,
-            vdevice.l3_bytes,
-            vdevice.memory,
-        )
-
-
-@dataclass(frozen=True)
 class OnFewer:
-    """A policy that uses the first ``num_veus`` vEUs of a device."""
+    """The ``place`` of a policy that uses the first ``num_veus`` vEUs of a device."""
 
     policy: Policy
     num_veus: int
 
-    def __call__(self, graph: OperatorGraph, vdevice: Device, costs: CostModel) -> Placement:
-        placement = self.policy(graph, PartOfDevice.of(vdevice, self.num_veus), costs)
-        idle = ((),) * (vdevice.num_veus - len(placement.veus))
+    def __call__(self, graph: OperatorGraph, num_veus: int, costs: CostModel) -> Placement:
+        placement = self.policy(graph, self.num_veus, costs)
+        idle = ((),) * (num_veus - len(placement.veus))
         return replace(placement, veus=(*placement.veus, *idle))
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A policy that has planned its graph already."""
+    """The ``place`` of a policy that has planned its graph already."""
 
     placement: Placement
 
-    def __call__(self, graph: OperatorGraph, vdevice: Device, costs: CostModel) -> Placement:
+    def __call__(self, graph: OperatorGraph, num_veus: int, costs: CostModel) -> Placement:
         return self.placement
 
 
 def policies_within(
     max_arena_bytes: int,
     graph: OperatorGraph,
-    vdevice: Device,
+    num_veus: int,
     costs: CostModel,
     policies: Mapping[str, Policy],
 ) -> dict[str, Policy]:
@@ -81,7 +55,7 @@ def policies_within(
     ----------
     max_arena_bytes : int
         For the intermediate results of the graph.
-    graph, vdevice, costs
+    graph, num_veus, costs
         What is planned, and for what.
     policies : mapping of str to Policy
         Those that may be used.
@@ -94,14 +68,13 @@ def policies_within(
     found: dict[str, Policy] = {}
     least: dict[str, int] = {}
     for name, policy in policies.items():
-        for num_veus in _halvings(vdevice.num_veus):
-            whole = num_veus == vdevice.num_veus
-            limited: Policy = policy if whole else OnFewer(policy, num_veus)
-            placement = limited(graph, vdevice, costs)
+        for fewer in _halvings(num_veus):
+            place = policy.place if fewer == num_veus else OnFewer(policy, fewer)
+            placement = place(graph, num_veus, costs)
             program = plan_memory(synchronise(graph, placement), max_arena_bytes)
             least[name] = min(program.arena_bytes, least.get(name, program.arena_bytes))
             if program.arena_bytes <= max_arena_bytes:
-                found[name] = Planned(placement)
+                found[name] = replace(policy, place=Planned(placement))
                 break
     if not found:
         name = min(least, key=lambda key: least[key])

@@ -10,14 +10,12 @@ from statistics import median
 from tvm_rammer.rprogram.graph import OperatorGraph
 from tvm_rammer.rprogram.program import RProgram
 from tvm_rammer.schedule.check_graph import check_graph
-from tvm_rammer.schedule.costs import CostModel, Device
+from tvm_rammer.schedule.costs import CostModel
 from tvm_rammer.schedule.decisions import Contender, Decision
 from tvm_rammer.schedule.median_interval import median_interval
-from tvm_rammer.schedule.placement import Placement
+from tvm_rammer.schedule.policy import Policy
 from tvm_rammer.schedule.simulate import simulate, simulate_by_wave
 from tvm_rammer.schedule.synchronise import synchronise
-
-Policy = Callable[[OperatorGraph, Device, CostModel], Placement]
 
 #: The plan that others have to beat, and the same operators with a launch each.
 BASELINE = "sequential"
@@ -28,8 +26,6 @@ _TIE = 0.01
 _DOUBT = 0.02
 #: So many co-scheduled plans are measured: those that promise most.
 _MOST_MEASURED = 3
-#: Above this many operators a search over stages is left out: it looks at each block for seconds.
-_MOST_OPERATORS_TO_SEARCH = 2_000
 
 
 @dataclass(frozen=True)
@@ -49,7 +45,7 @@ Measure = Callable[[Sequence[Plan]], Sequence[Sequence[float]]]
 
 def auto(
     graph: OperatorGraph,
-    vdevice: Device,
+    num_veus: int,
     costs: CostModel,
     policies: Mapping[str, Policy],
     measure: Measure | None = None,
@@ -65,7 +61,7 @@ def auto(
     Parameters
     ----------
     graph : OperatorGraph
-    vdevice : Device
+    num_veus : int
     costs : CostModel
     policies : mapping of str to Policy
         The contenders, ``sequential`` among them.
@@ -85,12 +81,13 @@ def auto(
     check_graph(graph)
     name = stored_policy(stored, policies)
     if stored is not None and name is not None:
-        plan = _plan(name, policies[name], graph, vdevice, costs, by_wave)
+        plan = _plan(name, policies[name], graph, num_veus, costs, by_wave)
         plan = _per_op(plan, costs) if stored.chosen == PER_OP else plan
         return plan, replace(stored, how="stored", seconds=0.0)
-    left_out = _left_out(graph, policies)
+    limits = {name: policy.limit(graph, num_veus) for name, policy in policies.items()}
+    left_out = tuple((name, why) for name, why in limits.items() if why and name != BASELINE)
     plans = [
-        _plan(name, policy, graph, vdevice, costs, by_wave)
+        _plan(name, policy, graph, num_veus, costs, by_wave)
         for name, policy in policies.items()
         if name not in dict(left_out)
     ]
@@ -115,26 +112,15 @@ def stored_policy(stored: Decision | None, policies: Mapping[str, Policy]) -> st
     return BASELINE if stored.chosen == PER_OP else stored.chosen
 
 
-def _left_out(graph: OperatorGraph, policies: Mapping[str, Policy]) -> tuple[tuple[str, str], ...]:
-    count = len(graph.operators)
-    if count <= _MOST_OPERATORS_TO_SEARCH or "ios" not in policies:
-        return ()
-    why = (
-        f"its search is for graphs of up to {_MOST_OPERATORS_TO_SEARCH:,} operators, "
-        f"this one has {count:,}"
-    )
-    return (("ios", why),)
-
-
 def _plan(
     name: str,
     policy: Policy,
     graph: OperatorGraph,
-    vdevice: Device,
+    num_veus: int,
     costs: CostModel,
     by_wave: bool,
 ) -> Plan:
-    program = synchronise(graph, policy(graph, vdevice, costs))
+    program = synchronise(graph, policy(graph, num_veus, costs))
     if by_wave:
         return Plan(name, program, True, simulate_by_wave(program, costs))
     return Plan(name, program, False, simulate(program, costs).makespan)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 
 from tvm_rammer.rprogram.graph import Operator, OperatorGraph
-from tvm_rammer.schedule.costs import CostModel, Device
+from tvm_rammer.schedule.costs import CostModel
 from tvm_rammer.schedule.list_schedule import ListSchedule, Share
 from tvm_rammer.schedule.placement import Placement
 from tvm_rammer.schedule.share_tiles import share_tiles
@@ -16,7 +16,7 @@ from tvm_rammer.schedule.synchronise import synchronise
 _WORTH_SHARING = 0.98
 
 
-def estf(graph: OperatorGraph, vdevice: Device, costs: CostModel) -> Placement:
+def estf(graph: OperatorGraph, num_veus: int, costs: CostModel) -> Placement:
     """Earliest-start-time-first list scheduling under contention.
 
     The problem and the name are those of the thesis "Accelerating CNNs via Inter-operator
@@ -29,12 +29,12 @@ def estf(graph: OperatorGraph, vdevice: Device, costs: CostModel) -> Placement:
     Where a simulation says that it pays, ranges of tiles are scheduled so in place of whole
     operators (:func:`share_tiles`).
     """
-    schedule = ListSchedule(graph, vdevice.num_veus, costs)
-    least = max(sum(schedule.areas) / vdevice.num_veus, max(schedule.ranks, default=0.0))
+    schedule = ListSchedule(graph, num_veus, costs)
+    least = max(sum(schedule.areas) / num_veus, max(schedule.ranks, default=0.0))
     placement = _whole_operators(schedule)
-    if vdevice.num_veus == 1 or max(schedule.free) <= least / _WORTH_SHARING:
+    if num_veus == 1 or max(schedule.free) <= least / _WORTH_SHARING:
         return placement
-    tiles = share_tiles(graph, schedule.chosen, schedule.ranks, vdevice.num_veus, costs)
+    tiles = share_tiles(graph, schedule.chosen, schedule.ranks, num_veus, costs)
     shared = Placement("estf", tiles)
     whole_time, shared_time = (
         simulate(synchronise(graph, p), costs).makespan for p in (placement, shared)

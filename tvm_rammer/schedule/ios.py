@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tvm_rammer.rprogram.graph import OperatorGraph
-from tvm_rammer.schedule.costs import CostModel, Device
+from tvm_rammer.schedule.costs import CostModel
 from tvm_rammer.schedule.graph_blocks import cut_into_blocks
 from tvm_rammer.schedule.placement import Placed, Placement, split
 from tvm_rammer.schedule.stage_search import Stage, StageSearch, TooManyEndings
@@ -20,10 +20,11 @@ _LARGEST_BLOCK = 40
 _BLOCK_BUDGET = 20_000
 _BUDGET = 200_000
 
+#: More operators take too long: the search looks at each block for seconds.
+_MOST_OPERATORS = 2_000
 
-def ios(
-    graph: OperatorGraph, vdevice: Device, costs: CostModel, r: int = 3, s: int = 8
-) -> Placement:
+
+def ios(graph: OperatorGraph, num_veus: int, costs: CostModel, r: int = 3, s: int = 8) -> Placement:
     """Inter-operator scheduling by dynamic programming (IOS, MLSys 2021).
 
     The graph is cut where a single tensor is live. For each block the search finds the sequence of
@@ -40,25 +41,32 @@ def ios(
     Parameters
     ----------
     graph : OperatorGraph
-    vdevice : Device
+    num_veus : int
     costs : CostModel
     r, s : int
         Most operators of a group, most groups of a stage.
     """
-    return _Ios(graph, vdevice, costs, r, s).run()
+    return _Ios(graph, num_veus, costs, r, s).run()
+
+
+def limit(graph: OperatorGraph, num_veus: int) -> str:
+    """Why :func:`ios` had better not search a graph, as in :class:`~.policy.Policy`."""
+    most, count = _MOST_OPERATORS, len(graph.operators)
+    if count <= most:
+        return ""
+    return f"its search is for graphs of up to {most:,} operators, this one has {count:,}"
 
 
 class _Ios:
     def __init__(
-        self, graph: OperatorGraph, vdevice: Device, costs: CostModel, r: int, s: int
+        self, graph: OperatorGraph, num_veus: int, costs: CostModel, r: int, s: int
     ) -> None:
         self.graph = graph
-        self.vdevice = vdevice
         self.costs = costs
         self.limits = dict.fromkeys([(r, s), (1, s)])
         self.budget = _BUDGET
         self.known: dict[object, list[Stage] | None] = {}
-        self.veus: list[list[Placed]] = [[] for _ in range(vdevice.num_veus)]
+        self.veus: list[list[Placed]] = [[] for _ in range(num_veus)]
         self.homes: dict[int, frozenset[int]] = {}
         self.wave = 0
 
@@ -131,7 +139,7 @@ class _Ios:
         part = OperatorGraph(
             self.graph.name, self.graph.buffers, self.graph.operators[block.start : block.stop]
         )
-        placement = wavefront(part, self.vdevice, self.costs)
+        placement = wavefront(part, len(self.veus), self.costs)
         last = self.wave
         for mine, placed in zip(self.veus, placement.veus, strict=True):
             for piece in placed:

@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 from math import inf
 
 from tvm_rammer.rprogram.graph import OperatorGraph
-from tvm_rammer.schedule.costs import CostModel, Device
+from tvm_rammer.schedule.costs import CostModel
 from tvm_rammer.schedule.list_schedule import ListSchedule, Share
 from tvm_rammer.schedule.placement import Placement
 
@@ -15,7 +15,7 @@ from tvm_rammer.schedule.placement import Placement
 _RECENT = 8
 
 
-def locality(graph: OperatorGraph, vdevice: Device, costs: CostModel) -> Placement:
+def locality(graph: OperatorGraph, num_veus: int, costs: CostModel) -> Placement:
     """List scheduling by where the data is (as GraphTurbo, OSDI 2023).
 
     An operator's home is the vEU that has its weight (its largest constant) or else, if the load
@@ -25,8 +25,8 @@ def locality(graph: OperatorGraph, vdevice: Device, costs: CostModel) -> Placeme
     network so serves as many time steps as are ready (temporal blocking). A vEU without work takes
     over operators of the one that would end last.
     """
-    schedule = ListSchedule(graph, vdevice.num_veus, costs)
-    homes = _Homes(schedule, vdevice.l2_bytes)
+    schedule = ListSchedule(graph, num_veus, costs)
+    homes = _Homes(schedule, costs.l2_bytes)
     homes.add(schedule.start())
     while homes.waiting:
         veu, now = homes.next_veu()

@@ -6,24 +6,24 @@ from functools import cache
 
 from tvm_rammer.rprogram.graph import OperatorGraph
 from tvm_rammer.rprogram.program import RKernel
-from tvm_rammer.schedule.costs import CostModel, Device
+from tvm_rammer.schedule.costs import CostModel
 from tvm_rammer.schedule.interplay import worth_weighing
 from tvm_rammer.schedule.placement import Placed, Placement, split
 
 
-def sequential(graph: OperatorGraph, vdevice: Device, costs: CostModel) -> Placement:
+def sequential(graph: OperatorGraph, num_veus: int, costs: CostModel) -> Placement:
     """Give every operator a wave of its own, in topological order.
 
     An operator takes the rKernel and the number of vEUs that end it soonest; one with too little
     work to pay for a barrier stays on one vEU.
     """
-    veus: list[list[Placed]] = [[] for _ in range(vdevice.num_veus)]
+    veus: list[list[Placed]] = [[] for _ in range(num_veus)]
 
     @cache
     def soonest(candidates: tuple[RKernel, ...]) -> tuple[int, int]:
         options = [
-            (number, costs.best_width(kernel, vdevice.num_veus))
-            for number, kernel in worth_weighing(candidates, vdevice.num_veus)
+            (number, costs.best_width(kernel, num_veus))
+            for number, kernel in worth_weighing(candidates, num_veus)
         ]
         return min(options, key=lambda o: costs.operator_time(candidates[o[0]], o[1]))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tvm_rammer.rprogram.graph import Operator, OperatorGraph
 from tvm_rammer.rprogram.program import RKernel
 from tvm_rammer.rprogram.rows import root_of
-from tvm_rammer.schedule.costs import CostModel, Device
+from tvm_rammer.schedule.costs import CostModel
 from tvm_rammer.schedule.interplay import area
 from tvm_rammer.schedule.levels import balanced_levels
 from tvm_rammer.schedule.placement import Placed, Placement
@@ -25,7 +25,7 @@ _WORTH_MEMORY = 1.002
 
 
 def wavefront(
-    graph: OperatorGraph, vdevice: Device, costs: CostModel, barrier: bool = False
+    graph: OperatorGraph, num_veus: int, costs: CostModel, barrier: bool = False
 ) -> Placement:
     """Place one level of the graph after the other (Rammer, OSDI 2020, section 3.3).
 
@@ -37,17 +37,17 @@ def wavefront(
     Parameters
     ----------
     graph : OperatorGraph
-    vdevice : Device
+    num_veus : int
     costs : CostModel
     barrier : bool
         Let all vEUs wait for each other between two waves, as the paper does. By default a task
         waits only for the results that it reads, so that neighbouring waves overlap.
     """
-    balanced = balanced_levels(graph, vdevice.num_veus, costs)
-    placement = _by_levels(graph, balanced, vdevice.num_veus, costs, barrier)
+    balanced = balanced_levels(graph, num_veus, costs)
+    placement = _by_levels(graph, balanced, num_veus, costs, barrier)
     if balanced == list(graph.levels):
         return placement
-    plain = _by_levels(graph, graph.levels, vdevice.num_veus, costs, barrier)
+    plain = _by_levels(graph, graph.levels, num_veus, costs, barrier)
     seconds, at_most = (simulate(synchronise(graph, p), costs).makespan for p in (placement, plain))
     return placement if seconds <= at_most * _WORTH_MEMORY else plain
 

@@ -85,12 +85,12 @@ class Source:
         """The plans of all policies; what ``auto`` tries is made once."""
         graph, device = self.graph.graph, self._device(num_veus)
         costs = CostModel.of(device)
-        policies: dict[str, Any] = {name: cache(policy) for name, policy in POLICIES.items()}
+        policies = {name: replace(p, place=cache(p.place)) for name, p in POLICIES.items()}
         made = {
-            name: finish(synchronise(graph, policy(graph, device, costs)))
+            name: finish(synchronise(graph, policy(graph, num_veus, costs)))
             for name, policy in policies.items()
         }
-        return {**made, AUTO: finish(auto(graph, device, costs, policies)[0].program)}
+        return {**made, AUTO: finish(auto(graph, num_veus, costs, policies)[0].program)}
 
     def _device(self, num_veus: int) -> VDevice:
         return replace(

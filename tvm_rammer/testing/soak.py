@@ -23,7 +23,7 @@ import numpy as np
 
 from tvm_rammer.backend.cpu.host import configure_pool
 from tvm_rammer.errors import RammerError
-from tvm_rammer.schedule import CHOICES
+from tvm_rammer.schedule import choices
 from tvm_rammer.testing.compiled_regions import Compiled, Source, in_new_thread, same_bits
 from tvm_rammer.testing.random_graphs import Shape
 from tvm_rammer.testing.random_models import random_model
@@ -150,7 +150,7 @@ def _veus(number: int) -> int:
 
 def _cases(seed: int, first: int = 0) -> Iterator[_Case]:
     """Plans without end: every policy and plans that no policy makes, with 1 to 4 vEUs in turns."""
-    policies = (*CHOICES, "random")
+    policies = (*choices(), "random")
     for group in count(first // _PLANS_PER_MODEL):
         choice = random.Random(f"{seed}/{group}")
         shape = _SHAPES[group % len(_SHAPES)]

@@ -35,7 +35,7 @@ class CoSchedule:
     vdevice : VDevice
         States the vEUs to plan for.
     policy : str
-        A name in :data:`tvm_rammer.schedule.CHOICES`.
+        One of :func:`tvm_rammer.schedule.choices`.
     by_wave : bool
         One kernel symbol and one launch per wavefront instead of one launch per region.
     wait_limit : float

@@ -141,6 +141,12 @@ class CpuBackend(Backend):
 
         return FEW_ROWS
 
+    @property
+    def rules(self) -> tuple[str, ...]:
+        from tvm_rammer.backend.cpu.templates.select import rule_names
+
+        return rule_names()
+
     def resolve(self, target: tvm.target.Target | None) -> tvm.target.Target:
         from tvm_rammer.backend.cpu.host.target import resolve_target
 

@@ -34,14 +34,14 @@ class Matmul(OuterProductRule):
         self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice
     ) -> Scheduled | None:
         """As rows that are summed up where that spares packing, else as an outer product."""
-        found = self._found(func, constants, vdevice)
+        found = self.match(func, constants, vdevice)
         if found is None:
             return None
         if _are_dot_products(found.contraction, found.columns, constants):
             dot_products = Reduction().apply(func, constants, vdevice)
             if dot_products is not None:
                 return dot_products
-        return self._product(found, constants)
+        return self._product(found)
 
 
 def _are_dot_products(

@@ -7,10 +7,9 @@ compiled, others, where it is needed, by a loop nest of its own.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import product
 from math import prod
 from typing import Any
@@ -42,7 +41,7 @@ from tvm_rammer.backend.cpu.templates.register_tile import (
 from tvm_rammer.kernel.blocks import variables
 from tvm_rammer.kernel.contraction import Axis, Contraction, find_contraction, load_of
 from tvm_rammer.kernel.loops import sequence
-from tvm_rammer.kernel.scheduled import Choice, Packing, Scheduled
+from tvm_rammer.kernel.scheduled import Packing, Scheduled, Template
 from tvm_rammer.machine import VDevice
 from tvm_rammer.rprogram import dtype_bytes
 
@@ -92,6 +91,8 @@ class OuterProduct:
         The axis whose neighbours share the weights of a tile.
     taps : Axis, optional
         A reduced axis whose loop is unrolled.
+    constants : frozenset of int
+        Parameters that may be packed.
     vdevice : VDevice
         Vector width and registers are taken from here.
     """
@@ -100,12 +101,19 @@ class OuterProduct:
     columns: Columns
     rows: Axis | None
     taps: Axis | None
+    constants: frozenset[int]
     vdevice: VDevice
 
     @classmethod
-    def of(cls, contraction: Contraction, columns: Columns, vdevice: VDevice) -> OuterProduct:
+    def of(
+        cls,
+        contraction: Contraction,
+        columns: Columns,
+        constants: frozenset[int],
+        vdevice: VDevice,
+    ) -> OuterProduct:
         rows, taps = _rows(contraction, columns), _taps(contraction, columns)
-        return cls(contraction, columns, rows, taps, vdevice)
+        return cls(contraction, columns, rows, taps, constants, vdevice)
 
     def efficient(self) -> Cut | None:
         """The configuration that takes the fewest cycles in all, ``None`` if no tile fits.
@@ -190,10 +198,8 @@ class OuterProduct:
         return self.contraction.reduced[-1].extent if chained else 1
 
 
-class OuterProductRule(ABC):
+class OuterProductRule(Template[OuterProduct, Cut]):
     """A rule that schedules some contractions as outer products; each says which are its own."""
-
-    name: str
 
     @abstractmethod
     def takes(self, contraction: Contraction, columns: Columns) -> bool:
@@ -203,50 +209,54 @@ class OuterProductRule(ABC):
         self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice
     ) -> Scheduled | None:
         """The efficient configuration and finer ones; parameters as for :meth:`.Rule.apply`."""
-        found = self._found(func, constants, vdevice)
-        return None if found is None else self._product(found, constants)
+        found = self.match(func, constants, vdevice)
+        return None if found is None else self._product(found)
 
-    def choices(
-        self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice
-    ) -> Iterator[Choice]:
-        """All register tiles and orders, as in :meth:`.Tunable.choices`."""
-        found = self._found(func, constants, vdevice)
-        if found is None:
-            return
-        for cut in found.cuts():
-            make = partial(_emit, found, [cut], constants, self.name)
-            yield Choice(f"{self.name}: {cut}", make, (self.name, cut.tile.chains))
-
-    def _product(self, found: OuterProduct, constants: frozenset[int]) -> Scheduled | None:
-        """``None`` if no register tile fits."""
-        efficient = found.efficient()
-        if efficient is None:
-            return None
-        # Small tiles of an image read much of what other vEUs have written, and gain nothing.
-        cuts = [] if found.contraction.slides else found.finer(efficient)
-        options = [found.option(cut) for cut in cuts]
-        usual, count = found.option(efficient), found.vdevice.num_veus
-        finer = finer_tilings(usual, options, count, VERY_LARGE_DEVICE)
-        return _emit(found, [efficient, *finer], constants, self.name)
-
-    def _found(
+    def match(
         self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice
     ) -> OuterProduct | None:
+        """As in :meth:`.Template.match`."""
         contraction = find_contraction(func)
         if contraction is None:
             return None
         columns = find_columns(contraction, constants)
         if columns is None or not self.takes(contraction, columns):
             return None
-        return OuterProduct.of(contraction, columns, vdevice)
+        return OuterProduct.of(contraction, columns, constants, vdevice)
+
+    def space(self, found: OuterProduct) -> list[Cut]:
+        """All register tiles and orders."""
+        return found.cuts()
+
+    def usual(self, found: OuterProduct) -> list[Cut]:
+        """The efficient configuration and finer ones; nothing if no register tile fits."""
+        efficient = found.efficient()
+        if efficient is None:
+            return []
+        # Small tiles of an image read much of what other vEUs have written, and gain nothing.
+        cuts = [] if found.contraction.slides else found.finer(efficient)
+        options = [found.option(cut) for cut in cuts]
+        usual, count = found.option(efficient), found.vdevice.num_veus
+        return [efficient, *finer_tilings(usual, options, count, VERY_LARGE_DEVICE)]
+
+    def emit(self, found: OuterProduct, configuration: Cut) -> Scheduled:
+        """One register tile."""
+        return _emit(found, [configuration], self.name)
+
+    def rounding(self, configuration: Cut) -> tuple[int]:
+        """Other chains of sums round in another order."""
+        return (configuration.tile.chains,)
+
+    def _product(self, found: OuterProduct) -> Scheduled | None:
+        """All usual configurations together; ``None`` if there are none."""
+        cuts = self.usual(found)
+        return _emit(found, cuts, self.name) if cuts else None
 
 
-def _emit(
-    found: OuterProduct, cuts: Sequence[Cut], constants: frozenset[int], origin: str
-) -> Scheduled:
+def _emit(found: OuterProduct, cuts: Sequence[Cut], origin: str) -> Scheduled:
     """The variants of configurations with the same packed weights, each finer than the last."""
     nests = [found.nest(cut) for cut in cuts]
-    if is_constant(found.contraction, found.columns, constants):
+    if is_constant(found.contraction, found.columns, found.constants):
         return _packed_constant(nests, origin)
     if is_contiguous(found.columns.axis, found.columns.weights(found.contraction)):
         return _scheduled(nests, [nest.statement() for nest in nests], origin)

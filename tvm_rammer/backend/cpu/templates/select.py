@@ -1,4 +1,8 @@
-"""Which rule schedules a PrimFunc: the first that does not decline, and keeps to the budget."""
+"""Which rule schedules a PrimFunc.
+
+Of our own the first that does not decline and keeps to the budget; one from outside if what it
+emits is estimated to take less.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,7 @@ from tvm_rammer.backend.cpu.templates.convolution import Convolution
 from tvm_rammer.backend.cpu.templates.depthwise import Depthwise
 from tvm_rammer.backend.cpu.templates.elementwise import Elementwise
 from tvm_rammer.backend.cpu.templates.estimate import tile_seconds
+from tvm_rammer.backend.cpu.templates.finer import Option
 from tvm_rammer.backend.cpu.templates.generic import Generic
 from tvm_rammer.backend.cpu.templates.matmul import Matmul
 from tvm_rammer.backend.cpu.templates.pooling import Pooling
@@ -25,8 +30,9 @@ from tvm_rammer.backend.cpu.templates.reduction import Reduction
 from tvm_rammer.backend.cpu.templates.winograd.line_rule import WinogradLines
 from tvm_rammer.backend.cpu.templates.winograd.rule import Winograd
 from tvm_rammer.backend.protocol import DEFAULT_TOLERANCE
+from tvm_rammer.backend.rules import CheckedRule, rules_for
 from tvm_rammer.kernel.inlined_size import kept_results
-from tvm_rammer.kernel.scheduled import UNTUNED, Choice, Rule, Scheduled, Tunable
+from tvm_rammer.kernel.scheduled import UNTUNED, Choice, Rule, Scheduled, Template
 from tvm_rammer.kernel.split import split_into_stages
 from tvm_rammer.machine import VDevice
 
@@ -43,7 +49,7 @@ RULES: tuple[Rule, ...] = (
 #: Those that keep a result where it would make expressions too large; others inline all or nothing.
 _KEEPING: tuple[Rule, ...] = (Elementwise(), Generic())
 #: Those that list their configurations, besides Winograd's.
-_TUNABLE: tuple[Tunable, ...] = (Convolution(), Depthwise(), Matmul())
+_TEMPLATES: tuple[Template[Any, Any], ...] = (Convolution(), Depthwise(), Matmul())
 
 
 def schedule(
@@ -71,11 +77,28 @@ def schedule(
     if func.attrs and "tirx.is_scheduled" in func.attrs:
         return Scheduled(func, "as given", "")
     packable = constants & _read_once(func)
-    winograd: tuple[Rule, ...] = (
-        Winograd(winograd_tolerance),
-        WinogradLines(winograd_tolerance),
-    )
-    rules = _KEEPING if kept_results(func) else (*winograd, *RULES)
+    own = _by_our_own(func, packable, vdevice, winograd_tolerance)
+    others = [
+        (rule, made)
+        for rule in rules_for(vdevice.kind)
+        if (made := _by_another(rule, func, packable, vdevice)) is not None
+    ]
+    if not others:
+        return own
+    seconds = _seconds(own, vdevice)
+    for rule, made in others:
+        with rule.named("where what it emitted is priced"):
+            its = _seconds(made, vdevice)
+        if its < seconds:
+            own, seconds = made, its
+    return own
+
+
+def _by_our_own(
+    func: tirx.PrimFunc, packable: frozenset[int], vdevice: VDevice, winograd_tolerance: float
+) -> Scheduled:
+    """By the first of our own rules that does not decline."""
+    rules = _KEEPING if kept_results(func) else (*_winograd(winograd_tolerance), *RULES)
     for rule in rules:
         try:
             scheduled = rule.apply(func, packable, vdevice)
@@ -86,6 +109,32 @@ def schedule(
         if bounded is not None:
             return bounded
     return Scheduled(func.with_attr("global_symbol", "main"), "untouched", "as written")
+
+
+def _winograd(tolerance: float) -> tuple[Rule, ...]:
+    return (Winograd(tolerance), WinogradLines(tolerance))
+
+
+def _by_another(
+    rule: CheckedRule, func: tirx.PrimFunc, packable: frozenset[int], vdevice: VDevice
+) -> Scheduled | None:
+    """The usual configurations of a rule from outside, if the function is its own."""
+    found = rule.match(func, packable, vdevice)
+    usual = [] if found is None else [rule.choice(found, each) for each in rule.usual(found)]
+    with rule.named("where what it emitted is looked at"):
+        return schedule_as(usual) if usual else None
+
+
+def _seconds(scheduled: Scheduled, vdevice: VDevice) -> float:
+    """What all stages are estimated to take, each shared by all vEUs."""
+    stages = split_into_stages(scheduled.func, tile_seconds).stages
+    options = (Option(stage, stage.num_tiles, stage.tile_seconds) for stage in stages)
+    return sum(option.cost(vdevice.num_veus) for option in options)
+
+
+def rule_names() -> tuple[str, ...]:
+    """Our own rules."""
+    return tuple(rule.name for rule in (*_winograd(0.0), *RULES))
 
 
 def choices(
@@ -103,11 +152,14 @@ def choices(
     list of Choice
         Empty where no rule offers a choice.
     """
-    if (func.attrs and "tirx.is_scheduled" in func.attrs) or kept_results(func):
+    if func.attrs and "tirx.is_scheduled" in func.attrs:
         return []
     packable = constants & _read_once(func)
-    rules: tuple[Tunable, ...] = (Winograd(winograd_tolerance), *_TUNABLE)
-    found = [choice for rule in rules for choice in rule.choices(func, packable, vdevice)]
+    # Those from outside come last: what others are called does not depend on them.
+    templates: list[Template[Any, Any]] = [*rules_for(vdevice.kind)]
+    if not kept_results(func):
+        templates = [Winograd(winograd_tolerance), *_TEMPLATES, *templates]
+    found = [choice for each in templates for choice in each.choices(func, packable, vdevice)]
     usual = partial(schedule, func, constants, vdevice, winograd_tolerance)
     return [Choice(UNTUNED, usual), *found] if found else []
 

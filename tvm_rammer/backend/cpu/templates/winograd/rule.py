@@ -9,9 +9,7 @@ finite makes its whole output channel NaN.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 
 from tvm import tirx
 
@@ -25,12 +23,21 @@ from tvm_rammer.backend.cpu.templates.winograd.kernel import winograd_function
 from tvm_rammer.backend.cpu.templates.winograd.match import PlainConvolution, match_convolution
 from tvm_rammer.backend.cpu.templates.winograd.tiling import WinogradTiling
 from tvm_rammer.backend.protocol import DEFAULT_TOLERANCE
-from tvm_rammer.kernel.scheduled import Choice, Scheduled
+from tvm_rammer.kernel.scheduled import Scheduled, Template
 from tvm_rammer.machine import VDevice
 
 
 @dataclass(frozen=True)
-class Winograd:
+class Convolution3x3:
+    """A convolution of 3 x 3 and its size, on a device."""
+
+    conv: PlainConvolution
+    size: ConvolutionSize
+    vdevice: VDevice
+
+
+@dataclass(frozen=True)
+class Winograd(Template[Convolution3x3, WinogradTiling]):
     """Schedules 3 x 3 convolutions of stride 1 in NHWC, with padding and an epilogue.
 
     Attributes
@@ -45,36 +52,45 @@ class Winograd:
     def apply(
         self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice
     ) -> Scheduled | None:
-        if self.tolerance <= 0:
-            return None
-        conv = match_convolution(func, constants, _is_3x3)
-        if conv is None:
-            return None
-        size = ConvolutionSize(*conv.output_extents, conv.channels)
-        tiling = choose_tiling(size, vdevice, self.tolerance)
-        if tiling is None:
-            return None
-        return self._emit(conv, [tiling, *finer(size, tiling, vdevice)], vdevice)
+        found = self.match(func, constants, vdevice)
+        tilings = self.usual(found) if found is not None else []
+        return self._emit(found, tilings) if found is not None and tilings else None
 
-    def choices(
+    def match(
         self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice
-    ) -> Iterator[Choice]:
-        """All tilings, as in :meth:`.Rule.choices`."""
+    ) -> Convolution3x3 | None:
+        """As in :meth:`.Template.match`."""
         conv = match_convolution(func, constants, _is_3x3) if self.tolerance > 0 else None
         if conv is None:
-            return
-        size = ConvolutionSize(*conv.output_extents, conv.channels)
-        for tiling in all_tilings(size, vdevice, self.tolerance):
-            order = ", rows first" if tiling.rows_first else ""
-            text = f"{self.name}: {tiling}{order}"
-            make = partial(self._emit, conv, [tiling], vdevice)
-            yield Choice(text, make, (self.name, tiling.transform.outputs))
+            return None
+        return Convolution3x3(conv, ConvolutionSize(*conv.output_extents, conv.channels), vdevice)
 
-    def _emit(
-        self, conv: PlainConvolution, tilings: list[WinogradTiling], vdevice: VDevice
-    ) -> Scheduled:
+    def space(self, found: Convolution3x3) -> list[WinogradTiling]:
+        """The usual tilings, and all others that are accurate enough."""
+        others = all_tilings(found.size, found.vdevice, self.tolerance)
+        return list(dict.fromkeys([*self.usual(found), *others]))
+
+    def usual(self, found: Convolution3x3) -> list[WinogradTiling]:
+        """The tiling with the fewest cycles and finer ones; none where Winograd does not pay."""
+        tiling = choose_tiling(found.size, found.vdevice, self.tolerance)
+        return [] if tiling is None else [tiling, *finer(found.size, tiling, found.vdevice)]
+
+    def emit(self, found: Convolution3x3, configuration: WinogradTiling) -> Scheduled:
+        """One tiling."""
+        return self._emit(found, [configuration])
+
+    def text(self, configuration: WinogradTiling) -> str:
+        """The tiling and its order."""
+        return f"{configuration}{', rows first' if configuration.rows_first else ''}"
+
+    def rounding(self, configuration: WinogradTiling) -> tuple[int]:
+        """Other transforms round in another way."""
+        return (configuration.transform.outputs,)
+
+    def _emit(self, found: Convolution3x3, tilings: list[WinogradTiling]) -> Scheduled:
+        conv = found.conv
         packings = ((conv.weight_position, tilings[0].packing(conv.channels)),)
-        variants = [(winograd_function(conv, each, vdevice), str(each)) for each in tilings]
+        variants = [(winograd_function(conv, each, found.vdevice), str(each)) for each in tilings]
         return Scheduled.of_variants(variants, self.name, packings)
 
 
