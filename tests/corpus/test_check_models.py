@@ -26,7 +26,7 @@ from onnx import TensorProto, helper
 
 from tvm_rammer.runtime.onnx_reference import run_onnxruntime
 
-SCRIPT = Path(__file__).parents[3] / "python" / "check_models.py"
+SCRIPT = Path(__file__).parents[2] / "python" / "check_models.py"
 
 
 def entry(name: str) -> TrainedModel:
