@@ -156,3 +156,19 @@ def test_a_model_without_them_stays_as_it_is():
     before = model.SerializeToString()
     assert not compute_in_float32(model)
     assert model.SerializeToString() == before
+
+
+def test_an_output_without_a_type_has_the_one_that_follows():
+    model = model_of(
+        N("CastLike", ["x", "like"], ["cast"]),
+        N("Mul", ["cast", "cast"], ["y"]),
+        outputs=[("y", HALF)],
+        weights=[numpy_helper.from_array(np.array([1], np.float16), "like")],
+        inputs=(("x", TensorProto.FLOAT, X.shape),),
+    )
+    wide = X.astype("float32") * 1.0001
+    model.graph.output[0].ClearField("type")
+    (got,) = compiled(model, {"x": wide})
+    rounded = wide.astype(np.float16).astype(np.float32)
+    assert got.dtype == np.float16
+    np.testing.assert_array_equal(got, (rounded * rounded).astype(np.float16))

@@ -7,11 +7,13 @@ in float16 are off by 0.5 %, and there are no fast kernels for it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from tvm_rammer.frontend.onnx.infer import opsets_of, result_types
 from tvm_rammer.frontend.onnx.names import all_names, all_nodes, fresh, renamed, subgraphs
 
 _HALF = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
@@ -33,6 +35,7 @@ def compute_in_float32(model: onnx.ModelProto) -> bool:
     graph = model.graph
     if not any(_kinds(graph)):
         return False
+    _say_types(model)
     taken = all_names(graph)
     constants = {tensor.name for tensor in graph.initializer}
     inputs = {v.name: v for v in graph.input if _is_half(v) and v.name not in constants}
@@ -56,6 +59,30 @@ def compute_in_float32(model: onnx.ModelProto) -> bool:
     del graph.node[:]
     graph.node.extend([*before, *nodes, *after])
     return True
+
+
+def _say_types(model: onnx.ModelProto) -> None:
+    """Outputs get the element type that ONNX infers where the model says none, and each CastLike
+    becomes a Cast to the type of its second operand."""
+    graph, opsets = model.graph, opsets_of(model)
+    untyped = [v for v in graph.output if not v.type.tensor_type.elem_type]
+    if not untyped and all(node.op_type != "CastLike" for node in graph.node):
+        return
+    types = {value.name: value.type for value in (*graph.value_info, *graph.input)}
+    types |= {
+        tensor.name: helper.make_tensor_type_proto(tensor.data_type, tuple(tensor.dims))
+        for tensor in graph.initializer
+    }
+    for node in graph.node:
+        # What ONNX does not allow is refused with its reason where the graph is folded.
+        with suppress(onnx.shape_inference.InferenceError):
+            types |= result_types(node, types, {}, opsets)
+        if node.op_type == "CastLike" and node.input[1] in types:
+            kind = types[node.input[1]].tensor_type.elem_type
+            node.CopyFrom(_cast(node.input[0], node.output[0], kind))
+    for value in untyped:
+        if value.name in types:
+            value.type.tensor_type.elem_type = types[value.name].tensor_type.elem_type
 
 
 def _kinds(graph: onnx.GraphProto) -> Iterator[bool]:
