@@ -141,7 +141,8 @@ def test_sizes_that_do_not_match_end_the_run(other):
     wrong, right = graph.feeds
     for name, value in wrong.items():
         module.set_input(name, value)
-    with pytest.raises(RuntimeError, match=r"shape\[0\] mismatch to"):
+    lead = "^the values of the inputs lead to a tensor whose dimension 0 is "
+    with pytest.raises(InputError, match=lead):
         module.run()
     for name, value in right.items():
         module.set_input(name, value)
