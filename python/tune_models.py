@@ -34,8 +34,8 @@ from tvm_rammer.testing.contenders import available_threads
 from tvm_rammer.testing.models import MODELS
 from tvm_rammer.testing.reference import random_inputs
 from tvm_rammer.testing.timing_results import Ratio
+from tvm_rammer.tuning.journal import Progress as Told
 from tvm_rammer.tuning.model import tasks_of
-from tvm_rammer.tuning.session import Progress as Told
 
 
 @dataclass(frozen=True)

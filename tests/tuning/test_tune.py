@@ -4,22 +4,36 @@ from __future__ import annotations
 
 import fcntl
 import importlib.util
-import json
+import math
 import os
+import re
 import shutil
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
+import tvm
+import wrong_choices
 from onnx import TensorProto, helper, numpy_helper
 
 import tvm_rammer
 from tvm_rammer.backend import resolve_target
 from tvm_rammer.errors import InputError, TuningError
 from tvm_rammer.options import Options
-from tvm_rammer.tuning.database import RECORDS, WORKLOADS, Database
+from tvm_rammer.tuning import bench
+from tvm_rammer.tuning.database import (
+    RACES,
+    RECORDS,
+    WORKLOADS,
+    Database,
+    RecordsWarning,
+    TaskRace,
+)
+from tvm_rammer.tuning.fronts import RacedChoice
+from tvm_rammer.tuning.journal import Progress, read_log
 from tvm_rammer.tuning.model import tasks_of
-from tvm_rammer.tuning.session import Progress
 from tvm_rammer.tuning.task import Task
 
 TRIALS = 6
@@ -66,17 +80,27 @@ def test_the_untuned_choice_is_measured_first(session):
     assert not database.skipped
 
 
-def test_a_build_takes_the_fastest_choice(folder):
-    """Records are made to say that one choice is far faster than any other."""
-    lines = (folder / RECORDS).read_text().splitlines()
-    record = next(r for r in map(json.loads, lines) if number_of(r) > 0)
-    record[1][1] = [1e-12]
-    (folder / RECORDS).write_text("\n".join([*lines, json.dumps(record)]) + "\n")
-    task = tasks()[record[0]]
-    chosen = Database(folder).chosen(task)
-    assert chosen[0].text == task.choices[number_of(record)].text
+def raced(folder, number: int, ratio: float) -> None:
+    """Let a choice have taken so much of the untuned one's time, for all operators."""
+    races = [
+        TaskRace(k, 1e-6, (entry(task, 0, 1.0), entry(task, number, ratio)))
+        for k, task in enumerate(tasks())
+    ]
+    (folder / RACES).write_text("".join(race.line() for race in races))
+
+
+def entry(task: Task, number: int, ratio: float) -> RacedChoice:
+    alike = task.tuner.alike(task.choice(number))
+    return RacedChoice(number, task.num_tiles(number), alike, (ratio, ratio, ratio))
+
+
+def test_a_build_takes_a_choice_that_won(folder):
+    task = tasks()[0]
+    number = next(k for k in range(1, 99) if task.num_tiles(k) >= task.num_tiles(0))
+    raced(folder, number, 0.5)
+    assert [choice.text for choice in Database(folder).chosen(task)] == [task.choice(number).text]
     library = tvm_rammer.build(model(), database=Database(folder), policy="sequential")
-    assert chosen[0].text.split(": ")[1].split(",")[0] in kernels(library)
+    assert task.choice(number).text.split(": ")[1].split(",")[0] in kernels(library)
     x = np.random.default_rng(1).standard_normal((1, 96)).astype("float32")
     outputs = []
     for each in (library, tvm_rammer.build(model())):
@@ -95,10 +119,7 @@ def tasks() -> list[Task]:
 
 
 def test_nothing_is_chosen_that_is_not_faster(folder):
-    lines = [json.loads(line) for line in (folder / RECORDS).read_text().splitlines()]
-    for record in lines:
-        record[1][1] = [1e-6 if number_of(record) == 0 else 0.99e-6]
-    (folder / RECORDS).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    raced(folder, 1, 0.99)
     with_records = kernels(tvm_rammer.build(model(), database=Database(folder)))
     assert with_records == kernels(tvm_rammer.build(model()))
 
@@ -108,22 +129,45 @@ def kernels(library) -> list[str]:
     return [kernel.tiling for kernel in program.kernels]
 
 
-def number_of(record) -> int:
-    steps, decisions = record[1][0]
-    (place,) = (k for k, step in enumerate(steps) if step[0] == "SampleCategorical")
-    return next(number for k, number in decisions if k == place)
-
-
 def test_a_session_goes_on(folder):
-    """Also behind a line that a killed process has left half written."""
-    before = len(Database(folder))
+    """Also behind a line that a killed process has left half written; nothing is tried again."""
     with open(folder / RECORDS, "a") as records:
         records.write('[0, [[["SampleCat')
     told: list[Progress] = []
-    database = tvm_rammer.tune(model(), trials=3, work_dir=folder, watch=told.append)
-    assert len(database) >= before
+    database = tvm_rammer.tune(model(), trials=TRIALS + 3, work_dir=folder, watch=told.append)
+    assert tried(database) == told[-1].trials == TRIALS + 3
     assert not database.skipped
-    assert all(progress.untuned == told[0].untuned for progress in told)
+    assert len((folder / RECORDS).read_text().splitlines()) == TRIALS + 3
+    notes = [line["note"] for line in read_log(folder) if "note" in line]
+    assert notes == [f"taken out: {RECORDS}: 1 line"]
+
+
+def test_a_finished_session_measures_nothing(folder):
+    before = (folder / RECORDS).read_text()
+    tvm_rammer.tune(model(), trials=TRIALS, work_dir=folder)
+    assert (folder / RECORDS).read_text() == before
+
+
+def tried(database: Database) -> int:
+    return sum(len(database.tried(task)) for task in tasks())
+
+
+def test_choices_that_compute_something_else_are_dropped(tmp_path, monkeypatch):
+    """Odd ones give twice the result."""
+    helpers = Path(wrong_choices.__file__).parent
+    monkeypatch.setenv("PYTHONPATH", f"{helpers}:{os.environ.get('PYTHONPATH', '')}")
+    monkeypatch.setattr(bench, "build_choices", wrong_choices.build_wrong_choices)
+    database = tvm_rammer.tune(model(), trials=10, work_dir=tmp_path)
+    found = database.tried(tasks()[0]) | database.tried(tasks()[1])
+    assert {number % 2 for number, seconds in found.items() if seconds == math.inf} == {1}
+    assert all(seconds == math.inf for number, seconds in found.items() if number % 2)
+    named = [line["error"] for line in read_log(tmp_path) if "error" in line]
+    assert len(named) == sum(s == math.inf for t in tasks() for s in database.tried(t).values())
+    assert re.fullmatch(
+        r"matmul: [^:]*: wrong numbers: result 0 is \S+ at \[0, 0\] and should be \S+ "
+        r"\(64 of 64 are wrong\)",
+        named[0],
+    )
 
 
 def test_lines_that_are_no_records_are_named(folder):
@@ -139,6 +183,29 @@ def test_lines_that_are_no_records_are_named(folder):
         *(f"{RECORDS}, line {number}: no record" for number in range(lines - 2, lines + 1)),
     ]
     assert count >= 2
+
+
+def test_lines_that_are_no_races_are_named(folder):
+    raced(folder, 1, 0.5)
+    with open(folder / RACES, "a") as races:
+        races.write('{"workload": 0}\n')
+    database = Database(folder)
+    assert database.chosen(tasks()[0])
+    assert database.skipped == [f"{RACES}, line 3: no race"]
+
+
+def test_records_of_another_device_or_tvm(folder, monkeypatch):
+    """They are ignored with a note."""
+    vdevice = tasks()[0].vdevice
+    assert Database(folder).no_use(vdevice) == ""
+    here = vdevice.name
+    other = replace(vdevice, name="a vacuum tube")
+    said = f"records of 2 operators are for {here} with TVM {tvm.__version__}, not for "
+    with pytest.warns(RecordsWarning) as caught:
+        Database(folder).tuned(other, 0.0)
+    assert str(caught[0].message) == (f"{folder}: {said}a vacuum tube with TVM {tvm.__version__}")
+    monkeypatch.setattr(tvm, "__version__", "9.9")
+    assert Database(folder).no_use(vdevice) == f"{said}{here} with TVM 9.9"
 
 
 def refusal(kind, *arguments, **options) -> str:

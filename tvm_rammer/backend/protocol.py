@@ -158,10 +158,22 @@ class Stamps(Protocol):
         ...
 
 
-class Tuner(Protocol):
-    """Lists the ways to compute an operator, and times them one by one.
+class Trial(Protocol):
+    """Compiled choices of one operator on a device, with operands for each."""
 
-    Compiling and timing happen in processes of their own, which may die of it.
+    def outputs(self, number: int) -> list[np.ndarray]:
+        """What a choice computes, by its number here."""
+        ...
+
+    def seconds(self, number: int, runs: int) -> list[float]:
+        """What all tiles of a choice take one vEU, in so many runs one after the other."""
+        ...
+
+
+class Tuner(Protocol):
+    """Lists the ways to compute an operator, and runs them by themselves.
+
+    Compiling and running happen in processes of their own, which may die of it.
     """
 
     def choices(
@@ -184,12 +196,27 @@ class Tuner(Protocol):
         """
         ...
 
-    def compile(self, choice: Choice, target: tvm.target.Target) -> tvm.runtime.Module:
-        """What :meth:`seconds` runs; TuningError if the choice cannot be made."""
+    def alike(self, choice: Choice) -> str:
+        """Choices of an operator for which this is the same can stand in for each other."""
         ...
 
-    def seconds(self, module: tvm.runtime.Module) -> float:
-        """What all tiles of a compiled choice take one vEU of this machine."""
+    def compile(self, choices: Sequence[Choice], target: tvm.target.Target) -> tvm.runtime.Module:
+        """What :meth:`trial` runs; TuningError if a choice cannot be made."""
+        ...
+
+    def trial(
+        self,
+        module: tvm.runtime.Module,
+        choices: Sequence[Choice],
+        inputs: Sequence[np.ndarray],
+        cache_bytes: int,
+        device: Any = None,
+    ) -> Trial:
+        """The choices that were compiled, on a device, or on this machine's.
+
+        The inputs are those of the operator before it is scheduled, in order; ``cache_bytes`` is
+        what operands must not be found in.
+        """
         ...
 
 

@@ -11,7 +11,7 @@ from tvm_rammer.commands.command import Command, Result
 from tvm_rammer.commands.sources import given_options, require_model, shared_options
 
 if TYPE_CHECKING:
-    from tvm_rammer.tuning.session import Progress
+    from tvm_rammer.tuning.journal import Progress
 
 _EXAMPLES = """\b
 Examples:

@@ -318,6 +318,13 @@ def statements(statement: Any) -> list[Any]:
     return [statement]
 
 
+def num_tiles(nest: Any) -> int:
+    """How many tiles a statement of a scheduled PrimFunc's body is cut into."""
+    if _is_parallel(nest) and isinstance(nest.extent, tirx.IntImm):
+        return int(nest.extent)
+    return 1
+
+
 def root_nests(body: Any) -> list[Any]:
     """The statements of a PrimFunc's body, within its root block where it has one."""
     return statements(body.block.body if isinstance(body, s_tir.SBlockRealize) else body)

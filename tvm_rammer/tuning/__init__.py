@@ -5,13 +5,17 @@ XGBoost cost model, and keeps what was measured in a JSON database.
 
 - ``task``: an operator to tune, as a workload of MetaSchedule
 - ``space``: the list as a space of MetaSchedule, its mutator, and the features of a configuration
-- ``worker``: what runs in MetaSchedule's worker processes: building and timing one configuration
-- ``database``: records on disk, and which configurations a build takes by them
+- ``answers``: what an operator must compute
+- ``worker``: what runs in MetaSchedule's worker processes: building, checking and timing choices
+- ``bench``: MetaSchedule's builder and runner over it
+- ``fronts``: which choices of an operator a build takes
+- ``database``: records on disk; ``folder``: one writer at a time; ``journal``: what it tells
+- ``budget``: which operator is tuned next
 - ``session``: tuning operators; ``model``: those of a model
 """
 
 from tvm_rammer.tuning.database import Database
+from tvm_rammer.tuning.journal import Progress
 from tvm_rammer.tuning.model import tune
-from tvm_rammer.tuning.session import Progress
 
 __all__ = ["Database", "Progress", "tune"]

@@ -1,6 +1,7 @@
 """Records of the tuner on disk, and which choices a build takes by them.
 
-The records are MetaSchedule's own: a folder with a file of workloads and one of measurements.
+A folder with three files of a line for each record: the workloads and the measurements are
+MetaSchedule's own, the races are what choices took in turns with the untuned one.
 """
 
 from __future__ import annotations
@@ -8,9 +9,11 @@ from __future__ import annotations
 import base64
 import json
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -18,29 +21,45 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 
-from tvm_rammer.backend.protocol import Backend
-from tvm_rammer.backend.registry import backend_named
 from tvm_rammer.errors import InputError
 from tvm_rammer.kernel.scheduled import UNTUNED, Choice
 from tvm_rammer.machine import VDevice
+from tvm_rammer.records import read_as
 from tvm_rammer.region.kernel_library import Tuned
-from tvm_rammer.tuning.task import Task
+from tvm_rammer.tuning.fronts import RacedChoice, chosen_front
+from tvm_rammer.tuning.task import Task, TaskOrigin
+from tvm_rammer.units import counted, listed
 
 WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
+RACES = "database_race.json"
 #: What failed is recorded as taking longer than this.
 _FAILED_SECONDS = 1e9
-#: A choice replaces the untuned one if it takes at most this part of its time: less is noise.
-_BETTER = 0.97
-#: Most choices of an operator that a build takes, and how many of the fastest are looked at.
-_MOST_KEPT, _LOOKED_AT = 3, 24
+
+
+class RecordsWarning(UserWarning):
+    """Records of the tuner are of no use for what is built."""
 
 
 @dataclass(frozen=True)
 class MeasuredChoice:
     """A choice of a task and the seconds that all of its tiles took one core."""
 
+    number: int
     choice: Choice
     seconds: float
+
+
+@dataclass(frozen=True)
+class TaskRace:
+    """Choices of a workload that ran in turns; ``seconds`` are those of the untuned one."""
+
+    workload: int
+    seconds: float
+    raced: tuple[RacedChoice, ...]
+
+    def line(self) -> str:
+        """As it is kept."""
+        return json.dumps(asdict(self)) + "\n"
 
 
 class Database:
@@ -50,6 +69,9 @@ class Database:
     ----------
     folder : path
         Written by :func:`tvm_rammer.tune`.
+    fast_only : bool
+        Take the one choice of an operator that is fastest if it has the device to itself, and none
+        that cost less beside others: what tuners for one operator at a time do.
 
     Raises
     ------
@@ -57,8 +79,9 @@ class Database:
         If there are no records there.
     """
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
+    def __init__(self, folder: str | os.PathLike[str], fast_only: bool = False) -> None:
         self.folder = Path(folder)
+        self.fast_only = fast_only
         #: Lines that could not be read: in which file, and why.
         self.skipped: list[str] = []
         if not (self.folder / RECORDS).is_file():
@@ -68,27 +91,42 @@ class Database:
             )
 
     def __len__(self) -> int:
-        return sum(map(len, self._seconds.values()))
+        return sum(seconds < inf for known in self._seconds.values() for seconds in known.values())
+
+    def tried(self, task: Task) -> Mapping[int, float]:
+        """The seconds of every choice of a task that was tried; infinite where it failed."""
+        return self._seconds.get(_key(task.workload()), {})
+
+    def place(self, task: Task) -> int:
+        """The number of a task's workload, which is there."""
+        key = _key(task.workload())
+        return next(k for k, each in enumerate(self._workloads) if each and each.key == key)
 
     def measured(self, task: Task) -> list[MeasuredChoice]:
         """What was measured of a task, the fastest first."""
-        known = self._seconds.get(_key(task.workload()), {})
-        found = [MeasuredChoice(task.choices[number], seconds) for number, seconds in known.items()]
+        found = [
+            MeasuredChoice(number, task.choices[number], seconds)
+            for number, seconds in self.tried(task).items()
+            if seconds < inf
+        ]
         return sorted(found, key=lambda each: each.seconds)
 
-    def chosen(self, task: Task) -> list[Choice]:
-        """The choices that a build takes: the fastest, and finer ones that pay on larger devices.
+    def raced(self, task: Task) -> list[RacedChoice]:
+        """What ran in turns with the untuned choice of a task, by its last race."""
+        return list(self._races.get(_key(task.workload()), {}).values())
 
-        Nothing if none is better than the untuned one.
+    def chosen(self, task: Task) -> list[Choice]:
+        """The choices that a build takes: the most efficient one, and finer ones that pay.
+
+        Nothing if none is better than the untuned one, in turns with it.
         """
-        measured = self.measured(task)
-        untuned = next((m.seconds for m in measured if m.choice.text == UNTUNED), None)
-        if not measured or (untuned and measured[0].seconds > _BETTER * untuned):
-            return []
-        return _front(measured[:_LOOKED_AT], backend_named(task.vdevice.kind))
+        front = chosen_front(self.raced(task), task.vdevice.num_veus, self.fast_only)
+        return [task.choice(each.number) for each in front]
 
     def tuned(self, vdevice: VDevice, winograd_tolerance: float) -> Tuned:
         """What a build asks for the choices of an operator."""
+        if note := self.no_use(vdevice):
+            warnings.warn(f"{self.folder}: {note}", RecordsWarning, stacklevel=2)
 
         def choices(func: tirx.PrimFunc, constants: frozenset[int]) -> Sequence[Choice]:
             task = Task(func, tuple(sorted(constants)), vdevice, winograd_tolerance)
@@ -96,52 +134,85 @@ class Database:
 
         return choices
 
+    def no_use(self, vdevice: VDevice) -> str:
+        """Why none of the records is for a device; empty if some are."""
+        known = [workload.origin for workload in self._workloads if workload]
+        if not known or any(origin == TaskOrigin.of(vdevice) for origin in known):
+            return ""
+        sources = listed(sorted({origin.source for origin in known}))
+        here = TaskOrigin.of(vdevice).source
+        return f"records of {counted(len(known), 'operator')} are for {sources}, not for {here}"
+
     @cached_property
     def _seconds(self) -> Mapping[Any, Mapping[int, float]]:
-        """By workload and number of a choice, of those that did not fail."""
-        workloads = list(self._workloads())
+        """By workload and number of a choice; infinite of those that failed."""
         found: dict[Any, dict[int, float]] = {}
         for place, line in enumerate(self._lines(RECORDS), 1):
             try:
                 index, (trace, runs, *_) = json.loads(line)
                 number, seconds = _decided(trace), sum(map(float, runs)) / len(runs)
-                workload = workloads[index] if index >= 0 else None
+                workload = self._workload(index)
             except (ValueError, TypeError, LookupError, StopIteration, ZeroDivisionError):
                 self.skipped.append(f"{RECORDS}, line {place}: no record")
                 continue
-            if workload is not None and seconds < _FAILED_SECONDS:
+            if workload is not None:
                 known = found.setdefault(workload, {})
-                known[number] = min(seconds, known.get(number, seconds))
+                seconds = seconds if seconds < _FAILED_SECONDS else inf
+                known[number] = min(seconds, known.get(number, inf))
         return found
 
-    def _workloads(self) -> Iterator[Any]:
-        """A key for every line, ``None`` for one that is no workload."""
+    @cached_property
+    def _races(self) -> Mapping[Any, Mapping[int, RacedChoice]]:
+        """By workload and number of a choice."""
+        found: dict[Any, dict[int, RacedChoice]] = {}
+        for place, line in enumerate(self._lines(RACES), 1):
+            try:
+                race: TaskRace = read_as(TaskRace, json.loads(line))
+                workload = self._workload(race.workload)
+            except (ValueError, LookupError):
+                self.skipped.append(f"{RACES}, line {place}: no race")
+                continue
+            if workload is not None:
+                found.setdefault(workload, {}).update({each.number: each for each in race.raced})
+        return found
+
+    def _workload(self, index: int) -> Any:
+        """The key of a workload; None of one that cannot be read."""
+        if index < 0:
+            raise LookupError(index)
+        found = self._workloads[index]
+        return found.key if found else None
+
+    @cached_property
+    def _workloads(self) -> list[_Workload | None]:
+        return list(self._read_workloads())
+
+    def _read_workloads(self) -> Iterator[_Workload | None]:
+        """What every line holds, ``None`` for one that is no workload."""
         for place, line in enumerate(self._lines(WORKLOADS), 1):
             try:
                 _, text = json.loads(line)
                 # TVM writes a text behind its length.
-                yield _key(tvm.ir.load_json(base64.b64decode(text)[8:].decode()))
+                workload = tvm.ir.load_json(base64.b64decode(text)[8:].decode())
+                yield _Workload(_key(workload), TaskOrigin.of_workload(workload))
             except Exception:
                 self.skipped.append(f"{WORKLOADS}, line {place}: no workload")
                 yield None
 
     def _lines(self, name: str) -> list[str]:
-        return (self.folder / name).read_text(errors="replace").splitlines()
+        path = self.folder / name
+        return path.read_text(errors="replace").splitlines() if path.exists() else []
 
 
-def _front(measured: Sequence[MeasuredChoice], backend: Backend) -> list[Choice]:
-    """The fastest choice, and those with more tiles than all faster ones, while they pay."""
-    kept: list[Choice] = []
-    most = 0
-    for each in measured:
-        if len(kept) == _MOST_KEPT or each.seconds > 1.5 * measured[0].seconds:
-            break
-        stages = backend.split(each.choice.emit().func).stages
-        tiles = max(stage.num_tiles for stage in stages)
-        if not kept or tiles >= 2 * most:
-            kept.append(each.choice)
-            most = max(most, tiles)
-    return kept
+@dataclass(frozen=True)
+class _Workload:
+    key: Any
+    origin: TaskOrigin
+
+
+def untuned_seconds(measured: Sequence[MeasuredChoice]) -> float:
+    """The seconds of the choice that is made without tuning; infinite if it was not measured."""
+    return min((each.seconds for each in measured if each.choice.text == UNTUNED), default=inf)
 
 
 def _key(workload: Any) -> Any:

@@ -22,7 +22,8 @@ from tvm_rammer.region.marks import regions_of
 from tvm_rammer.relax_util import operator_name
 from tvm_rammer.transform.pipeline import partition_module
 from tvm_rammer.tuning.database import Database
-from tvm_rammer.tuning.session import Progress, WeightedTask, tune_tasks
+from tvm_rammer.tuning.journal import Progress
+from tvm_rammer.tuning.session import WeightedTask, tune_tasks
 from tvm_rammer.tuning.task import Task, tuner_of
 
 
@@ -41,15 +42,17 @@ def tune(
     """Let TVM's MetaSchedule choose the rTask tiling of a model's operators, by measuring.
 
     Every operator whose template lists configurations is a task: products, convolutions, depthwise
-    convolutions, Winograd's transforms. What is made without tuning is measured first, so that a
-    build with these records takes nothing that was slower. It takes about half a second a trial.
+    convolutions, Winograd's transforms. What is made without tuning is measured first; whatever
+    looks better is checked and runs in turns with it, so that a build with these records takes
+    nothing that is slower. It takes about half a second a trial.
 
     Parameters
     ----------
     model, target, num_veus, shapes, constants
         As for :func:`tvm_rammer.build`; the target must be this machine.
     trials : int
-        Configurations to try in all.
+        Configurations to try in all, those that the folder has of these operators among them: the
+        same call goes on where a session was interrupted.
     work_dir : path
         Folder of the records. A session that was interrupted goes on with what is there, also for
         another model.
@@ -105,7 +108,7 @@ def tasks_of(mod: tvm.IRModule, target: tvm.target.Target, options: Options) -> 
             operands = enumerate(call.args[1].fields)
             constants = frozenset(k for k, x in operands if isinstance(x, GenericConst))
             kernels.get(module[call.args[0]], constants)
-    found: list[WeightedTask] = []
+    found: list[tuple[float, WeightedTask]] = []
     # Asking again counts again.
     for (func, constants), count in list(kernels.uses.items()):
         positions = tuple(sorted(constants))
@@ -115,8 +118,8 @@ def tasks_of(mod: tvm.IRModule, target: tvm.target.Target, options: Options) -> 
         stages = kernels.get(func, constants).stages
         seconds = sum(s.kernel.num_tiles * s.kernel.tile_time for s in stages)
         name = f"{stages[-1].kernel.origin} {len(found)}: {stages[-1].kernel.tiling}"
-        found.append(WeightedTask(name, task, count, count * seconds))
-    return sorted(found, key=lambda each: -each.weight)
+        found.append((count * seconds, WeightedTask(name, task, count)))
+    return [each for _, each in sorted(found, key=lambda each: -each[0])]
 
 
 def _outside(module: tvm.IRModule) -> list[Any]:

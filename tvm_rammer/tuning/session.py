@@ -1,37 +1,32 @@
-"""Tuning all operators of a model on this machine, by MetaSchedule."""
+"""Tuning operators: MetaSchedule proposes choices, they are measured, and winners race."""
 
 from __future__ import annotations
 
-import fcntl
 import importlib.util
-import json
 import logging
 import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
-from itertools import takewhile
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
-from shutil import rmtree
-from types import ModuleType
 from typing import Any
 
 import tvm
-from tvm import s_tir
-from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
-from tvm_rammer.errors import InputError, TuningError
-from tvm_rammer.files import write_whole
-from tvm_rammer.kernel.scheduled import UNTUNED
+from tvm_rammer.errors import TuningError
+from tvm_rammer.files import working_folder
 from tvm_rammer.machine.vdevice import positive_count
-from tvm_rammer.tuning.database import RECORDS, WORKLOADS, Database
-from tvm_rammer.tuning.space import EmittedFeatures, space_of, trace_of
+from tvm_rammer.schedule.median_interval import median_interval
+from tvm_rammer.tuning.bench import Bench, failure, seconds_of, without_intrinsics
+from tvm_rammer.tuning.budget import TaskProgress, next_task
+from tvm_rammer.tuning.database import RACES, RECORDS, WORKLOADS, Database, TaskRace
+from tvm_rammer.tuning.folder import locked_folder, repair
+from tvm_rammer.tuning.fronts import RacedChoice, chosen_front
+from tvm_rammer.tuning.journal import Journal, Progress
+from tvm_rammer.tuning.space import EmittedFeatures, choice_numbers, space_of, trace_of
 from tvm_rammer.tuning.task import Task
-from tvm_rammer.tuning.worker import build_choice, no_arguments, time_choice
 from tvm_rammer.units import listed
 
 #: What tuning needs besides TVM, which names it only where it is missing.
@@ -40,34 +35,12 @@ _NEEDED = ("xgboost", "psutil", "cloudpickle")
 _AT_ONCE = 16
 #: Of the evolutionary search: lists have some hundred choices, and features take milliseconds.
 _POPULATION, _GENERATIONS = 48, 2
-#: Seconds for building and for timing one choice.
-_BUILD_SECONDS, _RUN_SECONDS = 60.0, 20.0
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a session is.
-
-    Attributes
-    ----------
-    task : str
-        The operator that was measured last.
-    trials, of_trials : int
-        Choices tried, of so many at most.
-    best, untuned : float
-        Seconds of the operator with the best choice so far, and without tuning.
-    """
-
-    task: str
-    trials: int
-    of_trials: int
-    best: float
-    untuned: float
-
-    @property
-    def gain(self) -> float:
-        """How many times as fast the best choice is."""
-        return self.untuned / self.best if 0 < self.best < inf else 1.0
+#: Of the fastest choices of an operator, so many are looked at when a race is made up.
+_LOOKED_AT = 24
+#: What MetaSchedule records of a choice that failed.
+_FAILED = 1e10
+#: Records of earlier sessions that the cost model learns from, for each operator.
+_LEARNT = 64
 
 
 @dataclass(frozen=True)
@@ -81,14 +54,19 @@ class WeightedTask:
     task : Task
     uses : int
         How often a model has it.
-    weight : float
-        Modelled seconds of a run that it takes.
+    bound : float
+        Seconds that no choice can beat; 0 if they are not known.
     """
 
     name: str
     task: Task
     uses: int
-    weight: float
+    bound: float = 0.0
+
+
+#: Seconds of the plan that hang on each operator, and seconds of the plan, for the seconds that
+#: each operator takes one core.
+Weigh = Callable[[Sequence[float]], "tuple[list[float], float]"]
 
 
 def tune_tasks(
@@ -98,6 +76,7 @@ def tune_tasks(
     trials: int,
     *,
     seed: int = 1,
+    weigh: Weigh | None = None,
     watch: Callable[[Progress], None] = lambda progress: None,
 ) -> Database:
     """Tune operators.
@@ -110,9 +89,11 @@ def tune_tasks(
     folder : path
         Of the database; a session that ended goes on with what it measured.
     trials : int
-        Choices to try in all, those of earlier sessions not counted.
+        Choices to try in all, those that the folder has of these operators among them.
     seed : int
         Of the search.
+    weigh : callable, optional
+        What hangs on each operator; if not given, all that its uses take.
     watch : callable
         Called with the progress after every batch of measurements.
 
@@ -125,74 +106,17 @@ def tune_tasks(
     InputError
         If ``trials`` is no number from 1, or the folder cannot be written.
     TuningError
-        If a library is missing that MetaSchedule needs.
+        If a library is missing that MetaSchedule needs, another process tunes into the folder, or
+        an operator cannot be measured as it is without tuning.
     """
     positive_count("trials", trials)
     _require()
     path = Path(folder)
-    with _locked(path):
-        return _tuned(tasks, target, path, trials, seed, watch)
-
-
-def _tuned(
-    tasks: Sequence[WeightedTask],
-    target: tvm.target.Target,
-    path: Path,
-    trials: int,
-    seed: int,
-    watch: Callable[[Progress], None],
-) -> Database:
-    repair(path)
-    vdevice = tasks[0].task.vdevice
-    kind, cores = vdevice.kind, vdevice.cores
-    builder = ms.builder.LocalBuilder(
-        f_build=build_choice, max_workers=cores, timeout_sec=_BUILD_SECONDS
-    )
-    runner = ms.runner.LocalRunner(
-        timeout_sec=_RUN_SECONDS,
-        f_alloc_argument=no_arguments,
-        f_run_evaluator=partial(time_choice, kind),
-    )
-    database = ms.database.JSONDatabase(str(path / WORKLOADS), str(path / RECORDS))
-    session = _Session(tasks, target, database, builder, runner, trials, watch)
-    with _quietly(), _without_intrinsics():
-        session.measure_untuned(Database(path) if (path / RECORDS).stat().st_size else None)
-        left = trials - session.tried
-        if left > 0:
-            ms.tune.tune_tasks(
-                tasks=[
-                    ms.TuneContext(
-                        mod=each.task.workload(),
-                        target=target,
-                        space_generator=space_of(each.task, seed + k),
-                        search_strategy=ms.search_strategy.EvolutionarySearch(
-                            population_size=_POPULATION,
-                            init_min_unmeasured=_AT_ONCE,
-                            genetic_num_iters=_GENERATIONS,
-                        ),
-                        task_name=each.name,
-                        rand_state=seed + k,
-                        num_threads=cores,
-                    )
-                    for k, each in enumerate(tasks)
-                ],
-                task_weights=[each.weight for each in tasks],
-                work_dir=str(path),
-                max_trials_global=left,
-                num_trials_per_iter=_AT_ONCE,
-                builder=builder,
-                runner=runner,
-                database=database,
-                cost_model=ms.cost_model.XGBModel(
-                    extractor=EmittedFeatures(), num_warmup_samples=_AT_ONCE, verbose_eval=0
-                ),
-                measure_callbacks=[
-                    ms.measure_callback.AddToDatabase(),
-                    ms.measure_callback.RemoveBuildArtifact(),
-                    ms.measure_callback.UpdateCostModel(),
-                    _Watch(session),
-                ],
-            )
+    with locked_folder(path), working_folder(path) as scratch, _quietly(), without_intrinsics():
+        journal = Journal(path, watch)
+        for line in repair(path):
+            journal.note(f"taken out: {line}")
+        _Session(tasks, target, path, scratch, trials, seed, weigh, journal).run()
     return Database(path)
 
 
@@ -203,152 +127,246 @@ class _Session:
         self,
         tasks: Sequence[WeightedTask],
         target: tvm.target.Target,
-        database: ms.Database,
-        builder: ms.Builder,
-        runner: ms.Runner,
+        path: Path,
+        scratch: Path,
         trials: int,
-        watch: Callable[[Progress], None],
+        seed: int,
+        weigh: Weigh | None,
+        journal: Journal,
     ) -> None:
         self.tasks = tasks
         self.target = target
-        self.database = database
-        self.builder = builder
-        self.runner = runner
+        self.path = path
         self.trials = trials
-        self.watch = watch
-        self.tried = 0
-        self.untuned = [inf] * len(tasks)
-        self.best = [inf] * len(tasks)
-
-    def measure_untuned(self, known: Database | None) -> None:
-        """Measure what is made without tuning, so that no record can be worse unnoticed."""
-        for number, each in enumerate(self.tasks):
-            measured = known.measured(each.task) if known else []
-            if measured:
-                self.best[number] = measured[0].seconds
-            found = [one.seconds for one in measured if one.choice.text == UNTUNED]
-            self.untuned[number] = min(found, default=inf)
-        missing = [number for number, seconds in enumerate(self.untuned) if seconds == inf]
-        for number, seconds in self._measured(missing[: self.trials]):
-            self.untuned[number] = seconds
-            self.took(number, [seconds])
-
-    def took(self, number: int, seconds: Sequence[float]) -> None:
-        """Choices of a task were tried."""
-        self.tried += len(seconds)
-        self.best[number] = min([self.best[number], *seconds])
-        name, best, untuned = self.tasks[number].name, self.best[number], self.untuned[number]
-        self.watch(Progress(name, self.tried, self.trials, best, untuned))
-
-    def _measured(self, numbers: Sequence[int]) -> Iterator[tuple[int, float]]:
-        """Build the first choice of tasks side by side, time one after the other, keep records."""
-        traces, inputs = [], []
-        for number in numbers:
-            task = self.tasks[number].task
-            workload = task.workload()
-            traces.append(trace_of(workload, len(task.choices), 0))
-            schedule = s_tir.Schedule(workload)
-            traces[-1].apply_to_schedule(schedule, remove_postproc=True)
-            inputs.append(ms.builder.BuilderInput(schedule.mod, self.target))
-        for number, trace, built in zip(
-            numbers, traces, self.builder.build(inputs) if inputs else (), strict=True
-        ):
-            yield number, self._timed(self.tasks[number], trace, built)
-
-    def _timed(self, each: WeightedTask, trace: Any, built: Any) -> float:
-        error = built.error_msg
-        if not error:
-            path = str(built.artifact_path)
-            (future,) = self.runner.run([ms.runner.RunnerInput(path, "cpu", [])])
-            rmtree(Path(path).parent, ignore_errors=True)
-            result = future.result()
-            error = result.error_msg
-        if error:
-            last = str(error).strip().splitlines()[-1]
-            raise TuningError(f"{each.name} cannot be measured as it is without tuning: {last}")
-        seconds = [float(run) for run in result.run_secs]
-        workload = self.database.commit_workload(each.task.workload())
-        self.database.commit_tuning_record(
-            ms.database.TuningRecord(trace, workload, seconds, self.target, [])
+        self.journal = journal
+        self.plan_gain = 1.0
+        self.weigh = weigh or self._weights_of_uses
+        self.bench = Bench([each.task for each in tasks], target, scratch)
+        self.database = ms.database.JSONDatabase(str(path / WORKLOADS), str(path / RECORDS))
+        self.workloads = [self.database.commit_workload(each.task.workload()) for each in tasks]
+        known = Database(path)
+        self.places = [known.place(each.task) for each in tasks]
+        self.tried = [dict(known.tried(each.task)) for each in tasks]
+        self.raced = [{r.number: r for r in known.raced(each.task)} for each in tasks]
+        self.progress = [TaskProgress(bound=each.bound) for each in tasks]
+        features = EmittedFeatures({each.name: each.task for each in tasks})
+        self.cost_model = ms.cost_model.XGBModel(
+            extractor=features, num_warmup_samples=_AT_ONCE, verbose_eval=0
         )
-        return min(seconds)
+        self.seed = seed
+        self.contexts: dict[int, ms.TuneContext] = {}
 
+    def run(self) -> None:
+        """Measure what is made without tuning, then where most is expected to be gained."""
+        self._measure_untuned()
+        self._measure([])
+        untuned_plan = self.weigh([each.untuned for each in self.progress])[1]
+        while (left := self.trials - sum(map(len, self.tried))) > 0:
+            weights, plan = self.weigh([self._seconds(k) for k in range(len(self.tasks))])
+            self.plan_gain = untuned_plan / plan if plan else 1.0
+            number = next_task(self.progress, weights)
+            if number is None:
+                self.journal.note("no gain is near")
+                break
+            self._batch(number, min(left, _AT_ONCE))
+        self._measure([])
 
-@derived_object
-class _Watch(ms.measure_callback.PyMeasureCallback):
-    """Tells a session about every batch."""
-
-    def __init__(self, session: _Session) -> None:
-        super().__init__()
-        self.session = session
-
-    def apply(
-        self,
-        task_scheduler: Any,
-        task_id: int,
-        measure_candidates: Any,
-        builder_results: Any,
-        runner_results: Any,
-    ) -> None:
-        """A batch was measured."""
-        seconds = [
-            min(map(float, result.run_secs)) if result.run_secs else inf
-            for result in runner_results
+    def _weights_of_uses(self, seconds: Sequence[float]) -> tuple[list[float], float]:
+        weights = [
+            each.uses * one if one < inf else 0.0
+            for each, one in zip(self.tasks, seconds, strict=True)
         ]
-        self.session.took(int(task_id), seconds)
+        return weights, sum(weights)
+
+    def _seconds(self, number: int) -> float:
+        """The seconds of an operator as a build would make it now."""
+        front = chosen_front(list(self.raced[number].values()), self._veus(number))
+        return self.progress[number].untuned * (front[0].cost if front else 1.0)
+
+    def _veus(self, number: int) -> int:
+        return self.tasks[number].task.vdevice.num_veus
+
+    def _measure_untuned(self) -> None:
+        """So that no choice can be worse unnoticed."""
+        for number, tried in enumerate(self.tried):
+            if 0 in tried:
+                self._start(number)
+        missing = [number for number, tried in enumerate(self.tried) if 0 not in tried]
+        left = max(0, self.trials - sum(map(len, self.tried)))
+        wanted = missing[:left]
+        results = self._measure([(number, 0) for number in wanted])
+        for number, result in zip(wanted, results, strict=True):
+            each = self.tasks[number]
+            if error := failure(result):
+                raise TuningError(
+                    f"{each.name} cannot be measured as it is without tuning: {error}"
+                )
+            trace = trace_of(each.task.workload(), len(each.task.choices), 0)
+            self._keep(number, 0, trace, result)
+            self._start(number)
+            self._tell(number, 1)
+
+    def _start(self, number: int) -> None:
+        """Set out from what was measured of an operator."""
+        progress, tried = self.progress[number], self.tried[number]
+        progress.untuned, progress.best = tried[0], min(tried.values())
+
+    def _batch(self, number: int, most: int) -> None:
+        """Measure what the search proposes for an operator."""
+        fresh = self._proposed(number)[:most]
+        if not fresh:
+            self.progress[number].exhausted = True
+            return
+        results = self._measure([(number, choice) for choice, _ in fresh])
+        for (choice, candidate), result in zip(fresh, results, strict=True):
+            self._keep(number, choice, candidate.sch.trace, result)
+        candidates = [candidate for _, candidate in fresh]
+        self.cost_model.update(self._context(number), candidates, results)
+        self._context(number).notify_runner_results(candidates, results)
+        self.progress[number].took(min(map(seconds_of, results)))
+        self._tell(number, len(fresh))
+
+    def _proposed(self, number: int) -> list[tuple[int, ms.MeasureCandidate]]:
+        """Choices that were not tried; none if there is none left."""
+        tried, count = self.tried[number], len(self.tasks[number].task.choices)
+        while len(tried) < count:
+            candidates = self._context(number).generate_measure_candidates()
+            if candidates is None:
+                break
+            found = {choice_numbers(each.sch.mod)[0]: each for each in candidates}
+            fresh = [(choice, each) for choice, each in found.items() if choice not in tried]
+            if fresh:
+                return fresh
+        return []
+
+    def _context(self, number: int) -> ms.TuneContext:
+        """MetaSchedule's search for an operator, which knows what earlier sessions measured."""
+        if number not in self.contexts:
+            each = self.tasks[number]
+            seed = self.seed + number
+            context = ms.TuneContext(
+                mod=each.task.workload(),
+                target=self.target,
+                space_generator=space_of(each.task, seed),
+                search_strategy=ms.search_strategy.EvolutionarySearch(
+                    population_size=_POPULATION,
+                    init_min_unmeasured=_AT_ONCE,
+                    genetic_num_iters=_GENERATIONS,
+                ),
+                task_name=each.name,
+                rand_state=seed,
+                num_threads=each.task.vdevice.cores,
+            )
+            context.pre_tuning(
+                len(each.task.choices) + _AT_ONCE,
+                _AT_ONCE,
+                database=self.database,
+                cost_model=self.cost_model,
+            )
+            records = self.database.get_top_k(self.workloads[number], _LEARNT)
+            if len(records) > 1:
+                self.cost_model.update(
+                    context,
+                    [record.as_measure_candidate() for record in records],
+                    [ms.runner.RunnerResult(record.run_secs, None) for record in records],
+                )
+            self.contexts[number] = context
+        return self.contexts[number]
+
+    def _keep(self, number: int, choice: int, trace: Any, result: ms.runner.RunnerResult) -> None:
+        """A record of a choice that was measured, or that failed."""
+        seconds = seconds_of(result)
+        kept = _FAILED if seconds == inf else seconds
+        workload = self.workloads[number]
+        self.database.commit_tuning_record(
+            ms.database.TuningRecord(trace, workload, [kept], self.target, [])
+        )
+        self.tried[number][choice] = seconds
+        if error := failure(result):
+            self.journal.failed(self.tasks[number].name, error)
+
+    def _measure(self, wanted: Sequence[tuple[int, int]]) -> list[ms.runner.RunnerResult]:
+        """Measure choices, and with them the races that earlier ones have brought up."""
+        races = []
+        for number, each in enumerate(self.tasks):
+            if new := [k for k in self._promising(number) if k not in self.raced[number]]:
+                finer = [-1 - k for k in reversed(range(len(each.task.finer)))]
+                races.append((number, [*finer, 0, *new]))
+        alone = [(number, [choice]) for number, choice in wanted]
+        results = self.bench.measure([*alone, *races])
+        for (number, numbers), result in zip(races, results[len(wanted) :], strict=True):
+            self._keep_race(number, numbers, result)
+        return results[: len(wanted)]
+
+    def _keep_race(
+        self, number: int, numbers: Sequence[int], result: ms.runner.RunnerResult
+    ) -> None:
+        each, raced = self.tasks[number], self.raced[number]
+        if error := failure(result):
+            self.journal.failed(each.name, f"a race: {error}")
+            lost = (inf, inf, inf)
+            raced |= {k: RacedChoice(k, 1, "", lost) for k in numbers if k > 0}
+            return
+        seconds = list(map(float, result.run_secs))
+        race = made_race(self.places[number], each.task, numbers, seconds)
+        with open(self.path / RACES, "a") as file:
+            file.write(race.line())
+        raced |= {one.number: one for one in race.raced}
+        self._tell(number, 0)
+
+    def _promising(self, number: int) -> list[int]:
+        """What a build would take if all had run in turns as they ran alone."""
+        task, raced = self.tasks[number].task, self.raced[number]
+        untuned = self.progress[number].untuned
+        if untuned == inf:
+            return []
+        fastest = sorted((seconds, k) for k, seconds in self.tried[number].items() if k > 0)
+        believed = [
+            replace(raced[k], alike=repr(task.choice(k).rounding))
+            if k in raced
+            else _believed(task, k, seconds / untuned)
+            for seconds, k in fastest[:_LOOKED_AT]
+            if seconds < inf
+        ]
+        plain = [_believed(task, -k, 1.0) for k in range(len(task.finer) + 1)]
+        front = chosen_front([*plain, *believed], self._veus(number))
+        return [each.number for each in front]
+
+    def _tell(self, number: int, count: int) -> None:
+        progress, tried = self.progress[number], sum(map(len, self.tried))
+        self.journal.tell(
+            Progress(
+                self.tasks[number].name,
+                tried,
+                self.trials,
+                self._seconds(number),
+                progress.untuned,
+                self.plan_gain,
+                self.journal.seconds_left(max(0, self.trials - tried)),
+            ),
+            count,
+        )
 
 
-def repair(folder: Path) -> list[str]:
-    """Take lines out of a database that are not whole, as a process leaves them that is killed.
-
-    Returns
-    -------
-    list of str
-        What was taken out.
-    """
-    removed: list[str] = []
-    for name in (WORKLOADS, RECORDS):
-        path = folder / name
-        if not path.exists():
-            path.touch()
-        lines = path.read_text(errors="replace").splitlines()
-        whole = [line for line in lines if _is_json(line)]
-        if len(whole) < len(lines):
-            # A workload's number is its line.
-            if name == WORKLOADS:
-                whole = list(takewhile(_is_json, lines))
-            removed.append(f"{name}: {len(lines) - len(whole)} lines")
-            write_whole(path, "".join(f"{line}\n" for line in whole).encode())
-    return removed
+def made_race(place: int, task: Task, numbers: Sequence[int], seconds: Sequence[float]) -> TaskRace:
+    """A race of choices, 0 among them, from their seconds round by round."""
+    rounds = [seconds[k : k + len(numbers)] for k in range(0, len(seconds), len(numbers))]
+    untuned = [one[numbers.index(0)] for one in rounds]
+    raced = [
+        RacedChoice(
+            number,
+            task.num_tiles(number),
+            task.tuner.alike(task.choice(number)) if number > 0 else "",
+            median_interval([one[k] / base for one, base in zip(rounds, untuned, strict=True)]),
+        )
+        for k, number in enumerate(numbers)
+    ]
+    return TaskRace(place, median_interval(untuned)[0], tuple(raced))
 
 
-def _is_json(line: str) -> bool:
-    try:
-        json.loads(line)
-    except ValueError:
-        return False
-    return True
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """The folder, made and for this process alone."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        raise InputError(
-            f"{folder}: records cannot be written here: {error.strerror}; choose another folder"
-        ) from error
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError:
-        raise TuningError(
-            f"{folder}: another process is tuning into this folder; wait for it, or choose another"
-        ) from None
-    finally:
-        os.close(handle)
+def _believed(task: Task, number: int, ratio: float) -> RacedChoice:
+    alike = repr(task.choice(number).rounding) if number > 0 else ""
+    return RacedChoice(number, task.num_tiles(number), alike, (ratio, ratio, ratio))
 
 
 @contextmanager
@@ -363,23 +381,6 @@ def _quietly() -> Iterator[None]:
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
-
-
-@contextmanager
-def _without_intrinsics() -> Iterator[None]:
-    """Spare the import of TVM's tensor intrinsics: no choice has any, and they take 11 s to parse.
-
-    A module of that name, which is empty and gone afterwards, is what MetaSchedule finds.
-    """
-    name = "tvm.s_tir.tensor_intrin"
-    if name in sys.modules:
-        yield
-        return
-    sys.modules[name] = ModuleType(name)
-    try:
-        yield
-    finally:
-        del sys.modules[name]
 
 
 def _require() -> None:

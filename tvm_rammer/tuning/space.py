@@ -8,7 +8,7 @@ computes features, emits the choice.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,18 +17,25 @@ from tvm import s_tir
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
-from tvm_rammer.kernel.scheduled import Choice
-from tvm_rammer.tuning.task import Task
+from tvm_rammer.tuning.task import Task, tile_count
 
-#: Annotation of the root block: the number of a choice.
+#: Annotation of the root block: the number of a choice, or a text of several.
 CHOICE = "tvm_rammer.choice"
 #: What features a choice has that cannot be emitted.
 _NO_FEATURES = np.zeros((1, 164))
 
 
-def choice_number(mod: tvm.IRModule) -> int:
-    """The number of the choice that a scheduled workload stands for."""
-    return int(mod["main"].body.block.annotations[CHOICE])
+def choice_numbers(mod: tvm.IRModule) -> list[int]:
+    """The numbers of the choices that an annotated workload stands for."""
+    found = mod["main"].body.block.annotations[CHOICE]
+    return [int(number) for number in str(found).split()]
+
+
+def standing_for(workload: tvm.IRModule, numbers: Sequence[int]) -> tvm.IRModule:
+    """A workload that stands for choices, whatever the space offers."""
+    schedule = s_tir.Schedule(workload)
+    schedule.annotate(schedule.get_sblock("root"), CHOICE, " ".join(map(str, numbers)))
+    return schedule.mod
 
 
 def decided(trace: Any) -> int:
@@ -116,13 +123,19 @@ class NextChoice(ms.mutator.PyMutator):
 
 @derived_object
 class EmittedFeatures(ms.feature_extractor.PyFeatureExtractor):
-    """Features of the TIR that a choice emits, by TVM's own extractor; each made once."""
+    """Features of the TIR that a choice emits, by TVM's own extractor; each made once.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    tasks : mapping of str to Task
+        By the names of their contexts.
+    """
+
+    def __init__(self, tasks: Mapping[str, Task]) -> None:
         super().__init__()
         self.inner = ms.feature_extractor.PerStoreFeature()
-        self.tasks: dict[Any, Task] = {}
-        self.known: dict[tuple[str, str], Any] = {}
+        self.tasks = dict(tasks)
+        self.known: dict[tuple[str, int], Any] = {}
 
     def extract_from(self, context: Any, candidates: Sequence[Any]) -> list[Any]:
         """The features of each candidate."""
@@ -130,18 +143,16 @@ class EmittedFeatures(ms.feature_extractor.PyFeatureExtractor):
 
     def _features(self, context: Any, mod: tvm.IRModule) -> Any:
         name = str(context.task_name)
-        if name not in self.tasks:
-            self.tasks[name] = Task.of(mod)
-        choice = self.tasks[name].choices[choice_number(mod)]
-        key = (name, choice.text)
-        if key not in self.known:
-            self.known[key] = self._made(context, choice)
-        return self.known[key]
+        (number,) = choice_numbers(mod)
+        if (name, number) not in self.known:
+            self.known[name, number] = self._made(context, self.tasks[name], number)
+        return self.known[name, number]
 
-    def _made(self, context: Any, choice: Choice) -> Any:
+    def _made(self, context: Any, task: Task, number: int) -> Any:
         # An exception here would end all tuning.
         try:
-            func = choice.emit().func.with_attr("global_symbol", "main")
+            func = task.choice(number).emit().func.with_attr("global_symbol", "main")
+            task.known_tiles[number] = tile_count(func)
             schedule = s_tir.Schedule(tvm.IRModule({"main": func}))
             (features,) = self.inner.extract_from(context, [ms.MeasureCandidate(schedule, [])])
         except Exception:

@@ -5,22 +5,26 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
 
 import tvm
+import tvm_ffi
 from tvm import tirx
 
 from tvm_rammer.backend.protocol import Backend, Tuner
 from tvm_rammer.backend.registry import backend_named
 from tvm_rammer.errors import TuningError
-from tvm_rammer.kernel.scheduled import Choice
+from tvm_rammer.kernel.scheduled import UNTUNED, Choice, Scheduled
+from tvm_rammer.kernel.split import num_tiles, root_nests
 from tvm_rammer.machine import VDevice
 
 #: Attribute of a workload's PrimFunc: what else the ways to schedule it depend on, as JSON.
 _TASK = "tvm_rammer.task"
 #: What of a vDevice decides how PrimFuncs are scheduled.
 _OF_DEVICE = (
+    "name",
     "kind",
     "num_veus",
     "vector_bytes",
@@ -29,6 +33,30 @@ _OF_DEVICE = (
     "l2_bytes",
     "l3_bytes",
 )
+
+
+@dataclass(frozen=True)
+class TaskOrigin:
+    """What a record was measured on, and by: it is of no use for anything else."""
+
+    device: str
+    version: str
+
+    @property
+    def source(self) -> str:
+        """In words."""
+        return f"{self.device} with TVM {self.version}"
+
+    @staticmethod
+    def of(vdevice: VDevice) -> TaskOrigin:
+        """That of tasks for a device here."""
+        return TaskOrigin(vdevice.name, tvm.__version__)
+
+    @staticmethod
+    def of_workload(workload: tvm.IRModule) -> TaskOrigin:
+        """That of a task as MetaSchedule keeps it."""
+        known = json.loads(workload["main"].attrs[_TASK])
+        return TaskOrigin(known["vdevice"]["name"], known["tvm"])
 
 
 @dataclass(frozen=True)
@@ -57,6 +85,49 @@ class Task:
         constants = frozenset(self.constants)
         return self.tuner.choices(self.func, constants, self.vdevice, self.winograd_tolerance)
 
+    @cached_property
+    def finer(self) -> Sequence[Choice]:
+        """What the untuned choice has for larger devices: the same in more tiles."""
+        _, *variants = self.choices[0].emit().variants()
+        return [
+            Choice(f"{UNTUNED}, {each.tiling}", partial(replace, each, finer=None))
+            for each in variants
+        ]
+
+    def choice(self, number: int) -> Choice:
+        """A choice by its number; those below 0 are the finer variants of the untuned one."""
+        return self.choices[number] if number >= 0 else self.finer[-1 - number]
+
+    @cached_property
+    def inputs(self) -> list[tuple[tuple[int, ...], str]]:
+        """Shape and type of each parameter that is not written."""
+        written: list[Any] = []
+        tvm_ffi.structural_walk(
+            self.func.body, (tirx.BufferStore, lambda store: written.append(store.buffer))
+        )
+        return [
+            (tuple(map(int, param.shape)), str(param.dtype))
+            for param in self.func.params
+            if not any(param.same_as(each) for each in written)
+        ]
+
+    @property
+    def reference(self) -> Choice:
+        """The operator as it was written: slow, and made by no template."""
+        func = self.func.with_attr("global_symbol", "main")
+        return Choice("reference", lambda: Scheduled(func, "reference", "as written"))
+
+    def num_tiles(self, number: int) -> int:
+        """The most rTasks that a stage of a choice has."""
+        if number not in self.known_tiles:
+            self.known_tiles[number] = tile_count(self.choice(number).emit().func)
+        return self.known_tiles[number]
+
+    @cached_property
+    def known_tiles(self) -> dict[int, int]:
+        """By number of a choice; who emits one for another reason fills it in."""
+        return {}
+
     @property
     def tuner(self) -> Tuner:
         """Of the device's back end."""
@@ -65,10 +136,12 @@ class Task:
     def workload(self) -> tvm.IRModule:
         """The task as MetaSchedule keeps it: equal for equal tasks with equal choices.
 
-        Records are numbers of choices: those of another list are another workload's.
+        Records are numbers of choices: those of another list are another workload's, and so are
+        those of another TVM.
         """
         texts = "\n".join(choice.text for choice in self.choices)
         known = {
+            "tvm": tvm.__version__,
             "constants": self.constants,
             "winograd_tolerance": self.winograd_tolerance,
             "vdevice": {name: getattr(self.vdevice, name) for name in _OF_DEVICE},
@@ -82,9 +155,14 @@ class Task:
         """The task behind a workload, also behind one that a schedule has annotated."""
         func = workload["main"]
         known = json.loads(func.attrs[_TASK])
-        vdevice = VDevice("tuned", **known["vdevice"])
+        vdevice = VDevice(**known["vdevice"])
         plain = _without_annotations(func).without_attr(_TASK).without_attr("global_symbol")
         return Task(plain, tuple(known["constants"]), vdevice, known["winograd_tolerance"])
+
+
+def tile_count(func: tirx.PrimFunc) -> int:
+    """The most tiles that a loop nest of a scheduled function has."""
+    return max(map(num_tiles, root_nests(func.body)), default=1)
 
 
 def tuner_of(backend: Backend) -> Tuner:

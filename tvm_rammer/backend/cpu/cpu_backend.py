@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from tvm_rammer.backend.cpu.binding import PoolBinding
     from tvm_rammer.backend.cpu.codegen.worker import RegionModules
+    from tvm_rammer.backend.cpu.timing.time_choice import CompiledChoices
     from tvm_rammer.backend.signature import RegionSignature
     from tvm_rammer.kernel.operands import KernelUse
     from tvm_rammer.kernel.scheduled import Choice, Scheduled
@@ -95,7 +96,7 @@ class CpuStamps:
 
 
 class CpuTuner:
-    """The configurations of the templates, timed on one core."""
+    """The configurations of the templates, by themselves on one core."""
 
     def choices(
         self,
@@ -113,15 +114,27 @@ class CpuTuner:
 
         return schedule_as(choices)
 
-    def compile(self, choice: Choice, target: tvm.target.Target) -> tvm.runtime.Module:
-        from tvm_rammer.backend.cpu.timing.time_choice import compile_choice
+    def alike(self, choice: Choice) -> str:
+        from tvm_rammer.backend.cpu.templates.select import alike
 
-        return compile_choice(choice, target)
+        return alike(choice)
 
-    def seconds(self, module: tvm.runtime.Module) -> float:
-        from tvm_rammer.backend.cpu.timing.time_choice import time_choice
+    def compile(self, choices: Sequence[Choice], target: tvm.target.Target) -> tvm.runtime.Module:
+        from tvm_rammer.backend.cpu.timing.time_choice import compile_choices
 
-        return time_choice(module)
+        return compile_choices(choices, target)
+
+    def trial(
+        self,
+        module: tvm.runtime.Module,
+        choices: Sequence[Choice],
+        inputs: Sequence[np.ndarray],
+        cache_bytes: int,
+        device: Any = None,
+    ) -> CompiledChoices:
+        from tvm_rammer.backend.cpu.timing.time_choice import CompiledChoices
+
+        return CompiledChoices(module, choices, inputs, cache_bytes, device)
 
 
 class CpuBackend(Backend):

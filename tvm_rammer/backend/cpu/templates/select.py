@@ -6,6 +6,7 @@ emits is estimated to take less.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -175,27 +176,29 @@ def schedule_as(made: Sequence[Choice]) -> Scheduled | None:
     Scheduled or None
         ``None`` if the first is beyond the budget.
     """
-    alike = [choice for choice in made if choice.rounding == made[0].rounding]
-    first, *others = (within_budget(choice.emit()) for choice in alike)
+    same = [choice for choice in made if choice.rounding == made[0].rounding]
+    first, *others = (within_budget(choice.emit()) for choice in same)
     if first is None:
         return None
-    between = _between(first)
-    same = [
-        replace(other, finer=None)
-        for other in others
-        if other and other.packings == first.packings and _between(other) == between
-    ]
+    interface = _interface(first)
     finer: Scheduled | None = None
-    for other in reversed(same):
-        finer = replace(other, finer=finer)
-    return replace(first, finer=finer) if same else first
+    for other in reversed(others):
+        if other and _interface(other) == interface:
+            finer = replace(other, finer=finer)
+    return first if finer is None else replace(first, finer=finer)
 
 
-def _between(scheduled: Scheduled) -> list[tuple[int, str]]:
-    """Sizes and types of the buffers between the stages, and how many stages there are."""
+def alike(choice: Choice) -> str:
+    """What is the same for choices that :func:`schedule_as` puts together."""
+    text = repr((choice.rounding, _interface(choice.emit())))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _interface(scheduled: Scheduled) -> Any:
+    """How weights are packed, and sizes and types of the buffers between the stages."""
     split = split_into_stages(scheduled.func, tile_seconds)
     sizes = [(prod(scratch.shape), scratch.dtype) for scratch in split.scratch]
-    return [(len(split.stages), "stages"), *sizes]
+    return scheduled.packings, len(split.stages), sizes
 
 
 def _read_once(func: tirx.PrimFunc) -> frozenset[int]:

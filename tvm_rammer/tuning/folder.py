@@ -1,0 +1,90 @@
+"""The folder of a database: one writer at a time, and what a killed one leaves half written."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import takewhile
+from math import inf
+from pathlib import Path
+
+from tvm_rammer.errors import InputError, TuningError
+from tvm_rammer.files import write_whole
+from tvm_rammer.tuning.database import RACES, RECORDS, WORKLOADS
+from tvm_rammer.units import counted
+
+
+@contextmanager
+def locked_folder(folder: Path) -> Iterator[None]:
+    """The folder, made and for this process alone.
+
+    Raises
+    ------
+    InputError
+        If it cannot be written.
+    TuningError
+        If another process has it.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise InputError(
+            f"{folder}: records cannot be written here: {error.strerror}; choose another folder"
+        ) from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise TuningError(
+            f"{folder}: another process is tuning into this folder; wait for it, or choose another"
+        ) from None
+    finally:
+        os.close(handle)
+
+
+def repair(folder: Path) -> list[str]:
+    """Take lines out of a database that are not whole, as a process leaves them that is killed.
+
+    Returns
+    -------
+    list of str
+        What was taken out.
+    """
+    removed: list[str] = []
+    workloads = 0
+    for name in (WORKLOADS, RECORDS, RACES):
+        path = folder / name
+        path.touch()
+        text = path.read_text(errors="replace")
+        lines = text.splitlines()
+        if name == WORKLOADS:
+            # A workload's number is its line.
+            whole = list(takewhile(_is_json, lines))
+            workloads = len(whole)
+        else:
+            whole = [line for line in lines if _is_json(line) and _workload(line) < workloads]
+        if lost := len(lines) - len(whole):
+            removed.append(f"{name}: {counted(lost, 'line')}")
+        if lost or (text and not text.endswith("\n")):
+            write_whole(path, "".join(f"{line}\n" for line in whole).encode())
+    return removed
+
+
+def _is_json(line: str) -> bool:
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True
+
+
+def _workload(line: str) -> float:
+    """The workload that a record or a race is of; one that is not there where it names none."""
+    match json.loads(line):
+        case {"workload": int(number)} | [int(number), *_]:
+            return number
+    return inf
