@@ -118,7 +118,7 @@ def tuned(name: str, trials: int, records: Path, policy: str, seconds: float) ->
         database = tvm_rammer.tune(model, trials=trials, work_dir=records / short, watch=watch)
     untuned_s = best_s = 0.0
     changed = 0
-    tasks = tasks_of(tvm_rammer.load_model(model).module, resolve_target(None), Options())
+    tasks, _ = tasks_of(tvm_rammer.load_model(model).module, resolve_target(None), Options())
     for each in tasks:
         known = {one.choice.text: one.seconds for one in database.measured(each.task)}
         if UNTUNED in known:

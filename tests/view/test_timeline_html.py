@@ -14,8 +14,8 @@ import pytest
 from timelines import random_plan, simulated, two_branches
 
 from tvm_rammer.schedule import Timeline
+from tvm_rammer.schedule.critical_path import critical_chain
 from tvm_rammer.view import FAMILIES, timeline_html
-from tvm_rammer.view.critical_path import critical_chain
 
 HOSTILE = [
     "</script><script>alert(1)</script>",

@@ -35,17 +35,7 @@ class RegionGraph:
 
     def with_costs(self, seconds: Mapping[str, float]) -> RegionGraph:
         """The same graph, its kernels costing so many seconds per tile (by kernel name)."""
-        operators = tuple(
-            replace(
-                op,
-                candidates=tuple(
-                    replace(kernel, tile_time=seconds.get(kernel.name, kernel.tile_time))
-                    for kernel in op.candidates
-                ),
-            )
-            for op in self.graph.operators
-        )
-        return replace(self, graph=replace(self.graph, operators=operators))
+        return replace(self, graph=self.graph.with_costs(seconds))
 
 
 def unwatched(complete: bool) -> None:

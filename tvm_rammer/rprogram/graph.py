@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tvm_rammer.rprogram.program import Buffer, RKernel
@@ -37,6 +38,20 @@ class OperatorGraph:
     buffers: tuple[Buffer, ...]
     operators: tuple[Operator, ...]
     constant_bytes: int = 0
+
+    def with_costs(self, seconds: Mapping[str, float]) -> OperatorGraph:
+        """The same graph, its kernels costing so many seconds per tile (by kernel name)."""
+        operators = tuple(
+            replace(
+                op,
+                candidates=tuple(
+                    replace(kernel, tile_time=seconds.get(kernel.name, kernel.tile_time))
+                    for kernel in op.candidates
+                ),
+            )
+            for op in self.operators
+        )
+        return replace(self, operators=operators)
 
     @cached_property
     def producers(self) -> dict[int, int]:

@@ -9,6 +9,7 @@
 - ``placement``: what a policy decides; ``synchronise``: the waits that follow from it
 - ``memory`` with ``arena``, ``segments``, ``owners`` and ``arena_cap``: the arena
 - ``costs``, ``simulate`` with ``traffic`` and ``transfers``, ``timeline``: plans on paper
+- ``critical_path``: the rTasks that a makespan hangs on
 - ``explain``: why a plan is as it is, and what a better one would need
 """
 

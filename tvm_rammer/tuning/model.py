@@ -23,7 +23,9 @@ from tvm_rammer.relax_util import operator_name
 from tvm_rammer.transform.pipeline import partition_module
 from tvm_rammer.tuning.database import Database
 from tvm_rammer.tuning.journal import Progress
+from tvm_rammer.tuning.least_seconds import least_seconds
 from tvm_rammer.tuning.session import WeightedTask, tune_tasks
+from tvm_rammer.tuning.shares import PlannedTask, PlanShares
 from tvm_rammer.tuning.task import Task, tuner_of
 
 
@@ -82,14 +84,16 @@ def tune(
     if not vdevice.host:
         raise TuningError(f"the target is not this machine, but {vdevice.name}: tune where it is")
     loaded = load_model(model, shapes, constants)
-    tasks = tasks_of(loaded.module, resolved, options)
+    tasks, shares = tasks_of(loaded.module, resolved, options)
     if not tasks:
         raise TuningError("no operator of the model has configurations to choose from")
-    return tune_tasks(tasks, resolved, work_dir, trials, seed=seed, watch=watch)
+    return tune_tasks(tasks, resolved, work_dir, trials, seed=seed, weigh=shares, watch=watch)
 
 
-def tasks_of(mod: tvm.IRModule, target: tvm.target.Target, options: Options) -> list[WeightedTask]:
-    """The operators of a model that offer a choice, the costliest first.
+def tasks_of(
+    mod: tvm.IRModule, target: tvm.target.Target, options: Options
+) -> tuple[list[WeightedTask], PlanShares]:
+    """The operators of a model that offer a choice, the costliest first, and its plan's shares.
 
     Parameters
     ----------
@@ -100,26 +104,31 @@ def tasks_of(mod: tvm.IRModule, target: tvm.target.Target, options: Options) -> 
     """
     partitioned = partition_module(mod, target, options)
     module, kernels = partitioned.module, partitioned.compiler.kernels
-    tuner_of(kernels.backend)
+    backend, vdevice = kernels.backend, kernels.vdevice
+    tuner_of(backend)
     with target:
-        for symbol in regions_of(module):
-            partitioned.compiler.graph(symbol, module)
+        graphs = [partitioned.compiler.graph(s, module).graph for s in regions_of(module)]
+        within = kernels.uses.copy()
         for call in _outside(module):
             operands = enumerate(call.args[1].fields)
             constants = frozenset(k for k, x in operands if isinstance(x, GenericConst))
             kernels.get(module[call.args[0]], constants)
-    found: list[tuple[float, WeightedTask]] = []
+    ceilings = backend.ceilings(target, vdevice)
+    found: list[tuple[WeightedTask, PlannedTask]] = []
     # Asking again counts again.
-    for (func, constants), count in list(kernels.uses.items()):
-        positions = tuple(sorted(constants))
-        task = Task(func, positions, kernels.vdevice, kernels.winograd_tolerance)
+    for key, count in list(kernels.uses.items()):
+        func, constants = key
+        task = Task(func, tuple(sorted(constants)), vdevice, kernels.winograd_tolerance)
         if not task.choices:
             continue
-        stages = kernels.get(func, constants).stages
-        seconds = sum(s.kernel.num_tiles * s.kernel.tile_time for s in stages)
-        name = f"{stages[-1].kernel.origin} {len(found)}: {stages[-1].kernel.tiling}"
-        found.append((count * seconds, WeightedTask(name, task, count)))
-    return [each for _, each in sorted(found, key=lambda each: -each[0])]
+        kernel = kernels.get(func, constants)
+        name = f"{kernel.stages[-1].kernel.origin} {len(found)}: {kernel.stages[-1].kernel.tiling}"
+        bound = least_seconds(task, kernel, kernels.bodies, ceilings) if ceilings else 0.0
+        planned = PlannedTask.of(kernel, count - within[key])
+        found.append((WeightedTask(name, task, count, bound), planned))
+    found.sort(key=lambda each: -each[0].uses * each[1].seconds)
+    shares = PlanShares(graphs, [planned for _, planned in found], vdevice, backend.costs(vdevice))
+    return [task for task, _ in found], shares
 
 
 def _outside(module: tvm.IRModule) -> list[Any]:

@@ -1,6 +1,6 @@
 """Show when each rTask runs: as text, as an HTML page, as an SVG image, as a Perfetto trace."""
 
-from tvm_rammer.view.critical_path import critical_path
+from tvm_rammer.schedule.critical_path import critical_path
 from tvm_rammer.view.families import FAMILIES, Family, family_of
 from tvm_rammer.view.html import timeline_html
 from tvm_rammer.view.svg import timeline_svg

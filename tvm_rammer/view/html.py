@@ -10,10 +10,10 @@ from importlib.resources import files
 from typing import Any
 
 from tvm_rammer.rprogram.program import RProgram
+from tvm_rammer.schedule.critical_path import critical_chain
 from tvm_rammer.schedule.simulate import bounds
 from tvm_rammer.schedule.timeline import Timeline
 from tvm_rammer.units import MICRO, counted, duration, size
-from tvm_rammer.view.critical_path import critical_chain
 from tvm_rammer.view.families import FAMILIES
 from tvm_rammer.view.panel import Panel, make_panels
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from tvm_rammer.rprogram.program import RProgram
+from tvm_rammer.schedule.critical_path import critical_path
 from tvm_rammer.schedule.timeline import Span, Timeline
-from tvm_rammer.view.critical_path import critical_path
 from tvm_rammer.view.panel import Panel, make_panels
 
 Event = dict[str, Any]

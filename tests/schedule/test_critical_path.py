@@ -11,8 +11,8 @@ from timelines import random_plan, simulated, two_branches
 
 from tvm_rammer.rprogram import Wait
 from tvm_rammer.schedule import Span, Timeline
+from tvm_rammer.schedule.critical_path import critical_chain
 from tvm_rammer.view import critical_path
-from tvm_rammer.view.critical_path import critical_chain
 
 
 def test_goes_through_the_slower_branch():
