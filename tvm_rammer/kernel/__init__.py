@@ -3,6 +3,7 @@
 A back end's rule has ``scheduled`` it; ``measured_costs`` keeps what kernels took, on disk. What
 rules have in common are questions about a PrimFunc:
 
+- ``nodes``: what statements and expressions consist of, for all that walk them
 - ``contraction`` and ``pointwise``: what it computes; ``blocks`` and ``loops``: its statements;
   ``guards``: conditions around what it reads
 - ``work`` (by ``iterations``): how many operations and bytes; ``footprint``: which bytes a tile

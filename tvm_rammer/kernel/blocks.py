@@ -9,6 +9,8 @@ import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.ir import Call, TensorLoad
 
+from tvm_rammer.kernel.nodes import collect
+
 #: ``IterVar.iter_type`` of a reduction axis.
 _REDUCE = 2
 #: The operator of a choice, whatever a release of TVM calls it.
@@ -99,16 +101,12 @@ def parameter_number(sch: s_tir.Schedule, buffer: Any) -> int | None:
 
 def variables(expression: Any) -> set[Any]:
     """The variables that an index expression mentions."""
-    found: list[Any] = []
-    tvm_ffi.structural_walk(expression, (tirx.Var, found.append))
-    return distinct(found)
+    return distinct(collect(expression, tirx.Var))
 
 
 def loads(expression: Any) -> list[Any]:
     """Every load of an expression, those in indices too."""
-    found: list[Any] = []
-    tvm_ffi.structural_walk(expression, (TensorLoad, found.append))
-    return found
+    return collect(expression, TensorLoad)
 
 
 def distinct(objects: Iterable[Any]) -> set[Any]:

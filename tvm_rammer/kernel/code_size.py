@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import tvm_ffi
-from tvm import s_tir, tirx
+from tvm import tirx
 from tvm.ir import Expr
+
+from tvm_rammer.kernel.nodes import collect, parts_of
 
 
 @dataclass(frozen=True)
@@ -30,29 +31,19 @@ class CodeSize:
 
 def code_size(statement: Any) -> CodeSize:
     """The size of a statement, of all loops and blocks in it together."""
-    if isinstance(statement, tirx.SeqStmt):
-        return sum(map(code_size, statement.seq), CodeSize())
-    if isinstance(statement, tirx.For):
-        return code_size(statement.body) * (int(statement.extent) if is_unrolled(statement) else 1)
-    if isinstance(statement, s_tir.SBlockRealize):
-        return code_size(statement.block)
-    if isinstance(statement, s_tir.SBlock):
-        parts = [statement.body, *([] if statement.init is None else [statement.init])]
-        return sum(map(code_size, parts), CodeSize())
-    if isinstance(statement, tirx.AttrStmt | tirx.While):
-        return code_size(statement.body)
+    parts = parts_of(statement)
+    if not parts:
+        return CodeSize(1, nodes_of(statement))
+    size = sum(map(code_size, parts), CodeSize())
     if isinstance(statement, tirx.IfThenElse):
-        cases = [statement.then_case]
-        cases += [] if statement.else_case is None else [statement.else_case]
-        return sum(map(code_size, cases), CodeSize(1, nodes_of(statement.condition)))
-    return CodeSize(1, nodes_of(statement))
+        return size + CodeSize(1, nodes_of(statement.condition))
+    unrolled = isinstance(statement, tirx.For) and is_unrolled(statement)
+    return size * int(statement.extent) if unrolled else size
 
 
 def nodes_of(expression: Any) -> int:
     """The nodes of an expression, or of those of a simple statement."""
-    found: list[None] = []
-    tvm_ffi.structural_walk(expression, (Expr, lambda _: found.append(None)))
-    return len(found)
+    return len(collect(expression, Expr))
 
 
 def is_unrolled(loop: Any) -> bool:

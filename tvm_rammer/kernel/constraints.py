@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-import tvm_ffi
 from tvm import tirx
-from tvm.ir import Call, TensorLoad
+from tvm.ir import Call
 
+from tvm_rammer.kernel.blocks import loads, variables
+from tvm_rammer.kernel.nodes import collect, parts_of
 from tvm_rammer.kernel.work import element
 from tvm_rammer.rprogram import dtype_bytes
 
@@ -150,22 +151,14 @@ def _visit(statement: Any, lane: Any, memory: set[Any], found: list[tuple[str, V
     ``lane`` is the loop around it that is vectorised, ``memory`` the views of the body's pointers:
     a local buffer may stay in registers.
     """
-    if isinstance(statement, tirx.SeqStmt):
-        for child in statement.seq:
-            _visit(child, lane, memory, found)
-    elif isinstance(statement, tirx.For):
-        vectorised = statement.kind == tirx.ForKind.VECTORIZED
-        _visit(statement.body, statement if vectorised else lane, memory, found)
-    elif isinstance(statement, tirx.IfThenElse):
-        _visit(statement.then_case, lane, memory, found)
-        if statement.else_case is not None:
-            _visit(statement.else_case, lane, memory, found)
-    elif isinstance(statement, tirx.AttrStmt | tirx.While):
-        _visit(statement.body, lane, memory, found)
+    if isinstance(statement, tirx.For) and statement.kind == tirx.ForKind.VECTORIZED:
+        lane = statement
     elif isinstance(statement, tirx.DeclBuffer):
         memory.add(statement.buffer)
     elif isinstance(statement, tirx.BufferStore):
         found.extend(_promises(statement, lane, memory))
+    for part in parts_of(statement):
+        _visit(part, lane, memory, found)
 
 
 def _promises(store: Any, loop: Any, memory: set[Any]) -> Iterator[tuple[str, Vectors]]:
@@ -186,18 +179,10 @@ def _promises(store: Any, loop: Any, memory: set[Any]) -> Iterator[tuple[str, Ve
             return 0
         return lanes * dtype_bytes(str(buffer.dtype))
 
-    conditional: list[Any] = []
-    loads: list[Any] = []
-    products: list[Any] = []
-    tvm_ffi.structural_walk(
-        store.value,
-        (
-            ((Call, tirx.Select), conditional.append),
-            (TensorLoad, loads.append),
-            (tirx.Add, lambda node: products.extend(_product(node))),
-        ),
-    )
-    certain = [] if conditional else [x for x in loads if not x.source.same_as(store.buffer)]
+    conditional = collect(store.value, Call, tirx.Select)
+    products = [each for node in collect(store.value, tirx.Add) for each in _product(node)]
+    others = [load for load in loads(store.value) if not load.source.same_as(store.buffer)]
+    certain = [] if conditional else others
     yield (
         variable.name if variable is not None else "vector",
         Vectors(
@@ -227,11 +212,5 @@ def _is_contiguous(index: Any, lane: Any) -> bool:
         return False
     if isinstance(index, tirx.Add):
         places = [_is_contiguous(part, lane) for part in (index.a, index.b)]
-        return any(places) and not all(_mentions(part, lane) for part in (index.a, index.b))
+        return any(places) and not all(lane in variables(part) for part in (index.a, index.b))
     return isinstance(index, tirx.Var) and index.same_as(lane)
-
-
-def _mentions(expression: Any, variable: Any) -> bool:
-    found: list[Any] = []
-    tvm_ffi.structural_walk(expression, (tirx.Var, found.append))
-    return any(item.same_as(variable) for item in found)

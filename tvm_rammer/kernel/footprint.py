@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import tvm_ffi
 from tvm import tirx
-from tvm.ir import Call, TensorLoad
+from tvm.ir import Call
 
-from tvm_rammer.kernel.blocks import is_choice
+from tvm_rammer.kernel.blocks import is_choice, loads
+from tvm_rammer.kernel.nodes import parts_of
 from tvm_rammer.rprogram.program import CELLS, TILE_RANGES, cell_rows
 
 #: The least and the greatest value of an expression, for every tile.
@@ -115,29 +115,24 @@ class _Boxes:
         self.cells: dict[int, npt.NDArray[np.bool_]] = {}
 
     def visit(self, statement: Any, known: dict[Any, _Interval]) -> None:
-        if isinstance(statement, tirx.SeqStmt):
-            inner = dict(known)
-            for child in statement.seq:
-                self.visit(child, inner)
-                if isinstance(child, tirx.Bind):
-                    self._bind(child, inner)
-        elif isinstance(statement, tirx.For):
+        if isinstance(statement, tirx.For):
             first, extent = _interval(statement.min, known), _interval(statement.extent, known)
             last = np.maximum(first[1] + extent[1] - 1, first[0])
             self._loads(statement.extent, known)
-            self.visit(statement.body, {**known, statement.loop_var: (first[0], last)})
+            known = {**known, statement.loop_var: (first[0], last)}
+        elif isinstance(statement, tirx.SeqStmt):
+            known = dict(known)
         elif isinstance(statement, tirx.IfThenElse):
             self._loads(statement.condition, known)
-            self.visit(statement.then_case, known)
-            if statement.else_case is not None:
-                self.visit(statement.else_case, known)
-        elif isinstance(statement, tirx.AttrStmt | tirx.While):
-            self.visit(statement.body, known)
         elif isinstance(statement, tirx.BufferStore):
             self._access(statement.buffer, statement.indices, known)
             self._loads(statement.value, known)
         elif isinstance(statement, tirx.Bind | tirx.Evaluate) and not _is_prefetch(statement):
             self._loads(statement.value, known)
+        for part in parts_of(statement):
+            self.visit(part, known)
+            if isinstance(part, tirx.Bind):
+                self._bind(part, known)
 
     def _bind(self, statement: Any, known: dict[Any, _Interval]) -> None:
         try:
@@ -148,9 +143,8 @@ class _Boxes:
     def _loads(self, value: Any, known: dict[Any, _Interval]) -> None:
         if type(value) in _WITHOUT_LOADS:
             return
-        tvm_ffi.structural_walk(
-            value, (TensorLoad, lambda load: self._access(load.source, load.indices, known))
-        )
+        for load in loads(value):
+            self._access(load.source, load.indices, known)
 
     def _access(self, buffer: Any, indices: Any, known: dict[Any, _Interval]) -> None:
         number = self.numbers.get(buffer)

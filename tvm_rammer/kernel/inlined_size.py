@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import tvm_ffi
 from tvm import s_tir, tirx
 
 from tvm_rammer.kernel.blocks import distinct, loads
 from tvm_rammer.kernel.code_size import nodes_of
+from tvm_rammer.kernel.nodes import collect
 
 _REDUCE = 2
 #: Most nodes of an expression: fusion makes them a quarter as large, others write their own.
@@ -63,12 +63,10 @@ def kept_results(func: tirx.PrimFunc) -> set[Any]:
 
 def _follow(func: tirx.PrimFunc, limit: int | None) -> tuple[dict[Any, InlinedSize], set[Any]]:
     """The sizes of blocks in program order, and what is kept to be within a limit."""
-    blocks: list[Any] = []
-    tvm_ffi.structural_walk(func.body, (s_tir.SBlock, blocks.append))
     found: dict[Any, InlinedSize] = {}
     inlined: dict[Any, InlinedSize] = {}
     kept: set[Any] = set()
-    for block in blocks:
+    for block in collect(func.body, s_tir.SBlock):
         store = block.body
         if not isinstance(store, tirx.BufferStore):
             continue

@@ -12,9 +12,10 @@ from math import prod
 from typing import Any
 
 import numpy as np
-import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call
+
+from tvm_rammer.kernel.blocks import variables
 
 #: Beyond this many combinations of values a condition is evaluated on an evenly spread part.
 _MOST_POINTS = 1 << 16
@@ -97,12 +98,12 @@ class Iterations:
         for condition in self.conditions:
             mine, together = self._loops(condition), [condition]
             apart = []
-            for variables, group in groups:
-                if variables & mine:
-                    mine |= variables
+            for loops, group in groups:
+                if loops & mine:
+                    mine |= loops
                     together = group + together
                 else:
-                    apart.append((variables, group))
+                    apart.append((loops, group))
             groups = [*apart, (mine, together)]
         return [group for _, group in groups]
 
@@ -119,7 +120,7 @@ class Iterations:
     def _loops(self, expression: Any) -> set[Any]:
         """The loop variables that an expression depends on."""
         found: set[Any] = set()
-        for variable in _variables(expression):
+        for variable in variables(expression):
             if variable in self.bound:
                 found |= self._loops(self.bound[variable])
             elif isinstance(self.values.get(variable), np.ndarray):
@@ -162,9 +163,3 @@ def _conjuncts(condition: Any) -> list[Any]:
     if isinstance(condition, tirx.And):
         return [*_conjuncts(condition.a), *_conjuncts(condition.b)]
     return [condition]
-
-
-def _variables(expression: Any) -> set[Any]:
-    found: list[Any] = []
-    tvm_ffi.structural_walk(expression, (tirx.Var, found.append))
-    return set(found)

@@ -16,11 +16,12 @@ from typing import Any
 import tvm
 import tvm_ffi
 from tvm import s_tir, tirx
-from tvm.ir import PointerType, PrimType, TensorLoad
+from tvm.ir import PointerType, PrimType
 
 from tvm_rammer.errors import ModelError
-from tvm_rammer.kernel.blocks import distinct
+from tvm_rammer.kernel.blocks import distinct, loads, variables
 from tvm_rammer.kernel.footprint import Matrix, footprints
+from tvm_rammer.kernel.nodes import collect, statements
 from tvm_rammer.rprogram import dtype_bytes
 from tvm_rammer.rprogram.program import Mode
 
@@ -101,7 +102,7 @@ def split_into_stages(func: tirx.PrimFunc, tile_seconds: TileSeconds) -> SplitKe
         When a parameter is not a buffer, or a buffer is declared on something else.
     """
     kept = func.with_body(_with_marked_tile_loops(func.body))
-    passes = [*(_LOWER_BLOCKS if _has_blocks(kept.body) else ()), *_LOWER_LOOPS]
+    passes = [*(_LOWER_BLOCKS if collect(kept.body, s_tir.SBlock) else ()), *_LOWER_LOOPS]
     shaped = tvm.transform.Sequential(passes)(tvm.IRModule({"main": kept}))
     lowered = tvm.transform.Sequential(list(_LOWER_BUFFERS))(shaped)["main"]
     parts = _Parts.of(lowered)
@@ -156,7 +157,7 @@ class _Parts:
         nests: list[Any] = []
         for statement in statements(func.body):
             if isinstance(statement, tirx.DeclBuffer):
-                source = _variables(statement.data) & set(views)
+                source = variables(statement.data) & set(views)
                 if len(source) != 1:
                     raise ModelError(
                         f"PrimFunc {name!r} declares {statement.buffer.name!r} on something other "
@@ -234,7 +235,7 @@ class _Parts:
         """Where its tensor a parameter starts may be left open by a PrimFunc: at the pointer."""
         starts = (param.elem_offset for param in self.params)
         offsets = dict.fromkeys(start for start in starts if isinstance(start, tirx.Var))
-        used = _variables(nest) if offsets else set()
+        used = variables(nest) if offsets else set()
         return [tirx.Bind(offset, tirx.const(0, offset.ty)) for offset in offsets if offset in used]
 
     def _nbytes(self, number: int) -> int:
@@ -263,12 +264,6 @@ def _tile_loop(nest: Any, start: tirx.Var, stop: tirx.Var) -> tuple[int, Any]:
         return tiles, tirx.For(nest.loop_var, *bounds, tirx.ForKind.SERIAL, body)
     index = tirx.Var("tile", "int32")
     return 1, tirx.For(index, start, stop - start, tirx.ForKind.SERIAL, _serial(nest))
-
-
-def _has_blocks(statement: Any) -> bool:
-    found: list[Any] = []
-    tvm_ffi.structural_walk(statement, (s_tir.SBlock, found.append))
-    return bool(found)
 
 
 def _with_marked_tile_loops(statement: Any) -> Any:
@@ -311,13 +306,6 @@ def _function(params: list[Any], statements: list[Any]) -> tirx.PrimFunc:
     return func.with_attrs({"tirx.noalias": True, "tirx.is_scheduled": True, "s_tir": True})
 
 
-def statements(statement: Any) -> list[Any]:
-    """The statements of nested sequences in order."""
-    if isinstance(statement, tirx.SeqStmt):
-        return [inner for child in statement.seq for inner in statements(child)]
-    return [statement]
-
-
 def num_tiles(nest: Any) -> int:
     """How many tiles a statement of a scheduled PrimFunc's body is cut into."""
     if _is_parallel(nest) and isinstance(nest.extent, tirx.IntImm):
@@ -330,21 +318,7 @@ def root_nests(body: Any) -> list[Any]:
     return statements(body.block.body if isinstance(body, s_tir.SBlockRealize) else body)
 
 
-def _variables(expression: Any) -> set[Any]:
-    found: list[Any] = []
-    tvm_ffi.structural_walk(expression, (tvm.ir.Var, found.append))
-    return distinct(found)
-
-
 def _accessed(nest: Any) -> tuple[set[Any], set[Any]]:
     """Buffers that a loop nest loads from and stores to."""
-    reads: list[Any] = []
-    writes: list[Any] = []
-    tvm_ffi.structural_walk(
-        nest,
-        (
-            (TensorLoad, lambda load: reads.append(load.source)),
-            (tirx.BufferStore, lambda store: writes.append(store.buffer)),
-        ),
-    )
-    return distinct(reads), distinct(writes)
+    stores = collect(nest, tirx.BufferStore)
+    return distinct(load.source for load in loads(nest)), distinct(each.buffer for each in stores)

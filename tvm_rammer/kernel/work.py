@@ -8,7 +8,7 @@ one instruction counts as many as a good vector routine takes.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,9 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call, TensorLoad
 
+from tvm_rammer.kernel.blocks import variables
 from tvm_rammer.kernel.iterations import Iterations
+from tvm_rammer.kernel.nodes import expressions, parts_of
 from tvm_rammer.rprogram import dtype_bytes
 
 #: Operations of exp, tanh, erf, log, pow and the like: a polynomial of ten multiply-adds.
@@ -92,20 +94,14 @@ class _Work:
 
     def visit(self, statement: Any, around: Iterations) -> Iterations:
         """Count a statement; returns what surrounds those that follow it."""
-        if isinstance(statement, tirx.SeqStmt):
-            inner = around
-            for child in statement.seq:
-                inner = self.visit(child, inner)
-        elif isinstance(statement, tirx.For):
+        if isinstance(statement, tirx.For):
             self.visit(statement.body, around.inside(statement))
         elif isinstance(statement, tirx.IfThenElse):
-            self.visit(statement.then_case, around.where(statement.condition))
-            if statement.else_case is not None:
-                self.visit(statement.else_case, around.where(tirx.Not(statement.condition)))
-        elif isinstance(statement, tirx.AttrStmt | tirx.While):
-            self.visit(statement.body, around)
+            conditions = (statement.condition, tirx.Not(statement.condition))
+            for case, condition in zip(parts_of(statement), conditions, strict=False):
+                self.visit(case, around.where(condition))
         elif isinstance(statement, tirx.DeclBuffer):
-            sources = [self.pointers[v] for v in _pointers(statement.data) if v in self.pointers]
+            sources = [self.pointers[v] for v in variables(statement.data) if v in self.pointers]
             self.views.update(dict.fromkeys([statement.buffer], sources[0]) if sources else {})
         elif isinstance(statement, tirx.Bind):
             self._value(statement.value, around.times)
@@ -116,26 +112,21 @@ class _Work:
             self._access(statement.buffer, str(statement.value.ty), times)
         elif isinstance(statement, tirx.Evaluate):
             self._value(statement.value, around.times)
+        else:
+            inner = around
+            for part in parts_of(statement):
+                inner = self.visit(part, inner)
         return around
 
     def _value(self, value: Any, times: float) -> None:
         """Count an expression; the same one twice is computed once, as compilers do."""
         loads: dict[Any, Any] = {}
         operations: dict[Any, float] = {}
-
-        def operation(node: Any, flops: float = 1) -> None:
-            base, lanes = element(str(node.ty))
-            if base.startswith(("float", "bfloat")) and flops:
-                operations[_structure(node)] = flops * lanes
-
-        tvm_ffi.structural_walk(
-            value,
-            (
-                (TensorLoad, lambda load: loads.update({_structure(load): load})),
-                (_ARITHMETIC, operation),
-                (Call, lambda call: operation(call, _call_flops(call))),
-            ),
-        )
+        for node in expressions(value):
+            if isinstance(node, TensorLoad):
+                loads[_structure(node)] = node
+            elif flops := _flops(node):
+                operations[_structure(node)] = flops
         self.flops += times * sum(operations.values())
         for load in loads.values():
             self._access(load.source, str(load.ty), times)
@@ -146,18 +137,18 @@ class _Work:
             self.bytes[self.views[buffer]] += times * lanes * dtype_bytes(base)
 
 
-def _call_flops(call: Any) -> float:
-    name = getattr(call.op, "name", "").rpartition(".")[2]
-    return _PLAIN_CALLS.get(name, TRANSCENDENTAL_FLOPS)
+def _flops(node: Any) -> float:
+    """Floating-point operations of a node, its operands not counted."""
+    if isinstance(node, Call):
+        name = getattr(node.op, "name", "").rpartition(".")[2]
+        flops = _PLAIN_CALLS.get(name, TRANSCENDENTAL_FLOPS)
+    else:
+        flops = int(isinstance(node, _ARITHMETIC))
+    base, lanes = element(str(node.ty)) if flops else ("", 0)
+    return flops * lanes if base.startswith(("float", "bfloat")) else 0
 
 
 def element(dtype: str) -> tuple[str, int]:
     """The element of a vector type and how many there are: ``float32x16`` is 16 ``float32``."""
     base, _, lanes = dtype.partition("x")
     return base, int(lanes) if lanes.isdigit() else 1
-
-
-def _pointers(expression: Any) -> Iterator[Any]:
-    found: list[Any] = []
-    tvm_ffi.structural_walk(expression, (tirx.Var, found.append))
-    return iter(found)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import tvm
-import tvm_ffi
 from tvm import relax, tirx
 from tvm.ir import Call, GenericConst, GlobalVar, Op
 
+from tvm_rammer.kernel.nodes import collect
 from tvm_rammer.relax_util import operator_name, static_shape, type_shape
 
 #: The reason of bindings that compute nothing: tuples, their items, copies.
@@ -89,11 +89,5 @@ _CALLS_OUT = frozenset(
 
 def _calls_out(func: tirx.PrimFunc) -> bool:
     """Whether a PrimFunc calls functions outside of it (sorting, for example)."""
-    found: list[bool] = []
-
-    def visit(call: Any) -> None:
-        if isinstance(call.op, Op) and call.op.name in _CALLS_OUT:
-            found.append(True)
-
-    tvm_ffi.structural_walk(func.body, (Call, visit))
-    return bool(found)
+    calls = collect(func.body, Call)
+    return any(isinstance(call.op, Op) and call.op.name in _CALLS_OUT for call in calls)

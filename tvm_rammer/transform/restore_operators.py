@@ -17,6 +17,7 @@ from tvm import relax, sym, tirx, topi
 from tvm.ir import TensorLoad
 
 from tvm_rammer.kernel.blocks import is_choice
+from tvm_rammer.kernel.nodes import collect
 from tvm_rammer.relax_util import calls_any, operator_name, rewrite, static_shape
 from tvm_rammer.transform.remove_dead_code import remove_dead_code
 
@@ -81,8 +82,7 @@ def _operator(func: Any, values: Sequence[Any]) -> _Guess | None:
 
 
 def _guess(func: Any) -> _Guess | None:
-    stores: list[Any] = []
-    tvm_ffi.structural_walk(func.body, (tirx.BufferStore, stores.append))
+    stores = collect(func.body, tirx.BufferStore)
     if len(stores) != 1:
         return None
     value = stores[0].value

@@ -7,14 +7,12 @@ must not be duplicated; here that is an empty piece of assembly, which is no ins
 
 from __future__ import annotations
 
-from typing import Any
-
 import tvm
-import tvm_ffi
 from tvm import tirx
 from tvm.ir import StringImm
 
 from tvm_rammer.kernel.loops import ROLLED
+from tvm_rammer.kernel.nodes import collect
 
 # What touches no memory that a program sees stands in nothing's way.
 _TEXT = f"""
@@ -42,6 +40,4 @@ class LinkRolledLoops:
 
 
 def _is_marked(func: tirx.PrimFunc) -> bool:
-    names: list[Any] = []
-    tvm_ffi.structural_walk(func.body, (StringImm, lambda name: names.append(name.value)))
-    return ROLLED in names
+    return ROLLED in [name.value for name in collect(func.body, StringImm)]

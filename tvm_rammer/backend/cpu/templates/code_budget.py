@@ -13,6 +13,7 @@ import tvm_ffi
 from tvm import tirx
 
 from tvm_rammer.kernel.code_size import CodeSize, code_size, is_unrolled
+from tvm_rammer.kernel.nodes import collect
 from tvm_rammer.kernel.scheduled import Scheduled
 from tvm_rammer.kernel.split import root_nests
 
@@ -44,13 +45,7 @@ def within_budget(scheduled: Scheduled, budget: CodeSize = BUDGET) -> Scheduled 
 def _rolled(nest: Any, budget: CodeSize) -> Any | None:
     """A statement that is within a budget, ``None`` where no loop is left to be rolled."""
     while not _fits(nest, budget):
-        lengths: list[int] = []
-
-        def measure(loop: Any, lengths: list[int] = lengths) -> None:
-            if is_unrolled(loop):
-                lengths.append(int(loop.extent))
-
-        tvm_ffi.structural_walk(nest, (tirx.For, measure))
+        lengths = [int(loop.extent) for loop in collect(nest, tirx.For) if is_unrolled(loop)]
         if not lengths:
             return None
 

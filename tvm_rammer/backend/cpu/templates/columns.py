@@ -97,7 +97,7 @@ def _columns(contraction: Contraction, axis: Axis, weight: int) -> Columns | Non
 
 def _group(data: Any, axis: Axis) -> int | None:
     """How many neighbouring columns have the same data, ``None`` if that cannot be seen."""
-    if axis.var not in _mentioned(data):
+    if axis.var not in variables(data):
         return axis.extent
     divisors: list[int] = []
 
@@ -108,15 +108,9 @@ def _group(data: Any, axis: Axis) -> int | None:
         return quotient
 
     rest = tvm_ffi.structural_map(data, (tirx.FloorDiv, divide))
-    if axis.var in _mentioned(rest) or len(set(divisors)) != 1:
+    if axis.var in variables(rest) or len(set(divisors)) != 1:
         return None
     return divisors[0] if axis.extent % divisors[0] == 0 else None
-
-
-def _mentioned(factor: Any) -> set[Any]:
-    found: list[Any] = []
-    tvm_ffi.structural_walk(factor, (tirx.Var, found.append))
-    return set(found)
 
 
 def _rank(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import tvm_ffi
 from tvm import sym, tirx
 from tvm.ir import Call, Op
 from tvm.tirx import Add, Div, FloorDiv, FloorMod, Max, Min, Mul, Select, Sub
+
+from tvm_rammer.kernel.nodes import expressions, parts_of
 
 #: Clock of a typical server core under vector load, in cycles per second.
 CYCLES_PER_SECOND = 3.5e9
@@ -53,20 +54,15 @@ def tile_seconds(nest: Any, num_tiles: int, nbytes: int) -> float:
 
 def _cycles(statement: Any, lanes: int = 1) -> float:
     """Issue cycles: one per multiply-add or load of a vector, more for functions."""
-    if isinstance(statement, tirx.For):
-        if statement.kind == tirx.ForKind.VECTORIZED:
-            return _cycles(statement.body, _iterations(statement))
-        return _iterations(statement) * _cycles(statement.body, lanes)
-    if isinstance(statement, tirx.SeqStmt):
-        return sum(_cycles(child, lanes) for child in statement.seq)
-    if isinstance(statement, tirx.IfThenElse):
-        other = _cycles(statement.else_case, lanes) if statement.else_case is not None else 0.0
-        return max(_cycles(statement.then_case, lanes), other)
-    if isinstance(statement, tirx.AttrStmt):
-        return _cycles(statement.body, lanes)
     if isinstance(statement, tirx.BufferStore):
         return _store_cycles(statement.value, lanes)
-    return 0.0
+    is_loop = isinstance(statement, tirx.For)
+    if is_loop and statement.kind == tirx.ForKind.VECTORIZED:
+        return _cycles(statement.body, _iterations(statement))
+    parts = [_cycles(part, lanes) for part in parts_of(statement)]
+    if isinstance(statement, tirx.IfThenElse):
+        return max(parts)
+    return (_iterations(statement) if is_loop else 1) * sum(parts)
 
 
 def _iterations(loop: tirx.For) -> int:
@@ -80,14 +76,13 @@ def _iterations(loop: tirx.For) -> int:
 def _store_cycles(value: Any, lanes: int) -> float:
     # Half an operation each: a multiply and an add are one instruction, and index arithmetic counts
     # as well although most of it leaves the loop.
-    cycles = [0.5]
-
-    def call(expression: Any) -> None:
-        if isinstance(expression.op, Op):
-            cycles.append(_call_cycles(expression, lanes))
-
-    tvm_ffi.structural_walk(value, ((_ARITHMETIC, lambda _: cycles.append(0.25)), (Call, call)))
-    return sum(cycles)
+    cycles = 0.5
+    for node in expressions(value):
+        if isinstance(node, _ARITHMETIC):
+            cycles += 0.25
+        elif isinstance(node, Call) and isinstance(node.op, Op):
+            cycles += _call_cycles(node, lanes)
+    return cycles
 
 
 def _call_cycles(call: Any, lanes: int) -> float:

@@ -21,6 +21,7 @@ from tvm.ir import Call, Range
 
 from tvm_rammer.kernel.blocks import is_choice, loads, variables
 from tvm_rammer.kernel.contraction import Axis
+from tvm_rammer.kernel.nodes import collect
 from tvm_rammer.kernel.pointwise import Pointwise, coefficients, substitute
 from tvm_rammer.machine import VDevice
 from tvm_rammer.rprogram import dtype_bytes
@@ -146,10 +147,8 @@ def _inside(piece: Piece, last: Axis) -> list[Any]:
 
 def _changes(value: Any, axis: Axis) -> set[int]:
     """Points of an axis at which a comparison comes out otherwise than at the point before."""
-    found: list[Any] = []
-    tvm_ffi.structural_walk(value, (tuple(_COMPARISONS), found.append))
     changes: set[int] = set()
-    for comparison in found:
+    for comparison in collect(value, *_COMPARISONS):
         if str(comparison.a.ty) != axis.dtype:
             continue
         linear = sym.detect_linear_equation(comparison.a - comparison.b, [axis.var])
@@ -192,6 +191,5 @@ def interleaves(block: Pointwise) -> bool:
 
 def _conditional(value: Any, var: Any) -> bool:
     """Whether a branch depends on a variable."""
-    found: list[Any] = []
-    tvm_ffi.structural_walk(value, (Call, found.append))
-    return any(is_choice(call) and var in variables(call.args[0]) for call in found)
+    calls = collect(value, Call)
+    return any(is_choice(call) and var in variables(call.args[0]) for call in calls)

@@ -22,6 +22,7 @@ from tvm.ir import Range, TensorLoad
 from tvm_rammer.backend.cpu.templates.tiled_nest import tiled_nest, with_nests
 from tvm_rammer.kernel.blocks import is_choice, is_zero, loads, only_reduction, variables
 from tvm_rammer.kernel.contraction import Axis
+from tvm_rammer.kernel.nodes import collect
 from tvm_rammer.kernel.pointwise import (
     FlatViews,
     Pointwise,
@@ -86,9 +87,8 @@ def _in_groups(point: Pointwise, lanes: int) -> Pointwise:
 
 def _compares(value: Any, var: Any) -> bool:
     """Whether a comparison mentions a variable."""
-    found: list[Any] = []
-    tvm_ffi.structural_walk(value, ((tirx.LT, tirx.LE, tirx.GT, tirx.GE), found.append))
-    return any(var in variables(comparison) for comparison in found)
+    comparisons = collect(value, tirx.LT, tirx.LE, tirx.GT, tirx.GE)
+    return any(var in variables(comparison) for comparison in comparisons)
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,7 @@ from functools import partial
 from math import prod
 from typing import Any
 
-import tvm_ffi
 from tvm import tirx
-from tvm.ir import TensorLoad
 from tvm.s_tir import ScheduleError
 
 from tvm_rammer.backend.cpu.templates.code_budget import within_budget
@@ -32,6 +30,7 @@ from tvm_rammer.backend.cpu.templates.winograd.line_rule import WinogradLines
 from tvm_rammer.backend.cpu.templates.winograd.rule import Winograd
 from tvm_rammer.backend.protocol import DEFAULT_TOLERANCE
 from tvm_rammer.backend.rules import CheckedRule, rules_for
+from tvm_rammer.kernel.blocks import loads
 from tvm_rammer.kernel.inlined_size import kept_results
 from tvm_rammer.kernel.scheduled import UNTUNED, Choice, Rule, Scheduled, Template
 from tvm_rammer.kernel.split import split_into_stages
@@ -203,8 +202,7 @@ def _interface(scheduled: Scheduled) -> Any:
 
 def _read_once(func: tirx.PrimFunc) -> frozenset[int]:
     """The parameters that one expression reads: only there is a packed form of use."""
-    read: list[Any] = []
-    tvm_ffi.structural_walk(func.body, (TensorLoad, lambda load: read.append(load.source)))
+    read = [load.source for load in loads(func.body)]
     return frozenset(
         position
         for position, param in enumerate(func.params)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import tvm_ffi
 from tvm import tirx
 
 from tvm_rammer.backend.cpu.templates.pieces import interleaves
 from tvm_rammer.kernel.blocks import loads
 from tvm_rammer.kernel.contraction import Axis
+from tvm_rammer.kernel.nodes import collect
 from tvm_rammer.kernel.pointwise import (
     Pointwise,
     coefficients,
@@ -38,9 +38,8 @@ def without_remainders(block: Pointwise) -> Pointwise:
     if not block.axes:
         return block
     last = block.axes[-1]
-    found: list[Any] = []
-    tvm_ffi.structural_walk(block.value, (tirx.FloorMod, found.append))
-    lengths = {int(node.b) for node in found if node.a.same_as(last.var)}
+    remainders = collect(block.value, tirx.FloorMod)
+    lengths = {int(node.b) for node in remainders if node.a.same_as(last.var)}
     if len(lengths) != 1 or last.extent % min(lengths):
         return block
     return merged(simplified(with_last_axis_cut(block, min(lengths), len(block.axes) - 1)))

@@ -8,6 +8,8 @@ from typing import Any
 
 from tvm import tirx
 
+from tvm_rammer.kernel.nodes import statements
+
 #: What a loop runs, given its index.
 Body = Callable[[Any], Any]
 
@@ -37,11 +39,9 @@ def pieces(length: int, lanes: int) -> tuple[VectorRun, ...]:
     return tuple(found)
 
 
-def sequence(statements: Sequence[Any]) -> Any:
+def sequence(several: Sequence[Any]) -> Any:
     """Statements as one."""
-    flat: list[Any] = []
-    for statement in statements:
-        flat.extend(statement.seq if isinstance(statement, tirx.SeqStmt) else [statement])
+    flat = [inner for each in several for inner in statements(each)]
     return flat[0] if len(flat) == 1 else tirx.SeqStmt(flat)
 
 

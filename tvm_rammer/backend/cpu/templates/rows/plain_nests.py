@@ -6,6 +6,8 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
+from tvm_rammer.kernel.nodes import statements
+
 _SERIAL = tirx.ForKind.SERIAL
 
 
@@ -14,8 +16,7 @@ def all_plain(func: tirx.PrimFunc) -> bool:
     root = func.body
     if not isinstance(root, s_tir.SBlockRealize):
         return False
-    body = root.block.body
-    return all(map(_plain, body.seq if isinstance(body, tirx.SeqStmt) else [body]))
+    return all(map(_plain, statements(root.block.body)))
 
 
 def _plain(statement: Any) -> bool:

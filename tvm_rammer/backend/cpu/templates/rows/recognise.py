@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import tvm
-import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.error import InternalError
 from tvm.ir import Call, Op
@@ -24,6 +23,7 @@ from tvm_rammer.kernel.blocks import (
     root_blocks,
     schedule_of,
 )
+from tvm_rammer.kernel.nodes import collect
 
 _REDUCE = 2
 
@@ -79,9 +79,7 @@ def _attempt(primitive: Any, block: Any) -> bool:
 
 
 def _calls(body: Any) -> bool:
-    found: list[Any] = []
-    tvm_ffi.structural_walk(body, (Call, found.append))
-    return any(isinstance(call.op, Op) and not is_choice(call) for call in found)
+    return any(isinstance(call.op, Op) and not is_choice(call) for call in collect(body, Call))
 
 
 def _nest(block: Any) -> RowNest:

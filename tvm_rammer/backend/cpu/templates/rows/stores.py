@@ -11,6 +11,7 @@ from tvm.ir import TensorLoad
 
 from tvm_rammer.backend.cpu.templates.rows.program import Store
 from tvm_rammer.kernel.blocks import loads
+from tvm_rammer.kernel.nodes import statements
 
 _COMBINE = (tirx.Add, tirx.Mul, tirx.Max, tirx.Min)
 #: Types that a vector accumulates in.
@@ -19,21 +20,17 @@ _DTYPES = frozenset({"float32", "float64", "int32", "int64"})
 
 def stores_of(block: Any) -> tuple[Store, ...]:
     """The stores of a block; none when it is neither a map nor a known reduction."""
-    statements = _statements(block.body)
-    bound = {s.var: s.value for s in statements if isinstance(s, tirx.Bind)}
-    stores = [s for s in statements if isinstance(s, tirx.BufferStore)]
-    if len(bound) + len(stores) != len(statements):
+    found = statements(block.body)
+    bound = {s.var: s.value for s in found if isinstance(s, tirx.Bind)}
+    stores = [s for s in found if isinstance(s, tirx.BufferStore)]
+    if len(bound) + len(stores) != len(found):
         return ()
     if block.init is None:
         return tuple(Store(s.buffer, tuple(s.indices), s.value) for s in stores if not bound)
-    init = [s for s in _statements(block.init) if isinstance(s, tirx.BufferStore)]
+    init = [s for s in statements(block.init) if isinstance(s, tirx.BufferStore)]
     starts = {s.buffer: s.value for s in init}
     reductions = [_reduction(s, bound.get(s.value, s.value), starts) for s in stores]
     return tuple(r for r in reductions if r is not None) if all(reductions) else ()
-
-
-def _statements(body: Any) -> list[Any]:
-    return list(body.seq) if isinstance(body, tirx.SeqStmt) else [body]
 
 
 def _reduction(store: Any, value: Any, starts: Mapping[Any, Any]) -> Store | None:

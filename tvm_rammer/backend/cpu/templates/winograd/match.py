@@ -22,6 +22,7 @@ from tvm_rammer.kernel.blocks import (
     spatial_axes,
     split_loops,
 )
+from tvm_rammer.kernel.nodes import collect
 
 #: Conditions of these alone hold in a box.
 _LINEAR = (tirx.And, tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.Add, tirx.Sub, tirx.Var, tirx.IntImm)
@@ -221,14 +222,7 @@ def _at(expression: Any, axes: Sequence[Any], place: Sequence[Any]) -> Any:
 
 
 def _is_linear(condition: Any) -> bool:
-    others: list[Any] = []
-
-    def visit(node: Any) -> None:
-        if not isinstance(node, _LINEAR):
-            others.append(node)
-
-    tvm_ffi.structural_walk(condition, (tvm.ir.Expr, visit))
-    return not others
+    return all(isinstance(node, _LINEAR) for node in collect(condition, tvm.ir.Expr))
 
 
 def _stride(index: Any, place: Any, tap: Any) -> int | None:
