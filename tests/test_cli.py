@@ -23,7 +23,7 @@ from tvm_rammer.commands.command import Command, Result
 from tvm_rammer.errors import InputError, RammerError
 from tvm_rammer.testing.models import get_model
 
-COMMANDS = ("demo", "doctor", "compile", "run", "show", "explain", "tune", "models")
+COMMANDS = ("demo", "doctor", "compile", "run", "show", "explain", "tune", "records", "models")
 
 
 def call(*arguments: str):

@@ -28,7 +28,7 @@ from tvm_rammer.commands.endings import (
 from tvm_rammer.files import advice_for
 
 #: In the order in which a new user meets them; each is the ``command`` of a module in ``commands``.
-_COMMANDS = ("demo", "doctor", "compile", "run", "show", "explain", "tune", "models")
+_COMMANDS = ("demo", "doctor", "compile", "run", "show", "explain", "tune", "records", "models")
 
 _EXAMPLES = """\b
 Examples:

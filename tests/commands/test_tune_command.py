@@ -19,6 +19,31 @@ def test_tuned_and_compiled(call, tmp_path):
     assert all(each["gain"] >= 1 for each in document["operators"])
     result = call("explain", path, "--database", records)
     assert result.exit_code == 0
+    plot = tmp_path / "gain.svg"
+    result = call("tune", "--status", records, "--plot", plot, "--json")
+    told = json.loads(result.stdout)
+    assert not told["running"]
+    assert told["trials"] == told["of_trials"] == 4
+    assert told["operators"] == document["operators"]
+    assert told["gains"][-1] == [4, document["plan_gain"]]
+    assert plot.read_text().startswith("<svg")
+    text = call("tune", "--status", records).stdout
+    assert f"{records}: no process is tuning, 4 of 4, trials done" in text.replace("\n", " ")
+
+
+def test_status_of_nothing(call, tmp_path):
+    result = call("tune", "--status", tmp_path)
+    assert result.exit_code == 1
+    assert "nothing was tuned here (no tuning.log with results)" in result.stderr
+
+
+def test_neither_model_nor_status(call, tmp_path):
+    result = call("tune", tmp_path / "model.onnx")
+    assert result.exit_code == 2
+    assert "give MODEL and -o DIR, or --status DIR" in result.stderr
+    result = call("tune", tmp_path / "model.onnx", "-o", tmp_path, "--plot", tmp_path / "x.svg")
+    assert result.exit_code == 2
+    assert "--plot goes with --status DIR" in result.stderr
 
 
 def test_no_trials(call, tmp_path):

@@ -134,7 +134,7 @@ _OPTIONS = {
     ),
     "database": click.option(
         "--database",
-        type=click.Path(path_type=Path, file_okay=False),
+        type=click.Path(path_type=Path),
         metavar="DIR",
         help="Records of tvm-rammer tune: operators are computed as the fastest of them say.",
     ),

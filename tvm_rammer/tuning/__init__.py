@@ -9,7 +9,8 @@ XGBoost cost model, and keeps what was measured in a JSON database.
 - ``worker``: what runs in MetaSchedule's worker processes: building, checking and timing choices
 - ``bench``: MetaSchedule's builder and runner over it
 - ``fronts``: which choices of an operator a build takes
-- ``database``: records on disk; ``folder``: one writer at a time; ``journal``: what it tells
+- ``database``: records on disk; ``folder``: one writer at a time; ``journal``: what it tells;
+  ``status``: how far it is; ``collect``: merging, filtering, exporting
 - ``budget``: which operator is tuned next, by its share of the plan (``shares``) and by what the
   machine allows (``least_seconds``)
 - ``session``: tuning operators; ``model``: those of a model

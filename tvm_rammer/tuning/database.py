@@ -22,9 +22,9 @@ import tvm_ffi
 from tvm import tirx
 
 from tvm_rammer.errors import InputError
-from tvm_rammer.kernel.scheduled import UNTUNED, Choice
+from tvm_rammer.kernel.scheduled import Choice
 from tvm_rammer.machine import VDevice
-from tvm_rammer.records import read_as
+from tvm_rammer.records import parse_json, read_as
 from tvm_rammer.region.kernel_library import Tuned
 from tvm_rammer.tuning.fronts import RacedChoice, chosen_front
 from tvm_rammer.tuning.task import Task, TaskOrigin
@@ -68,7 +68,7 @@ class Database:
     Parameters
     ----------
     folder : path
-        Written by :func:`tvm_rammer.tune`.
+        Written by :func:`tvm_rammer.tune`, or one file that ``tvm-rammer records`` wrote.
     fast_only : bool
         Take the one choice of an operator that is fastest if it has the device to itself, and none
         that cost less beside others: what tuners for one operator at a time do.
@@ -84,10 +84,16 @@ class Database:
         self.fast_only = fast_only
         #: Lines that could not be read: in which file, and why.
         self.skipped: list[str] = []
-        if not (self.folder / RECORDS).is_file():
+        self._usable: list[tuple[str, str]] = []
+        if not self.folder.is_file() and not (self.folder / RECORDS).is_file():
             raise InputError(
                 f"{self.folder}: there are no records of the tuner here (no {RECORDS}); "
                 "make them by tvm_rammer.tune or tvm-rammer tune"
+            )
+        if self.folder.is_file() and WORKLOADS not in self._held:
+            raise InputError(
+                f"{self.folder}: holds no records of the tuner; give a folder of "
+                "tvm-rammer tune, or a file of tvm-rammer records"
             )
 
     def __len__(self) -> int:
@@ -144,6 +150,20 @@ class Database:
         return f"records of {counted(len(known), 'operator')} are for {sources}, not for {here}"
 
     @cached_property
+    def _held(self) -> dict[str, list[str]]:
+        """The lines of a database in one file."""
+        try:
+            held: dict[str, list[str]] = read_as(
+                dict[str, tuple[str, ...]], parse_json(self.folder.read_text(errors="replace"))
+            )
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"{self.folder}: holds no records of the tuner: {error}; give a folder of "
+                "tvm-rammer tune, or a file of tvm-rammer records"
+            ) from error
+        return {name: list(lines) for name, lines in held.items()}
+
+    @cached_property
     def _seconds(self) -> Mapping[Any, Mapping[int, float]]:
         """By workload and number of a choice; infinite of those that failed."""
         found: dict[Any, dict[int, float]] = {}
@@ -156,6 +176,7 @@ class Database:
                 self.skipped.append(f"{RECORDS}, line {place}: no record")
                 continue
             if workload is not None:
+                self._usable.append((RECORDS, line))
                 known = found.setdefault(workload, {})
                 seconds = seconds if seconds < _FAILED_SECONDS else inf
                 known[number] = min(seconds, known.get(number, inf))
@@ -173,46 +194,60 @@ class Database:
                 self.skipped.append(f"{RACES}, line {place}: no race")
                 continue
             if workload is not None:
+                self._usable.append((RACES, line))
                 found.setdefault(workload, {}).update({each.number: each for each in race.raced})
         return found
 
+    def workload_lines(self) -> Iterator[tuple[str, Workload | None]]:
+        """The lines of workloads, and what each holds."""
+        yield from zip(self._lines(WORKLOADS), self._workloads, strict=True)
+
+    def measured_lines(self) -> list[tuple[str, str]]:
+        """The lines of records and races that can be used, each with the name of its file."""
+        assert self._seconds is not None and self._races is not None  # which reads them
+        return list(self._usable)
+
     def _workload(self, index: int) -> Any:
         """The key of a workload; None of one that cannot be read."""
-        if index < 0:
+        if not isinstance(index, int) or index < 0:
             raise LookupError(index)
         found = self._workloads[index]
         return found.key if found else None
 
     @cached_property
-    def _workloads(self) -> list[_Workload | None]:
+    def _workloads(self) -> list[Workload | None]:
         return list(self._read_workloads())
 
-    def _read_workloads(self) -> Iterator[_Workload | None]:
+    def _read_workloads(self) -> Iterator[Workload | None]:
         """What every line holds, ``None`` for one that is no workload."""
         for place, line in enumerate(self._lines(WORKLOADS), 1):
             try:
-                _, text = json.loads(line)
-                # TVM writes a text behind its length.
-                workload = tvm.ir.load_json(base64.b64decode(text)[8:].decode())
-                yield _Workload(_key(workload), TaskOrigin.of_workload(workload))
+                yield read_workload(line)
             except Exception:
                 self.skipped.append(f"{WORKLOADS}, line {place}: no workload")
                 yield None
 
     def _lines(self, name: str) -> list[str]:
+        if self.folder.is_file():
+            return self._held.get(name, [])
         path = self.folder / name
         return path.read_text(errors="replace").splitlines() if path.exists() else []
 
 
 @dataclass(frozen=True)
-class _Workload:
+class Workload:
+    """What identifies a workload, and where its records come from."""
+
     key: Any
     origin: TaskOrigin
 
 
-def untuned_seconds(measured: Sequence[MeasuredChoice]) -> float:
-    """The seconds of the choice that is made without tuning; infinite if it was not measured."""
-    return min((each.seconds for each in measured if each.choice.text == UNTUNED), default=inf)
+def read_workload(line: str) -> Workload:
+    """The workload of a line as MetaSchedule writes it; any exception if it is none."""
+    _, text = json.loads(line)
+    # TVM writes a text behind its length.
+    workload = tvm.ir.load_json(base64.b64decode(text)[8:].decode())
+    return Workload(_key(workload), TaskOrigin.of_workload(workload))
 
 
 def _key(workload: Any) -> Any:

@@ -1,0 +1,44 @@
+"""``tvm-rammer records``: databases merged, filtered, in one file."""
+
+from __future__ import annotations
+
+import json
+
+from some_records import write_records
+
+from tvm_rammer.backend import vdevice_for
+from tvm_rammer.tuning.database import Database
+
+
+def test_merged_into_one_file(call, tmp_path):
+    here = vdevice_for().name
+    mine = write_records(tmp_path / "mine", {here: [8, 16]})
+    yours = write_records(tmp_path / "yours", {here: [16], "a vacuum tube": [8]})
+    path = tmp_path / "ours.json"
+    result = call("records", mine, yours, "-o", path, "--json")
+    origins = json.loads(result.stdout)["origins"]
+    assert [(each["device"], each["operators"], each["races"]) for each in origins] == [
+        (here, 2, 2),
+        ("a vacuum tube", 1, 1),
+    ]
+    assert len(Database(path)) == 3
+    result = call("records", path, "--here", "-o", tmp_path / "here", "--json")
+    assert [each["device"] for each in json.loads(result.stdout)["origins"]] == [here]
+    assert len(Database(tmp_path / "here")) == 2
+    result = call("records", path, "--device", "VACUUM", "--json")
+    assert [each["device"] for each in json.loads(result.stdout)["origins"]] == ["a vacuum tube"]
+
+
+def test_a_folder_with_records_is_not_written_over(call, tmp_path):
+    mine = write_records(tmp_path / "mine", {"a vacuum tube": [8]})
+    result = call("records", mine, "-o", mine)
+    assert result.exit_code == 1
+    assert "there are records here; choose another folder" in result.stderr
+
+
+def test_a_file_without_records(call, tmp_path):
+    path = tmp_path / "other.json"
+    path.write_text("{}")
+    result = call("records", path)
+    assert result.exit_code == 1
+    assert "holds no records of the tuner; give a folder" in result.stderr

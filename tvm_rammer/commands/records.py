@@ -1,0 +1,80 @@
+"""``tvm-rammer records``: records of the tuner put together, filtered, and written to travel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tvm_rammer.commands.command import Command, Result
+
+_EXAMPLES = """\b
+Examples:
+  tvm-rammer records records
+  tvm-rammer records mine yours -o ours
+  tvm-rammer records ours --device EPYC -o epyc.json
+"""
+
+
+@click.command(
+    "records", cls=Command, short_help="Merge, filter and export records.", epilog=_EXAMPLES
+)
+@click.argument("databases", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Folder for the records, or a file if it ends in .json; nothing is written if not given.",
+)
+@click.option("--device", metavar="TEXT", help="Only records of devices with this in their name.")
+@click.option("--here", is_flag=True, help="Only records for this machine and this TVM.")
+def command(
+    databases: tuple[Path, ...], output: Path | None, device: str | None, here: bool
+) -> Result:
+    """Put the records of DATABASES together, folders or files of tvm-rammer tune."""
+    from tvm_rammer.backend import vdevice_for
+    from tvm_rammer.commands.render import columns
+    from tvm_rammer.tuning.collect import collected, counts_by_origin, write_lines
+    from tvm_rammer.tuning.database import Database
+    from tvm_rammer.tuning.task import TaskOrigin
+    from tvm_rammer.units import counted
+
+    opened = [Database(path) for path in databases]
+    ours = TaskOrigin.of(vdevice_for()) if here else None
+
+    def keep(origin: TaskOrigin) -> bool:
+        named = device is None or device.lower() in origin.device.lower()
+        return named and (ours is None or origin == ours)
+
+    lines = collected(opened, keep)
+    counts = counts_by_origin(lines)
+    if output is not None:
+        write_lines(lines, output)
+    table = columns("device", "TVM", "operators", "measurements", "races", right=(2, 3, 4))
+    for each in counts:
+        numbers = (each.operators, each.measurements, each.races)
+        table.add_row(each.origin.device, each.origin.version, *(f"{n:,}" for n in numbers))
+    skipped = [f"{each.folder}: {line}" for each in opened for line in each.skipped]
+    written = f"written to {output}" if output else "nothing was written: give -o"
+    return Result(
+        {
+            "output": str(output) if output else None,
+            "origins": [
+                {
+                    "device": each.origin.device,
+                    "tvm": each.origin.version,
+                    "operators": each.operators,
+                    "measurements": each.measurements,
+                    "races": each.races,
+                }
+                for each in counts
+            ],
+            "skipped": skipped,
+        },
+        (
+            table,
+            "",
+            written,
+            *([f"left out: {counted(len(skipped), 'line')}"] if skipped else []),
+        ),
+    )
