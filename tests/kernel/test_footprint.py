@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from tvm import tirx
 from tvm.script import tirx as T
 
-from tvm_rammer.backend.cpu.templates.estimate import tile_seconds
 from tvm_rammer.backend.cpu.templates.prefetch import prefetch
 from tvm_rammer.kernel.footprint import Matrix
 from tvm_rammer.kernel.split import split_into_stages
@@ -69,7 +68,7 @@ def cells(rows: range, columns: range) -> int:
 
 def halves(func: tirx.PrimFunc) -> list[tuple[int, int]]:
     """What the first and the second half of a kernel's tiles touch, by pointer."""
-    (stage,) = split_into_stages(func, tile_seconds).stages
+    (stage,) = split_into_stages(func).stages
     kernel = RKernel("body", stage.num_tiles, stage.modes, footprints=stage.footprints)
     middle, end = stage.num_tiles // 2, stage.num_tiles
     by_argument = dict(zip(stage.arguments, range(len(stage.arguments)), strict=True))

@@ -13,6 +13,7 @@ from tvm_rammer.kernel.constraints import constraint_of
 from tvm_rammer.kernel.footprint import footprints
 from tvm_rammer.kernel.nodes import collect, expressions, parts_of, statements
 from tvm_rammer.kernel.work import work_of
+from tvm_rammer.machine.speeds import DEFAULT_SPEEDS
 
 X = tirx.decl_buffer((4,), "float32", "x")
 START, STOP, INDEX = (tirx.Var(name, "int32") for name in ("start", "stop", "i"))
@@ -21,7 +22,7 @@ UNKNOWN_STATEMENT = ops.Zero(X[0:4], X[0:4])
 UNKNOWN_VALUE = te.sum(tirx.const(1.0, "float32"), axis=te.reduce_axis((0, 4), "k"))
 
 WALKS = {
-    "estimate": lambda statement: tile_seconds(statement, 1, 0),
+    "estimate": lambda statement: tile_seconds(DEFAULT_SPEEDS, statement, 1, 0),
     "code size": code_size,
     "constraints": lambda statement: constraint_of(_body(statement)),
     "work": lambda statement: work_of(_body(statement), 1, [16]),

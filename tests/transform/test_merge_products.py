@@ -13,6 +13,7 @@ from tvm import relax
 
 import tvm_rammer
 from tvm_rammer.frontend import load_model
+from tvm_rammer.machine import VDevice
 from tvm_rammer.relax_util import operator_name, static_shape
 from tvm_rammer.testing import models
 from tvm_rammer.testing.reference import assert_close
@@ -20,6 +21,8 @@ from tvm_rammer.transform.merge_products import MergeProducts
 
 OP = relax.op
 RNG = np.random.default_rng(0)
+
+ONE = VDevice("test")
 
 
 def weight(columns=16):
@@ -47,13 +50,13 @@ def products(mod):
 
 
 def assert_stays(mod, num_veus=1):
-    tvm.ir.assert_structural_equal(MergeProducts(num_veus)(mod), mod)
+    tvm.ir.assert_structural_equal(MergeProducts(VDevice("test", num_veus=num_veus))(mod), mod)
 
 
 def test_inputs_times_one_weight_are_rows_of_one_product():
     shared = weight()
     before = module([1] * 11, lambda builder, xs: [builder.emit(OP.matmul(x, shared)) for x in xs])
-    assert products(MergeProducts(1)(before)) == {8: 1, 3: 1}
+    assert products(MergeProducts(ONE)(before)) == {8: 1, 3: 1}
     # On two vEUs one of them would have nothing to do meanwhile.
     assert_stays(before, 2)
 
@@ -74,12 +77,15 @@ def test_the_next_step_waits_for_nobody():
 def test_a_recurrent_network_merges_what_its_layers_read_and_not_their_states():
     mod = load_model(models.lstm(8, 32, 16)).module
     # The states before the first step are constants, and so are their products.
-    assert products(MergeProducts(1)(mod)) == {1: 4 * 8 * 31, 8: 4 * 8 * 4}
+    assert products(MergeProducts(ONE)(mod)) == {
+        1: 4 * 8 * 31,
+        8: 4 * 8 * 4,
+    }
 
 
 def test_more_veus_merge_fewer_rows():
     mod = load_model(models.lstm(8, 8, 16)).module
-    widest = [max(products(MergeProducts(n)(mod))) for n in (1, 2, 4, 64)]
+    widest = [max(products(MergeProducts(VDevice("test", num_veus=n))(mod))) for n in (1, 2, 4, 64)]
     assert widest == sorted(widest, reverse=True)
     assert widest == [8, 4, 2, 1]
 
@@ -116,7 +122,7 @@ def test_merged_products_compute_the_same(rows, weights, seed):
         return found[len(xs) :]
 
     before = module(rows, body)
-    after = MergeProducts(1)(before)
+    after = MergeProducts(ONE)(before)
     relax.analysis.well_formed(after)
     inputs = [RNG.standard_normal((count, 16)).astype("float32") for count in rows]
     wanted, found = (run(mod, inputs) for mod in (before, after))

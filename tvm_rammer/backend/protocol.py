@@ -320,7 +320,7 @@ class Backend(Protocol):
         """Schedule a legalized, fused PrimFunc; ``constants`` are parameters that may be packed."""
         ...
 
-    def split(self, func: tirx.PrimFunc) -> SplitKernel:
+    def split(self, func: tirx.PrimFunc, vdevice: VDevice) -> SplitKernel:
         """The stages of a scheduled PrimFunc as rTask bodies, with what their tiles cost."""
         ...
 

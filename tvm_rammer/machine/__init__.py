@@ -1,6 +1,7 @@
 """What a device is to a plan: its vEUs, caches and vectors, and what synchronising and data cost.
 
-- ``vdevice``: the data type; ``ceilings``: what one core reaches at best
+- ``vdevice``: the data type; ``speeds``: the numbers that models of time read; ``ceilings``: what
+  one core reaches at best
 - ``target``: from what a user writes to a TVM target
 - ``cache``: what was measured and decided, on disk
 """

@@ -8,6 +8,7 @@ from operator import index
 from typing import Any
 
 from tvm_rammer.errors import DeviceError, InputError
+from tvm_rammer.machine.speeds import DEFAULT_SPEEDS, Speeds
 
 #: More vEUs than this many per hardware thread are refused even when oversubscription is asked for.
 MAX_OVERSUBSCRIPTION = 4
@@ -86,8 +87,11 @@ class VDevice:
         From a release store on one vEU to the acquire load on another that sees it.
     memory : MemoryCosts
         What data costs that is not in a core's own caches.
+    speeds : Speeds
+        How fast it computes, and what its caches give.
     calibrated : bool
-        Whether these costs were measured on this device, or are the defaults.
+        Whether the costs of synchronising and of memory were measured on this device, or are the
+        defaults.
     host : bool
         Whether it is the machine that this process runs on.
     """
@@ -107,6 +111,7 @@ class VDevice:
     barrier_seconds: float = DEFAULT_BARRIER_SECONDS
     point_to_point_seconds: float = DEFAULT_POINT_TO_POINT_SECONDS
     memory: MemoryCosts = DEFAULT_MEMORY
+    speeds: Speeds = DEFAULT_SPEEDS
     calibrated: bool = False
     host: bool = False
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import tvm_ffi
@@ -113,10 +114,11 @@ class KernelLibrary:
     def _make(self, func: tirx.PrimFunc, constants: frozenset[int]) -> OperatorKernel:
         backend = self.backend
         scheduled = self._schedule(func, constants)
-        split = backend.split(scheduled.func)
+        split_up = partial(backend.split, vdevice=self.vdevice)
+        split = split_up(scheduled.func)
         found: list[dict[str, RKernel]] = [{} for _ in split.stages]
         for variant in scheduled.variants():
-            stages = (split if variant is scheduled else backend.split(variant.func)).stages
+            stages = (split if variant is scheduled else split_up(variant.func)).stages
             for kernels, stage in zip(found, stages, strict=True):
                 name = self._name(stage.body)
                 # A stage that is cut alike in both is the same kernel.

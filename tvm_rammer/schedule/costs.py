@@ -9,7 +9,8 @@ from typing import Literal, Protocol
 import numpy as np
 
 from tvm_rammer.errors import InputError
-from tvm_rammer.machine.vdevice import MemoryCosts
+from tvm_rammer.machine.speeds import DEFAULT_SPEEDS, Speeds
+from tvm_rammer.machine.vdevice import DEFAULT_MEMORY, MemoryCosts
 from tvm_rammer.rprogram.program import RKernel
 
 
@@ -30,6 +31,8 @@ class Device(Protocol):
     def l3_bytes(self) -> int: ...
     @property
     def memory(self) -> MemoryCosts: ...
+    @property
+    def speeds(self) -> Speeds: ...
 
 
 _FROM_ZERO = ("point_to_point", "barrier", "launch", "far_byte", "transfer", "transfer_byte")
@@ -49,12 +52,9 @@ class CostModel:
     launch : float
         From the call of the program to the start of its first rTask.
     bandwidth, memory_bandwidth : float
-        Bytes per second that all vEUs together draw from the last-level cache, and from memory. The
-        defaults are those of one AMD Zen 4 core complex (8 cores): four times a core's own 98 GB/s,
-        and what a virtual machine gets of one memory channel.
+        Bytes per second that all vEUs together draw from the last-level cache, and from memory.
     far_byte : float
-        Seconds that a byte takes longer from the last-level cache than from a vEU's own. The
-        default is measured on Zen 4 with products of 256 KiB.
+        Seconds that a byte takes longer from the last-level cache than from a vEU's own.
     l2_bytes, l3_bytes : int
         Size of a vEU's own cache, and of the one that all share.
     transfer, transfer_byte : float
@@ -69,14 +69,14 @@ class CostModel:
     point_to_point: float
     barrier: float
     launch: float
-    bandwidth: float = 400e9
-    memory_bandwidth: float = 30e9
-    far_byte: float = 2.5e-12
+    bandwidth: float = DEFAULT_SPEEDS.shared_bandwidth
+    memory_bandwidth: float = DEFAULT_MEMORY.bandwidth
+    far_byte: float = DEFAULT_SPEEDS.far_byte
     l2_bytes: int = 1 << 20
     l3_bytes: int = 32 << 20
     transfer: float = 0.0
     transfer_byte: float = 0.0
-    core_memory_bandwidth: float = 30e9
+    core_memory_bandwidth: float = DEFAULT_MEMORY.core_bandwidth
     missing: tuple[tuple[int, float], ...] = ()
 
     def __post_init__(self) -> None:
@@ -92,6 +92,8 @@ class CostModel:
             point_to_point=vdevice.point_to_point_seconds,
             barrier=vdevice.barrier_seconds,
             launch=vdevice.launch_seconds,
+            bandwidth=vdevice.speeds.shared_bandwidth,
+            far_byte=vdevice.speeds.far_byte,
             l2_bytes=vdevice.l2_bytes,
             l3_bytes=vdevice.l3_bytes,
             transfer=vdevice.memory.transfer,

@@ -17,12 +17,11 @@ import tvm
 from tvm import relax
 from tvm.ir import Call, GenericConst
 
+from tvm_rammer.machine import VDevice
 from tvm_rammer.relax_util import operator_name, static_shape
 
 #: Rows of a merged product at most: what fills the registers of a core.
 _MOST_ROWS = 8
-#: So many rows take as long as one, for which reading the weight is what takes time.
-_ROWS_FOR_ONE = 2.5
 #: A merged graph keeps so many times as much to do side by side as there are vEUs.
 _PARALLELISM = 4
 
@@ -33,19 +32,19 @@ class MergeProducts:
 
     Attributes
     ----------
-    num_veus : int
+    vdevice : VDevice
         Who waits for more rows starts later: the more vEUs, the fewer rows.
     """
 
-    def __init__(self, num_veus: int) -> None:
-        self.num_veus = num_veus
+    def __init__(self, vdevice: VDevice) -> None:
+        self.vdevice = vdevice
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Merge products in every dataflow block of a module."""
         result = tvm.IRModule(dict(mod.functions_items()), attrs=mod.attrs)
         for symbol, func in mod.functions_items():
             if isinstance(func, relax.Function) and isinstance(func.body, relax.SeqExpr):
-                blocks = [_merged(block, self.num_veus) for block in func.body.blocks]
+                blocks = [_merged(block, self.vdevice) for block in func.body.blocks]
                 if any(new is not old for new, old in zip(blocks, func.body.blocks, strict=True)):
                     body = relax.SeqExpr(blocks, func.body.body)
                     result[symbol] = relax.Function(
@@ -54,7 +53,7 @@ class MergeProducts:
         return relax.transform.Normalize()(result)
 
 
-def _merged(block: Any, num_veus: int) -> Any:
+def _merged(block: Any, vdevice: VDevice) -> Any:
     """The block with merged products; the same one if there is nothing to merge."""
     if not isinstance(block, relax.DataflowBlock):
         return block
@@ -65,7 +64,7 @@ def _merged(block: Any, num_veus: int) -> Any:
     needs = _needs(bindings)
     for rows in (_MOST_ROWS, _MOST_ROWS // 2, _MOST_ROWS // 4):
         groups = _Grouping(needs, products, rows).run()
-        if _keeps_parallelism(groups, needs, products, num_veus):
+        if _keeps_parallelism(groups, needs, products, vdevice):
             return relax.DataflowBlock(
                 [made for group in groups for made in _emit([bindings[n] for n in group])]
             )
@@ -184,7 +183,7 @@ def _keeps_parallelism(
     groups: Sequence[Sequence[int]],
     needs: Sequence[Sequence[int]],
     products: dict[int, _Product],
-    num_veus: int,
+    vdevice: VDevice,
 ) -> bool:
     """Whether products are merged, and all work is long beside the longest path."""
     ends = [0.0] * len(needs)
@@ -194,13 +193,13 @@ def _keeps_parallelism(
         if group[0] in products:
             product = products[group[0]]
             rows = product.rows * len(group)
-            cost = product.elements * max(1.0, rows / _ROWS_FOR_ONE)
+            cost = product.elements * max(1.0, rows / vdevice.speeds.rows_of_one_read)
         total += cost
         start = max((ends[before] for number in group for before in needs[number]), default=0.0)
         for number in group:
             ends[number] = start + cost
     merges = any(len(group) > 1 for group in groups)
-    wanted = _PARALLELISM * num_veus if num_veus > 1 else 0.0
+    wanted = _PARALLELISM * vdevice.num_veus if vdevice.num_veus > 1 else 0.0
     return merges and max(ends) * wanted <= total
 
 

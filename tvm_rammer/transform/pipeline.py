@@ -78,7 +78,7 @@ def partition_module(
     compiler = RegionCompiler(target, kernels)
     # 1. Call_tirs of fused PrimFuncs; 2. what can be planned together becomes a function.
     # What an importer repeats for every step is one before its weights are copied.
-    merge = [MergeEqualOperators(), MergeProducts(vdevice.num_veus)]
+    merge = [MergeEqualOperators(), MergeProducts(vdevice)]
     prepare = [LiftBranches(), *merge, Prepare(kernels.backend.few_rows)]
     phases = prepare if options.form == "per-op" else [*prepare, PartitionRegions()]
     with target:

@@ -7,6 +7,7 @@ not work.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tvm_rammer.backend.protocol import GUARD, WAIT_LIMIT, Backend, EncodedPlan, Examined, Finding
@@ -183,11 +184,11 @@ class CpuBackend(Backend):
 
         return schedule(func, constants, vdevice, winograd_tolerance)
 
-    def split(self, func: tirx.PrimFunc) -> SplitKernel:
+    def split(self, func: tirx.PrimFunc, vdevice: VDevice) -> SplitKernel:
         from tvm_rammer.backend.cpu.templates.estimate import tile_seconds
         from tvm_rammer.kernel.split import split_into_stages
 
-        return split_into_stages(func, tile_seconds)
+        return split_into_stages(func, partial(tile_seconds, vdevice.speeds))
 
     def compiler(self, target: tvm.target.Target) -> RegionModules:
         from tvm_rammer.backend.cpu.codegen.worker import RegionModules

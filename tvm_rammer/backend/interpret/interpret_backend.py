@@ -54,7 +54,7 @@ class InterpretBackend(Backend):
     ) -> Scheduled:
         return tiled(func)
 
-    def split(self, func: tirx.PrimFunc) -> SplitKernel:
+    def split(self, func: tirx.PrimFunc, vdevice: VDevice) -> SplitKernel:
         return split_into_stages(func, tile_seconds)
 
     def compiler(self, target: tvm.target.Target) -> Compiler:

@@ -9,6 +9,7 @@ from tvm import te, tirx
 from tvm.s_tir import Schedule
 
 from tvm_rammer.backend.cpu.templates.estimate import tile_seconds
+from tvm_rammer.machine.speeds import DEFAULT_SPEEDS
 
 
 def seconds(function: Any, lanes: int, dtype: str = "float32") -> float:
@@ -25,7 +26,7 @@ def seconds(function: Any, lanes: int, dtype: str = "float32") -> float:
     nest = sch.get(block).body
     for one in reversed(loops):
         nest = tirx.For(one.loop_var, one.min, one.extent, one.kind, nest)
-    return tile_seconds(nest, 1, 0)
+    return tile_seconds(DEFAULT_SPEEDS, nest, 1, 0)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from tvm import relax, te, topi
 from tvm.script import tirx as T
 
 from tvm_rammer.backend.cpu.codegen.lowering import lowering_pipeline
-from tvm_rammer.backend.cpu.templates.estimate import tile_seconds
 from tvm_rammer.errors import ModelError
 from tvm_rammer.kernel.bodies import compile_bodies
 from tvm_rammer.kernel.split import split_into_stages
@@ -296,7 +295,7 @@ def test_tiles_are_independent_and_cover_the_result():
     run = run_prim_func(func, [x])
     (stage,) = run.kernel.stages
     assert (stage.arguments, stage.kernel.num_tiles) == ((0, 1), 4)
-    (split,) = split_into_stages(run.kernel.scheduled.func, tile_seconds).stages
+    (split,) = split_into_stages(run.kernel.scheduled.func).stages
     body = compile_bodies({"add": split.body}, TARGET, lowering_pipeline())["add"]
     out = np.zeros_like(x)
     body(1, 3, [x, out])
@@ -316,7 +315,7 @@ def scalar_parameter(x: T.Buffer((4,), "float32"), n: T.int32, out: T.Buffer((4,
 
 def test_scalar_parameters_are_refused():
     with pytest.raises(ModelError) as caught:
-        split_into_stages(scalar_parameter, tile_seconds)
+        split_into_stages(scalar_parameter)
     assert str(caught.value) == (
         "PrimFunc 'scalar_parameter' has the parameter 'n', which is no buffer: "
         "leave the operator out of the plan"
@@ -324,15 +323,15 @@ def test_scalar_parameters_are_refused():
 
 
 def has_parallel_loops(run):
-    stages = split_into_stages(run.kernel.scheduled.func, tile_seconds).stages
+    stages = split_into_stages(run.kernel.scheduled.func).stages
     return any("T.parallel" in stage.body.script() for stage in stages)
 
 
 def test_bodies_are_private_functions_of_a_tile_range():
     """``body(start, stop, *pointers) -> int32``, which is 0 unless it fails."""
-    (stage,) = split_into_stages(written_by_two_nests, tile_seconds).stages
+    (stage,) = split_into_stages(written_by_two_nests).stages
     assert [param.name for param in stage.body.params] == ["start", "stop", "p0", "p1"]
     assert str(stage.body.ret_type) == "int32"
     assert "global_symbol" not in stage.body.attrs
-    (again,) = split_into_stages(written_by_two_nests, tile_seconds).stages
+    (again,) = split_into_stages(written_by_two_nests).stages
     tvm.ir.assert_structural_equal(stage.body, again.body)

@@ -51,8 +51,6 @@ _FEW_ROWS = 4
 _LONG_ROW = 64
 #: So many tasks share out evenly on any device, and so many for each vEU of a large one.
 _FEW_TASKS, _TASKS_OF_A_VEU = 64, 8
-#: Cycles of a task besides its register tiles: its call, and the loops around them.
-_TASK_CYCLES = 60.0
 
 
 @dataclass(frozen=True)
@@ -159,9 +157,10 @@ class OuterProduct:
         tile, (rows, _, _, itemsize, taps) = cut.tile, self._sizes()
         own_rows = min(tile.rows, rows) if cut.row_tasks else rows
         steps = prod(axis.extent for axis in self.contraction.reduced)
-        cycles = cycles_of_step(tile, own_rows, itemsize, taps) * steps / max(1, taps)
+        cycles = cycles_of_step(tile, own_rows, self.vdevice, itemsize, taps) * steps / max(1, taps)
         stores = own_rows * tile.vectors
-        return Option(cut, self._tasks(cut).num_tasks, cycles + stores + _TASK_CYCLES)
+        task = self.vdevice.speeds.cycles.task
+        return Option(cut, self._tasks(cut).num_tasks, cycles + stores + task)
 
     def nest(self, cut: Cut) -> Nest:
         """The loop nest of a configuration, its weights as they are."""

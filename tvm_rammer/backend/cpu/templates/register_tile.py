@@ -8,15 +8,6 @@ from tvm_rammer.machine import VDevice
 
 #: TVM keeps a buffer on the stack (and LLVM then in registers) only below this many bytes.
 STACK_LIMIT = 1024
-#: Cycles from a multiply-add to the next one of the same sum, and some slack: with just enough sums
-#: to hide the four cycles, whatever else is late shows.
-_LATENCY = 5.5
-#: Loads take this much more than multiply-adds, since they also wait for each other, but for those
-#: of the widest multiply-adds, of which half as many are issued at once.
-_LOAD, _LOAD_OF_WIDEST = 1.25, 1.0
-#: Weights come from the second-level cache or from beyond it, data mostly from the first level: so
-#: much longer takes a vector of them, even where multiply-adds set the pace.
-_WEIGHTS = 0.3
 _MOST_VECTORS = 4
 #: Accumulators that chains make at most, and the fewest steps of each.
 _MOST_CHAINED, _SHORTEST_CHAIN = 8, 16
@@ -61,9 +52,16 @@ def overlapping_lanes(columns: int, vdevice: VDevice) -> int | None:
     widths = [n for n in (full, full // 2, full // 4) if 4 <= n <= columns]
 
     def cycles(lanes: int) -> float:
-        return -(-columns // lanes) * (1.0 if lanes >= 16 else 0.5)
+        return -(-columns // lanes) * operation_cycles(4 * lanes, vdevice)
 
     return min(widths, key=cycles, default=None)
+
+
+def operation_cycles(nbytes: int, vdevice: VDevice) -> float:
+    """Cycles of a multiply-add or a load of vectors of so many bytes."""
+    core = vdevice.speeds.cycles
+    wide = nbytes >= core.wide_vector_bytes
+    return core.wide_operation if wide else core.narrow_operation
 
 
 def register_tile(
@@ -77,7 +75,7 @@ def register_tile(
 
     def cycles(tile: RegisterTile) -> float:
         tiles = -(-columns // (tile.vectors * tile.lanes))
-        return cycles_of_step(tile, rows, itemsize, taps) * tiles
+        return cycles_of_step(tile, rows, vdevice, itemsize, taps) * tiles
 
     tiles = tiles_in_registers(rows, columns, vdevice, itemsize, taps)
     return min(tiles, key=cycles, default=None)
@@ -143,7 +141,9 @@ def spills(tile: RegisterTile, vdevice: VDevice, most_rows: int) -> bool:
     return few and tile.vectors == 1 and tile.rows > most_rows
 
 
-def cycles_of_step(tile: RegisterTile, rows: int, itemsize: int = 4, taps: int = 0) -> float:
+def cycles_of_step(
+    tile: RegisterTile, rows: int, vdevice: VDevice, itemsize: int = 4, taps: int = 0
+) -> float:
     """Modelled cycles of one step of the reduction, for ``rows`` rows of one tile's columns.
 
     A step costs a tile of ``r`` rows and ``v`` vectors as many cycles as the largest of its
@@ -151,20 +151,22 @@ def cycles_of_step(tile: RegisterTile, rows: int, itemsize: int = 4, taps: int =
     for the weights, which come from farther away; small tiles pay more loop overhead and a ragged
     last tile a little more. Parameters as for :func:`tiles_in_registers`.
     """
-    # Vectors of 64 bytes take a cycle each, two narrower ones go at once, but twice as many
-    # instructions keep the processor from it a little.
-    each = 1.0 if tile.lanes * itemsize >= 64 else 0.75 if taps else 0.6
+    core = vdevice.speeds.cycles
+    wide = tile.lanes * itemsize >= core.wide_vector_bytes
+    narrow = core.narrow_tap if taps else core.narrow_product
+    each = core.wide_operation if wide else narrow
 
     def step(height: int) -> float:
         # With taps, a step loads what the next ones use again.
         loads = tile.vectors * (height + 2 * taps - 1) / taps if taps else height + tile.vectors
-        load = _LOAD_OF_WIDEST if each == 1.0 and not taps else _LOAD
-        far = 0.0 if taps else _WEIGHTS * tile.vectors * each
-        latency = _LATENCY / tile.chains
+        load = core.wide_load if wide and not taps else core.load
+        # Weights come from the second-level cache or from beyond it, data mostly from the first.
+        far = 0.0 if taps else core.far_weights * tile.vectors * each
+        latency = (core.multiply_add_latency + core.latency_slack) / tile.chains
         return max(height * tile.vectors * each, loads * each * load, latency) + far
 
     full, ragged = divmod(rows, tile.rows)
     cycles = full * step(tile.rows) + (step(ragged) if ragged else 0.0)
     # Unrolled taps are code enough for a loop: more vectors of them only take longer to compile.
     unrolled = tile.rows if taps else tile.rows * tile.vectors * tile.chains
-    return cycles * (1.0 + 0.02 * bool(ragged) + 0.3 / unrolled)
+    return cycles * (1.0 + core.ragged_tile * bool(ragged) + core.loop_overhead / unrolled)

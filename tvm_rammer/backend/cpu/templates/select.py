@@ -127,7 +127,7 @@ def _by_another(
 
 def _seconds(scheduled: Scheduled, vdevice: VDevice) -> float:
     """What all stages are estimated to take, each shared by all vEUs."""
-    stages = split_into_stages(scheduled.func, tile_seconds).stages
+    stages = split_into_stages(scheduled.func, partial(tile_seconds, vdevice.speeds)).stages
     options = (Option(stage, stage.num_tiles, stage.tile_seconds) for stage in stages)
     return sum(option.cost(vdevice.num_veus) for option in options)
 
@@ -195,7 +195,7 @@ def alike(choice: Choice) -> str:
 
 def _interface(scheduled: Scheduled) -> Any:
     """How weights are packed, and sizes and types of the buffers between the stages."""
-    split = split_into_stages(scheduled.func, tile_seconds)
+    split = split_into_stages(scheduled.func)
     sizes = [(prod(scratch.shape), scratch.dtype) for scratch in split.scratch]
     return scheduled.packings, len(split.stages), sizes
 

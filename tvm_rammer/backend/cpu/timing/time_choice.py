@@ -18,7 +18,6 @@ from tvm import tirx
 
 from tvm_rammer.backend.cpu.host import host_cpu
 from tvm_rammer.backend.cpu.templates.code_budget import within_budget
-from tvm_rammer.backend.cpu.templates.estimate import tile_seconds
 from tvm_rammer.backend.cpu.timing.kernel_timing import Job, Step, compile_jobs
 from tvm_rammer.errors import TuningError
 from tvm_rammer.kernel.operands import Operand, copies_for
@@ -43,7 +42,7 @@ class _EmittedChoice:
         scheduled = within_budget(choice.emit())
         if scheduled is None:
             raise TuningError(f"{choice.text}: the code exceeds the budget of a body")
-        return cls(scheduled, split_into_stages(scheduled.func, tile_seconds))
+        return cls(scheduled, split_into_stages(scheduled.func))
 
     @cached_property
     def params(self) -> list[tuple[tuple[int, ...], tuple[int, ...], str]]:

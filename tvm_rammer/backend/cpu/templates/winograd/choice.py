@@ -2,8 +2,8 @@
 
 Counted are the multiply-adds of the products in their register tiles, the two transforms, and the
 bytes that come from memory: the weights, of which there are up to four times as many as before, and
-transformed inputs that no cache holds. Its constants were fitted on an AMD Zen 4 core; what counts
-is the ratio to the direct convolution, and gains are large where there are any.
+transformed inputs that no cache holds. What counts is the ratio to the direct convolution, and
+gains are large where there are any.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from tvm_rammer.backend.cpu.templates.register_tile import RegisterTile, overlap
 from tvm_rammer.backend.cpu.templates.winograd.accuracy import winograd_error
 from tvm_rammer.backend.cpu.templates.winograd.channels import Channels
 from tvm_rammer.backend.cpu.templates.winograd.cycles import (
-    CACHE_BYTES,
     MANY_ROWS,
-    STAGE_CYCLES,
     between_stages,
     direct_cycles,
+    from_shared_cache,
     per_operation,
     step_cycles,
     together,
@@ -119,7 +118,7 @@ def winograd_cycles(size: ConvolutionSize, tiling: WinogradTiling, vdevice: VDev
     if not tiling.fused:
         loads += 2 * between_stages(_scratch_bytes(size, tiling), vdevice)
     stages = 1 if tiling.fused else 2
-    return together(compute, loads) + stages * STAGE_CYCLES
+    return together(compute, loads, vdevice) + stages * vdevice.speeds.cycles.stage
 
 
 def in_parts(
@@ -133,7 +132,8 @@ def in_parts(
     steps = size.channels.depth * step_cycles(tile, tiling.rows, vdevice)
     results = tiling.rows * tile.vectors * (2.0 + _OUTPUT_OPERATIONS) * per_operation(vdevice)
     weights = 4 * transform.products * size.channels.depth * tile.vectors * tile.lanes
-    cycles = together(transform.products * (steps + results), weights / CACHE_BYTES)
+    loads = from_shared_cache(weights, vdevice)
+    cycles = together(transform.products * (steps + results), loads, vdevice)
     return Option(tiling, tasks, cycles)
 
 
@@ -207,7 +207,7 @@ def _register_tile(tiles: int, channels: int, vdevice: VDevice) -> RegisterTile:
 
     def cycles(tile: RegisterTile) -> float:
         # The more sums, the more of them LLVM may spill.
-        spilt = 1 + 0.003 * tile.rows * tile.vectors
+        spilt = 1 + vdevice.speeds.cycles.spilt_sum * tile.rows * tile.vectors
         return (
             step_cycles(tile, tiles, vdevice) * -(-channels // (tile.vectors * tile.lanes)) * spilt
         )

@@ -8,10 +8,9 @@ from tvm_rammer.backend.cpu.templates.finer import Option, finer_tilings
 from tvm_rammer.backend.cpu.templates.register_tile import overlapping_lanes
 from tvm_rammer.backend.cpu.templates.winograd.choice import MAX_SCRATCH_BYTES
 from tvm_rammer.backend.cpu.templates.winograd.cycles import (
-    CACHE_BYTES,
-    STAGE_CYCLES,
     between_stages,
     direct_cycles,
+    from_shared_cache,
     per_operation,
     step_cycles,
     together,
@@ -72,7 +71,8 @@ def line_cycles(lines: Lines, tiling: LineTiling, vdevice: VDevice) -> float:
     task = _task(lines, tiling, vdevice)
     weights = 4 * products * lines.across * lines.steps * lines.channels.outputs
     loads = weight_cycles(weights, vdevice) + 2 * between_stages(_scratch_bytes(lines), vdevice)
-    return together(transforms + task.num_tiles * task.tile_time, loads) + 2 * STAGE_CYCLES
+    compute = transforms + task.num_tiles * task.tile_time
+    return together(compute, loads, vdevice) + 2 * vdevice.speeds.cycles.stage
 
 
 def finer(lines: Lines, tiling: LineTiling, vdevice: VDevice) -> list[LineTiling]:
@@ -93,8 +93,8 @@ def _task(lines: Lines, tiling: LineTiling, vdevice: VDevice) -> Option[LineTili
     # Every sum is cleared, stored, and transformed.
     results = lines.tiles * register.vectors * (2 + _OUTPUT_OPERATIONS) * per_operation(vdevice)
     step = step_cycles(register, lines.tiles, vdevice)
-    weights = 4 * steps * tiling.columns / CACHE_BYTES
-    cycles = products * together(tiling.lines * (steps * step + results), weights)
+    loads = from_shared_cache(4 * steps * tiling.columns, vdevice)
+    cycles = products * together(tiling.lines * (steps * step + results), loads, vdevice)
     layout = lines.channels.layout(register)
     return Option(tiling, blocks * layout.groups * layout.tiles, cycles)
 
