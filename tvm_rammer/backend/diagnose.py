@@ -7,14 +7,21 @@ from collections.abc import Callable, Mapping
 from tvm_rammer._environment import import_problem
 from tvm_rammer.backend.protocol import Finding
 from tvm_rammer.backend.registry import backend_named, backends, known_names
-from tvm_rammer.backend.rules import find_rules
 from tvm_rammer.schedule.policies import policies
+
+
+def _find_rules() -> None:
+    # Rules are written in TVM's terms; what cannot import TVM is told here as well.
+    from tvm_rammer.backend.rules import find_rules
+
+    find_rules()
+
 
 #: What loads the plug-ins of each kind.
 _PLUG_INS: Mapping[str, Callable[[], object]] = {
     "back ends": backends,
     "policies": policies,
-    "rules": find_rules,
+    "rules": _find_rules,
 }
 
 

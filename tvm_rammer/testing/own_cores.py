@@ -44,7 +44,9 @@ class OwnCores:
         """What each core computes while all do, as a part of what one computes alone."""
         alone = on_one_core(self._seconds)
         each = on_every_core(self._seconds)
-        return alone * sum(1 / seconds for seconds in each) / len(each)
+        # Somebody may have disturbed the core while it was alone: none is faster for company.
+        own = min(alone, *each)
+        return own * sum(1 / seconds for seconds in each) / len(each)
 
     def are_ours(self) -> bool:
         """Whether every core is one of our own."""
