@@ -7,6 +7,7 @@ import pytest
 
 from tvm_rammer.errors import DeviceError, InputError
 from tvm_rammer.machine import OversubscriptionWarning, VDevice
+from tvm_rammer.machine.vdevice import positive_count
 
 TWO_CORES = VDevice("test CPU", num_veus=2, cores=2, threads=2)
 
@@ -24,6 +25,15 @@ def test_a_number_of_veus_is_a_whole_number_of_at_least_one(wrong):
         with pytest.raises(InputError) as caught:
             attempt(wrong)
         assert str(caught.value) == message
+
+
+def test_a_number_that_no_description_could_hold_is_refused():
+    assert positive_count("max_arena_bytes", 2**63 - 1) == 2**63 - 1
+    with pytest.raises(InputError) as caught:
+        positive_count("max_arena_bytes", 2**63)
+    assert str(caught.value) == (
+        "max_arena_bytes is 9223372036854775808: it must be less than 9,223,372,036,854,775,808"
+    )
 
 
 def test_more_veus_than_threads_must_be_asked_for():

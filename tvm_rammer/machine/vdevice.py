@@ -155,6 +155,10 @@ class VDevice:
         )
 
 
+#: Descriptions hold integers of 64 bits.
+_TOO_MANY = 1 << 63
+
+
 def positive_count(name: str, value: Any) -> int:
     """``value`` as an int of at least 1, or an :class:`InputError` that calls it ``name``."""
     try:
@@ -163,6 +167,8 @@ def positive_count(name: str, value: Any) -> int:
         count = 0
     if count < 1 or isinstance(value, bool):
         raise InputError(f"{name} is {value!r}: it must be a whole number of at least 1")
+    if count >= _TOO_MANY:
+        raise InputError(f"{name} is {value!r}: it must be less than {_TOO_MANY:,}")
     return count
 
 

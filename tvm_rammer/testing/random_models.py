@@ -19,7 +19,9 @@ _NUM_WEIGHTS = 4
 _GAIN = 1.5
 
 
-def random_model(seed: int, shape: Shape = "mixed", operators: int = 50) -> tvm.IRModule:
+def random_model(
+    seed: int, shape: Shape = "mixed", operators: int = 50, noise: float = 0.0
+) -> tvm.IRModule:
     """Make a model of products, softmaxes and normalisations of square matrices.
 
     Parameters
@@ -30,6 +32,9 @@ def random_model(seed: int, shape: Shape = "mixed", operators: int = 50) -> tvm.
         See :func:`~tvm_rammer.testing.random_graphs.random_graph`.
     operators : int
         How many there are after fusion, about: where many results meet there is one more.
+    noise : float
+        Every operator's result is wrong by about this part of itself: what that does to the outputs
+        tells how much rounding may do.
 
     Returns
     -------
@@ -38,14 +43,15 @@ def random_model(seed: int, shape: Shape = "mixed", operators: int = 50) -> tvm.
     """
     rng = np.random.default_rng(seed)
     edges = random_edges(rng, shape, operators)
-    return _Writer(rng).write(edges)
+    return _Writer(rng, noise).write(edges)
 
 
 class _Writer:
     """Writes ``main``, operator after operator."""
 
-    def __init__(self, rng: np.random.Generator) -> None:
-        self.rng = rng
+    def __init__(self, rng: np.random.Generator, noise: float) -> None:
+        self.rng, self.noise = rng, noise
+        self.errors = np.random.default_rng(0)
         self.size = int(rng.choice(_SIZES))
         deviation = _GAIN / self.size**0.5
         self.weights = [self._constant(deviation) for _ in range(_NUM_WEIGHTS)]
@@ -62,7 +68,8 @@ class _Writer:
                 results: list[Any] = []
                 for before in edges:
                     arguments = [results[number] for number in before]
-                    results.append(self._operator(arguments or [inputs[self.rng.integers(2)]]))
+                    result = self._operator(arguments or [inputs[self.rng.integers(2)]])
+                    results.append(self._disturbed(result) if self.noise else result)
                 leaves = [result for k, result in enumerate(results) if k not in read]
                 outputs = self.builder.emit_output(relax.Tuple(leaves))
             self.builder.emit_func_output(outputs)
@@ -96,6 +103,10 @@ class _Writer:
         joined = self._emit(op.concat(arguments, axis=0))
         stacked = self._emit(op.reshape(joined, (len(arguments), self.size, self.size)))
         return self._emit(op.mean(stacked, axis=0))
+
+    def _disturbed(self, x: Any) -> Any:
+        error = 1 + self.noise * self.errors.standard_normal((self.size, self.size))
+        return self._emit(op.multiply(x, relax.const(error.astype("float32"))))
 
     def _constant(self, deviation: float) -> Any:
         values = self.rng.standard_normal((self.size, self.size)) * deviation
