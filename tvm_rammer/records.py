@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from math import isfinite
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from tvm_rammer.errors import RammerError
 
@@ -18,6 +19,10 @@ Reader = Callable[[Any], Any]
 _LARGEST = 2**63 - 1
 #: Text that is longer is shown by its beginning.
 _MOST_SHOWN = 40
+
+
+#: A bit mask, in JSON as text of hexadecimal digits: JSON's own numbers have 64 bits at most.
+Bits = Annotated[int, "bits"]
 
 
 class FieldError(ValueError):
@@ -110,7 +115,7 @@ def _reader(kind: Any) -> Reader:
 
 
 def _record_reader(kind: type) -> Reader:
-    hints = get_type_hints(kind)
+    hints = get_type_hints(kind, include_extras=True)
     readers = {field.name: _reader(hints[field.name]) for field in fields(kind)}
 
     def read(value: Any) -> Any:
@@ -196,6 +201,12 @@ def _read_integer(value: Any) -> int:
     return value
 
 
+def _read_bits(value: Any) -> int:
+    if type(value) is not str or not re.fullmatch("[0-9a-f]{1,999}", value):
+        raise _mismatch("hexadecimal digits", value)
+    return int(value, 16)
+
+
 def _read_number(value: Any) -> float:
     if type(value) not in (int, float) or abs(value) > _LARGEST or not isfinite(value):
         raise _mismatch("a number", value)
@@ -217,6 +228,7 @@ def _read_boolean(value: Any) -> bool:
 
 _PLAIN: dict[Any, Reader] = {
     int: _read_integer,
+    Bits: _read_bits,
     float: _read_number,
     str: _read_string,
     bool: _read_boolean,

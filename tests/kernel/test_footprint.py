@@ -15,6 +15,9 @@ from tvm_rammer.kernel.split import split_into_stages
 from tvm_rammer.rprogram.program import CELLS, TILE_RANGES, RKernel
 
 ALL = (1 << CELLS) - 1
+FIRST_HALF = (1 << CELLS // 2) - 1
+#: Of a matrix of 16 rows.
+DOWN, ACROSS = 16, CELLS // 16
 
 
 @T.prim_func(s_tir=True)
@@ -61,8 +64,8 @@ def total(x: T.Buffer((16, 64), "float32"), out: T.Buffer((16,), "float32")):
 
 
 def cells(rows: range, columns: range) -> int:
-    """Cells of a matrix of 16 x 64, which are 2 x 16 elements."""
-    touched = {row // 2 * 4 + column // 16 for row in rows for column in columns}
+    """Cells of a matrix of 16 x 64: every row has its own."""
+    touched = {row * ACROSS + column * ACROSS // 64 for row in rows for column in columns}
     return sum(1 << cell for cell in touched)
 
 
@@ -93,7 +96,7 @@ def test_tiles_that_are_columns():
 def test_an_index_that_depends_on_data_may_be_any():
     x, at, out = halves(looked_up)
     assert x == (cells(range(16), range(64)), cells(range(16), range(64)))
-    assert at == (0xFFFF, 0xFFFF0000)
+    assert at == (FIRST_HALF, ALL ^ FIRST_HALF)
     assert out == (cells(range(8), range(64)), cells(range(8, 16), range(64)))
 
 
@@ -111,7 +114,7 @@ def test_what_is_prefetched_for_others_is_not_touched():
 
 
 def test_a_vector_is_one_row_of_cells():
-    assert halves(total)[1] == (0xFFFF, 0xFFFF0000)
+    assert halves(total)[1] == (FIRST_HALF, ALL ^ FIRST_HALF)
 
 
 @settings(max_examples=100)
@@ -142,9 +145,11 @@ def test_a_range_touches_what_its_parts_touch(tiles, data):
     [
         ((), (1, CELLS)),
         ((7,), (1, CELLS)),
-        ((3, 7), (2, 16)),
-        ((2, 3, 9, 7), (8, 4)),
-        ((0, 5), (1, 32)),
+        ((3, 7), (2, CELLS // 2)),
+        ((16, 64), (DOWN, ACROSS)),
+        ((2, 3, 9, 7), (32, CELLS // 32)),
+        ((2, 9, 9, 7), (64, CELLS // 64)),
+        ((0, 5), (1, CELLS)),
     ],
 )
 def test_cells_of_a_shape(shape, expected):

@@ -33,7 +33,7 @@ def test_any_name_and_time_loads_back(name, time):
 
 def test_text_has_an_entry_a_line():
     lines = to_json(PLAN).splitlines()
-    assert lines[:3] == ["{", '"format_version": 3,', '"name": "two_branches",']
+    assert lines[:3] == ["{", '"format_version": 4,', '"name": "two_branches",']
     assert '{"operator": 0, "start": 0, "stop": 4, "waits": [], "wave": 0},' in lines
 
 
@@ -57,7 +57,7 @@ EDITS = [
     (
         ("format_version",),
         1,
-        "the plan has format_version 1, this is 3; make the plan anew",
+        "the plan has format_version 1, this is 4; make the plan anew",
     ),
     (("name",), None, "name is null; it must be a string"),
     (("buffers",), {}, "buffers is {}; it must be a list"),
@@ -131,7 +131,7 @@ def test_missing_keys_are_named():
         ("[" * 100_000, "the plan is not JSON: "),
         ("9" * 10_000, "the plan is not JSON: "),
         ("[]", "the plan is not a JSON object"),
-        ("{}", "the plan has format_version None, this is 3"),
+        ("{}", "the plan has format_version None, this is 4"),
     ],
 )
 def test_malformed_text(text, message):

@@ -26,6 +26,7 @@ from tvm_rammer.rprogram import (
     vector_clocks,
     verify,
 )
+from tvm_rammer.rprogram.program import CELLS, TILE_RANGES
 
 PLAN = two_branches()
 SEEDS = st.integers(0, 10**6)
@@ -48,7 +49,7 @@ def serial(*operators: int) -> tuple[tuple[RTask, ...], ...]:
     return (tuple(RTask(op, 0, PLAN.kernel_of(op).num_tiles) for op in operators),)
 
 
-FULL = ((1 << 32) - 1,) * 16
+FULL = ((1 << CELLS) - 1,) * TILE_RANGES
 
 MALFORMED = [
     (
@@ -56,13 +57,13 @@ MALFORMED = [
         "kernel 'scale' has 2 footprints for 3 pointers; give one for each, or none at all",
     ),
     (
-        with_kernel(0, footprints=(FULL, FULL[:9])),
-        "kernel 'square' has a footprint that is not 16 masks of 32 cells; "
+        with_kernel(0, footprints=(FULL, (*FULL, 0))),
+        "kernel 'square' has a footprint that is not up to 64 masks of 256 cells; "
         "correct it, or leave it empty",
     ),
     (
-        with_kernel(0, footprints=(FULL, (1 << 32, *FULL[1:]))),
-        "kernel 'square' has a footprint that is not 16 masks of 32 cells; "
+        with_kernel(0, footprints=(FULL, (1 << CELLS, *FULL[1:]))),
+        "kernel 'square' has a footprint that is not up to 64 masks of 256 cells; "
         "correct it, or leave it empty",
     ),
     (

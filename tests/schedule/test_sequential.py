@@ -26,7 +26,7 @@ def test_an_operator_with_too_little_work_stays_on_one_veu():
 def test_no_more_veus_than_shorten_the_longest_range():
     """Five tiles on four vEUs take two rounds, which three vEUs do as well."""
     placement = sequential(graph(([], [(5, 1.0)])), 4, costs())
-    assert ranges(placement) == [[(0, 0, 2)], [(0, 2, 4)], [(0, 4, 5)], []]
+    assert ranges(placement) == [[(0, 0, 1)], [(0, 1, 3)], [(0, 3, 5)], []]
 
 
 def test_the_candidate_that_ends_soonest_is_taken():

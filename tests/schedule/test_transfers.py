@@ -111,7 +111,8 @@ def test_rows_of_a_concatenation_that_a_veu_wrote_itself_are_there(rows, fetched
         Buffer("result", (1,), "float32", "output", 1),
     )
     first, last = rows
-    read = sum(0b1111 << 4 * row for row in range(first, last))
+    across = CELLS // 8
+    read = sum((1 << across) - 1 << across * row for row in range(first, last))
     write = RKernel("write", 2, ("read", "write"), 2 * US, footprints=(WHOLE, DIVIDED))
     use = RKernel("use", 1, ("read", "write"), 4 * US, footprints=((read,) * TILE_RANGES, WHOLE))
     operators = (Operator("write", (write,), (0, 2)), Operator("use", (use,), (1, 3)))

@@ -76,7 +76,8 @@ def footprints(
     Returns
     -------
     dict of int to tuple of int
-        By number a bit mask of cells for each of :data:`TILE_RANGES` equal ranges of tiles.
+        By number a bit mask of cells for each tile, or for each of :data:`TILE_RANGES` equal
+        ranges of them where there are more.
     """
     boxes = _Boxes(numbers, matrices)
     is_loop = isinstance(nest, tirx.For) and isinstance(nest.extent, tirx.IntImm)
@@ -95,13 +96,14 @@ def footprints(
 def _masks(cells: npt.NDArray[np.bool_]) -> tuple[int, ...]:
     """Bit masks of the ranges of tiles, given the cells of each tile."""
     count = len(cells)
-    weights = 1 << np.arange(CELLS, dtype=np.int64)
     flat = cells.reshape(count, CELLS)
-    edges = np.arange(TILE_RANGES + 1) * count / TILE_RANGES
-    firsts = np.minimum(edges[:-1].astype(int), count - 1)
-    lasts = np.maximum(np.ceil(edges[1:]).astype(int), firsts + 1)
+    ranges = min(count, TILE_RANGES)
+    firsts = np.arange(ranges) * count // ranges
+    lasts = -(-np.arange(1, ranges + 1) * count // ranges)
     return tuple(
-        int(weights[flat[first:last].any(axis=0)].sum())
+        int.from_bytes(
+            np.packbits(flat[first:last].any(axis=0), bitorder="little").tobytes(), "little"
+        )
         for first, last in zip(firsts, lasts, strict=True)
     )
 

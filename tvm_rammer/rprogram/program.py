@@ -18,15 +18,17 @@ from typing import Literal
 
 import numpy as np
 
+from tvm_rammer.records import Bits
+
 Space = Literal["arena", "constant", "input", "output", "part"]
 Mode = Literal["read", "write"]
 
 #: Every buffer of the arena and of the constant pool starts on a multiple of this many bytes.
 ALIGNMENT = 64
 
-#: Of a footprint: the parts that a buffer is cut into, and the equal ranges of a kernel's tiles.
-CELLS = 32
-TILE_RANGES = 16
+#: Of a footprint: the parts that a buffer is cut into, and the most ranges of a kernel's tiles.
+CELLS = 256
+TILE_RANGES = 64
 
 
 @cache
@@ -42,7 +44,7 @@ def aligned(nbytes: int) -> int:
 
 def cell_rows(rows: int) -> int:
     """How many rows the cells of a matrix of ``rows`` rows form; at least one."""
-    return next((count for count in (8, 4, 2) if count <= rows), 1)
+    return next((count for count in (64, 32, 16, 8, 4, 2) if count <= rows), 1)
 
 
 @lru_cache(maxsize=4096)
@@ -110,8 +112,8 @@ class RKernel:
     tiling : str
         The tile, for people, e.g. ``"2x64 outputs, 4 vectors of 16"``.
     footprints : tuple of tuple of int
-        For each pointer the cells of its buffer that each range of tiles touches, as a bit mask;
-        empty if that is not known, and every tile may touch everything.
+        For each pointer the cells of its buffer that each of some equal ranges of tiles touches, as
+        a bit mask; empty if that is not known, and every tile may touch everything.
     """
 
     name: str
@@ -120,7 +122,7 @@ class RKernel:
     tile_time: float = 1e-6
     origin: str = ""
     tiling: str = ""
-    footprints: tuple[tuple[int, ...], ...] = ()
+    footprints: tuple[tuple[Bits, ...], ...] = ()
 
     def __hash__(self) -> int:
         """Of what tells kernels apart: footprints take long to go through."""
@@ -136,8 +138,8 @@ class RKernel:
             return 0
         if self.footprints and self.footprints[pointer]:
             masks = self.footprints[pointer]
-            first = start * TILE_RANGES // self.num_tiles
-            last = -(-stop * TILE_RANGES // self.num_tiles)
+            first = start * len(masks) // self.num_tiles
+            last = -(-stop * len(masks) // self.num_tiles)
             return reduce(or_, masks[first:last])
         if self.modes[pointer] == "read":
             return (1 << CELLS) - 1

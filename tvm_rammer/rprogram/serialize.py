@@ -8,11 +8,11 @@ from typing import Any
 
 from tvm_rammer.errors import PlanError
 from tvm_rammer.records import FieldError, parse_json, read_as
-from tvm_rammer.rprogram.program import RProgram
+from tvm_rammer.rprogram.program import RKernel, RProgram
 from tvm_rammer.rprogram.verify import verify
 
 #: Grows whenever the data types of a plan change.
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 
 
 def to_json(program: RProgram) -> str:
@@ -63,7 +63,10 @@ def from_json(text: str) -> RProgram:
 def _plain(value: Any) -> Any:
     """Dataclasses as dictionaries, tuples as lists."""
     if is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+        entries = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+        if isinstance(value, RKernel):
+            entries["footprints"] = [[f"{m:x}" for m in masks] for masks in value.footprints]
+        return entries
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     return value

@@ -83,9 +83,9 @@ def _check_kernel(kernel: RKernel) -> None:
             "give one for each, or none at all"
         )
     for masks in kernel.footprints:
-        if masks and (len(masks) != TILE_RANGES or min(masks) < 0 or max(masks) >> CELLS):
+        if masks and (len(masks) > TILE_RANGES or min(masks) < 0 or max(masks) >> CELLS):
             raise PlanError(
-                f"{where} has a footprint that is not {TILE_RANGES} masks of {CELLS} cells; "
+                f"{where} has a footprint that is not up to {TILE_RANGES} masks of {CELLS} cells; "
                 "correct it, or leave it empty"
             )
 

@@ -13,7 +13,7 @@ from tvm_rammer.records import read_as
 How = Literal["measured", "stored", "simulated"]
 
 #: Raised when policies, kernels or measuring change so much that older decisions are not used.
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 @dataclass(frozen=True)

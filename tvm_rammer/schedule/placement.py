@@ -51,9 +51,10 @@ class Placement:
 def split(tiles: int, parts: int) -> list[tuple[int, int]]:
     """``tiles`` as ``parts`` contiguous ranges whose lengths differ by at most one.
 
+    The longer ones are spread evenly, so that ranges of operators with different numbers of tiles
+    lie at the same places of their results.
+
     >>> split(7, 3)
-    [(0, 3), (3, 5), (5, 7)]
+    [(0, 2), (2, 4), (4, 7)]
     """
-    short, longer = divmod(tiles, parts)
-    bounds = [part * short + min(part, longer) for part in range(parts + 1)]
-    return list(pairwise(bounds))
+    return list(pairwise(part * tiles // parts for part in range(parts + 1)))

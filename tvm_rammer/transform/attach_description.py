@@ -29,7 +29,7 @@ from tvm_rammer.rprogram.serialize import to_json
 from tvm_rammer.schedule import explain
 
 #: Increased whenever a library can no longer be read by older versions of this package.
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 #: Returns the description: zlib-compressed JSON as a tensor of uint8.
 DESCRIBE = "tvm_rammer_describe"
 #: Returns (constants, table) of the region that ``main`` calls directly.

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
 
-from tvm_rammer.backend.cpu.templates.finer import Option, finer_tilings
+from tvm_rammer.backend.cpu.templates.finer import VERY_LARGE_DEVICE, Option, finer_tilings
 from tvm_rammer.backend.cpu.templates.register_tile import RegisterTile, overlapping_lanes
 from tvm_rammer.backend.cpu.templates.winograd.accuracy import winograd_error
 from tvm_rammer.backend.cpu.templates.winograd.channels import Channels
@@ -140,7 +140,10 @@ def in_parts(
 def finer(size: ConvolutionSize, tiling: WinogradTiling, vdevice: VDevice) -> list[WinogradTiling]:
     """Tilings that divide the tasks of one whose packing and transformed inputs they share."""
     if tiling.fused:
-        return []
+        usual = _fused(size, tiling, vdevice)
+        blocks = range(tiling.register_tile.rows, tiling.block, tiling.register_tile.rows)
+        options = [_fused(size, replace(tiling, block=block), vdevice) for block in blocks]
+        return finer_tilings(usual, options, vdevice.num_veus, VERY_LARGE_DEVICE)
     # Vectors that overlap are stored by one task.
     ragged = size.channels.layout(tiling.register_tile).ragged
     options = [
@@ -150,6 +153,16 @@ def finer(size: ConvolutionSize, tiling: WinogradTiling, vdevice: VDevice) -> li
         if down * across > 1
     ]
     return finer_tilings(in_parts(size, tiling, vdevice), options, vdevice.num_veus)
+
+
+def _fused(
+    size: ConvolutionSize, tiling: WinogradTiling, vdevice: VDevice
+) -> Option[WinogradTiling]:
+    """A fused tiling as its tasks: a block of the image each, with all transforms and weights."""
+    tasks = -(-_grid(size, tiling.transform).num_tiles // tiling.block)
+    cycles = winograd_cycles(size, tiling, vdevice) - vdevice.speeds.cycles.stage
+    loads = from_shared_cache(_weight_bytes(size, tiling.transform), vdevice)
+    return Option(tiling, tasks, together(cycles / tasks, loads, vdevice))
 
 
 def _divisors(number: int) -> list[int]:
