@@ -20,6 +20,7 @@ def test_json_has_the_decision_and_its_reasons(call, model):
     assert {"sequential", "wavefront", "estf", "ios", "locality", "per-op"} == names
     assert region["explanation"]["operators"] == 3
     assert region["explanation"]["predicted"] > 0
+    assert "launch" in {loss["cost"] for loss in region["losses"]}
     assert document["left_out"] == []
 
 
@@ -28,6 +29,7 @@ def test_text_has_every_plan_and_what_a_better_one_takes(call, model):
     assert text.startswith("rammer_region0  on 1 vEU: ")
     for word in ("per-op", "locality", "predicted", "policy", "limit", "better"):
         assert word in text
+    assert "sooner by" in text
     assert "no operator was left out" in text
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from tvm_rammer.runtime.report import RegionReport
-    from tvm_rammer.schedule import Decision
+    from tvm_rammer.schedule import Decision, Loss
 
 _EXAMPLES = """\b
 Examples:
@@ -32,14 +32,20 @@ def command(source: Path, **options: Any) -> Result:
     """Say why a model or a library has its plan; PLAN is what 'show --json' printed.
 
     Every plan that was considered with its predicted and its measured time, what was co-scheduled,
-    what was left out and why, what limits the plan, and what a better one would need.
+    what was left out and why, what limits the plan, what each cost takes of it, and what a better
+    one would need.
     """
-    _, _, report = open_described(source, **options)
+    _, description, report = open_described(source, **options)
     from tvm_rammer.commands.render import left_out
+    from tvm_rammer.schedule import losses
 
+    costs, programs = description.costs, description.programs
+    lost = {name: losses(program, costs) for name, program in programs.items()}
     text: list[Any] = []
     for region in report.regions:
         text += [*_region(region), ""]
+        if lost[region.name]:
+            text += [_losses(lost[region.name]), ""]
     if not text:
         text = ["nothing was planned", ""]
     remaining = left_out(report)
@@ -55,6 +61,7 @@ def command(source: Path, **options: Any) -> Result:
                     "policy": region.policy,
                     "decision": None if region.decision is None else asdict(region.decision),
                     "explanation": asdict(region.explanation),
+                    "losses": [asdict(loss) for loss in lost[region.name]],
                 }
                 for region in report.regions
             ],
@@ -81,6 +88,18 @@ def _region(region: RegionReport) -> list[Any]:
     if decision is None:
         return [heading, "", reasons]
     return [heading, "", _contenders(decision), "", reasons]
+
+
+def _losses(lost: tuple[Loss, ...]) -> Table:
+    """How much sooner the plan would end, as simulated, if a cost were nothing."""
+    from tvm_rammer.commands.render import columns
+    from tvm_rammer.units import duration
+
+    table = columns("without", "sooner by", "above all, time of vEUs", right=(1,))
+    for loss in lost:
+        named = ", ".join(f"{name} {duration(seconds)}" for name, seconds in loss.operators)
+        table.add_row(loss.cost, duration(loss.seconds), named)
+    return table
 
 
 def _contenders(decision: Decision) -> Table:

@@ -20,7 +20,7 @@ from tvm_rammer.region.direct_call import DirectCall
 from tvm_rammer.region.marks import LeftOut
 from tvm_rammer.rprogram import RProgram
 from tvm_rammer.rprogram.serialize import from_json
-from tvm_rammer.schedule import Decision, Explanation
+from tvm_rammer.schedule import CostModel, Decision, Explanation
 from tvm_rammer.transform.attach_description import DESCRIBE, FORMAT_VERSION
 from tvm_rammer.units import listed
 
@@ -76,6 +76,7 @@ class Content:
     num_veus: int
     vdevice: str
     backend: str
+    costs: CostModel
     inputs: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...]
     direct: DirectCall | None
@@ -122,6 +123,11 @@ class LibraryDescription:
             When it is not installed here.
         """
         return backend_named(self._said.backend)
+
+    @property
+    def costs(self) -> CostModel:
+        """What the device that it was planned for takes for everything but computing."""
+        return self._said.costs
 
     @property
     def policy(self) -> str:

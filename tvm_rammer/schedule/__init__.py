@@ -1,7 +1,8 @@
 """Policies, one per file, from an operator graph and a vDevice to an rProgram.
 
 - ``policies``: which there are, and the way from a graph to a proved plan; ``check_graph`` before
-  it; ``policy``: what one is, and the check of those from outside
+  it; ``policy``: what one is, and the check of those from outside; ``fewer_candidates``: more
+  choice never makes one's plans longer
 - ``sequential``; ``wavefront`` with ``levels`` and ``interplay``; ``estf`` and ``locality`` with
   ``list_schedule``, ``ranks`` and ``share_tiles``; ``ios`` with ``graph_blocks``,
   ``stage_search`` and ``stages``: the policies
@@ -10,7 +11,8 @@
 - ``memory`` with ``arena``, ``segments``, ``owners`` and ``arena_cap``: the arena
 - ``costs``, ``simulate`` with ``traffic`` and ``transfers``, ``timeline``: plans on paper
 - ``critical_path``: the rTasks that a makespan hangs on
-- ``explain``: why a plan is as it is, and what a better one would need
+- ``explain``: why a plan is as it is, and what a better one would need; ``losses``: what each cost
+  takes of it
 """
 
 from tvm_rammer.schedule.auto import auto
@@ -20,6 +22,7 @@ from tvm_rammer.schedule.estf import estf
 from tvm_rammer.schedule.explain import Explanation, explain
 from tvm_rammer.schedule.ios import ios
 from tvm_rammer.schedule.locality import locality
+from tvm_rammer.schedule.losses import Loss, losses
 from tvm_rammer.schedule.memory import MemoryReport, memory_report, plan_memory
 from tvm_rammer.schedule.placement import Placed, Placement
 from tvm_rammer.schedule.policies import (
@@ -47,6 +50,7 @@ __all__ = [
     "Decision",
     "Device",
     "Explanation",
+    "Loss",
     "MemoryReport",
     "Placed",
     "Placement",
@@ -61,6 +65,7 @@ __all__ = [
     "explain",
     "ios",
     "locality",
+    "losses",
     "memory_report",
     "plan",
     "plan_memory",

@@ -10,6 +10,7 @@ from tvm_rammer.plug_ins import home_of
 from tvm_rammer.rprogram.graph import OperatorGraph
 from tvm_rammer.rprogram.structure import check_tasks
 from tvm_rammer.schedule.costs import CostModel
+from tvm_rammer.schedule.fewer_candidates import place_with_any
 from tvm_rammer.schedule.placement import Placed, Placement
 from tvm_rammer.schedule.synchronise import synchronise
 
@@ -48,7 +49,7 @@ class Policy:
     limit: Callable[[OperatorGraph, int], str] = unlimited
 
     def __call__(self, graph: OperatorGraph, num_veus: int, costs: CostModel) -> Placement:
-        return self.place(graph, num_veus, costs)
+        return place_with_any(self.place, graph, num_veus, costs)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from tvm_rammer.region.marks import read_left_out
 from tvm_rammer.region.planned import Region
 from tvm_rammer.relax_util import operator_name, type_shape
 from tvm_rammer.rprogram.serialize import to_json
-from tvm_rammer.schedule import explain
+from tvm_rammer.schedule import CostModel, explain
 
 #: Increased whenever a library can no longer be read by older versions of this package.
 FORMAT_VERSION = 5
@@ -101,6 +101,7 @@ class AttachDescription:
 
     def _content(self, mod: tvm.IRModule, main: Any, direct: Any) -> dict[str, Any]:
         given = self.description
+        costs = backend_named(given.vdevice.kind).costs(given.vdevice)
         inputs = [param.name for param in main.params]
         ret = main.ret_ty
         results = list(ret.fields) if isinstance(ret, relax.TupleType) else [ret]
@@ -120,6 +121,7 @@ class AttachDescription:
             "num_veus": given.vdevice.num_veus,
             "vdevice": given.vdevice.name,
             "backend": given.vdevice.kind,
+            "costs": asdict(costs),
             "inputs": [
                 _tensor(name, param.ty)
                 for name, param in zip(names.inputs, main.params, strict=True)
@@ -127,18 +129,18 @@ class AttachDescription:
             "outputs": outputs,
             "direct": asdict(direct) if direct is not None else None,
             "programs": [json.loads(to_json(region.program)) for region in given.regions],
-            "plans": [_plan(region, given.vdevice) for region in given.regions],
+            "plans": [_plan(region, costs) for region in given.regions],
             "arenas": {region.program.name: region.code.arena_bytes for region in given.regions},
             "left_out": [asdict(item) for item in read_left_out(mod)],
         }
 
 
-def _plan(region: Region, vdevice: VDevice) -> dict[str, Any]:
+def _plan(region: Region, costs: CostModel) -> dict[str, Any]:
     """Why a region has its plan, and what limits it."""
     return {
         "region": region.program.name,
         "decision": None if region.decision is None else asdict(region.decision),
-        "explanation": asdict(explain(region.program, backend_named(vdevice.kind).costs(vdevice))),
+        "explanation": asdict(explain(region.program, costs)),
     }
 
 

@@ -1,0 +1,74 @@
+"""A choice of rKernels that can only help: every policy also plans without the finer ones.
+
+Policies choose by estimates that know nothing of transfers and of what runs beside; more choice
+misled them (a plan took up to twice as long). A simulation of the whole plan tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tvm_rammer.rprogram.graph import OperatorGraph
+from tvm_rammer.schedule.costs import CostModel
+from tvm_rammer.schedule.interplay import worth_weighing
+from tvm_rammer.schedule.placement import Placement
+from tvm_rammer.schedule.simulate import simulate
+from tvm_rammer.schedule.synchronise import synchronise
+
+#: Fewer candidates must make a plan this much shorter to be preferred to all of them.
+_WORTH = 0.995
+
+
+def place_with_any(
+    place: Callable[[OperatorGraph, int, CostModel], Placement],
+    graph: OperatorGraph,
+    num_veus: int,
+    costs: CostModel,
+) -> Placement:
+    """The shortest of the placements with the first candidate of each operator, the first two, ...
+
+    Parameters
+    ----------
+    place : callable
+        As of a :class:`~.policy.Policy`.
+    graph : OperatorGraph
+        The candidates of its operators have the most efficient first, and finer ones behind.
+    num_veus : int
+    costs : CostModel
+    """
+    best = place(graph, num_veus, costs)
+    least: float | None = None
+    for fewer in _narrowed(graph, num_veus):
+        placement = place(fewer, num_veus, costs)
+        if placement == best:
+            continue
+        if least is None:
+            least = _seconds(graph, best, costs)
+        seconds = _seconds(graph, placement, costs)
+        if seconds < _WORTH * least:
+            best, least = placement, seconds
+    return best
+
+
+def _narrowed(graph: OperatorGraph, num_veus: int) -> list[OperatorGraph]:
+    """The graph with fewer candidates, as far as that is less to choose from."""
+    most = max((len(operator.candidates) for operator in graph.operators), default=1)
+    found, known = [], _weighed(graph, num_veus)
+    for count in range(most - 1, 0, -1):
+        operators = tuple(replace(op, candidates=op.candidates[:count]) for op in graph.operators)
+        fewer = replace(graph, operators=operators)
+        weighed = _weighed(fewer, num_veus)
+        if weighed != known:
+            found.append(fewer)
+        known = weighed
+    return found
+
+
+def _weighed(graph: OperatorGraph, num_veus: int) -> list[int]:
+    """How many candidates of each operator policies look at."""
+    return [len(worth_weighing(op.candidates, num_veus)) for op in graph.operators]
+
+
+def _seconds(graph: OperatorGraph, placement: Placement, costs: CostModel) -> float:
+    return simulate(synchronise(graph, placement), costs).makespan
