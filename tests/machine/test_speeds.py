@@ -33,6 +33,7 @@ OTHERS = {
     "schedule/auto.py": ({0.01, 0.02}, "gains that are worth measuring, and worth a doubt"),
     "schedule/estf.py": ({0.98, 1e-9}, f"a gain that is worth a second look; {ROUNDING}"),
     "schedule/explain.py": ({0.9}, "what is close, in words"),
+    "schedule/fewer_candidates.py": ({0.995}, "a gain that is worth fewer candidates"),
     "schedule/list_schedule.py": ({1e-9}, ROUNDING),
     "schedule/median_interval.py": ({0.95}, "a confidence"),
     "schedule/memory.py": ({1.25}, "memory that may be spent on order"),

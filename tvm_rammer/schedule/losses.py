@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ from tvm_rammer.schedule.simulate import simulate
 from tvm_rammer.schedule.timeline import Span, Timeline
 
 #: Bytes per second that hold nothing up.
-_UNLIMITED = 1e30
+_UNLIMITED = sys.float_info.max
 #: Operators that are named.
 _NAMED = 3
 
