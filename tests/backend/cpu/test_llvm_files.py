@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from importlib.resources import files
 
 import pytest
 import tvm
@@ -14,14 +14,23 @@ from tvm_rammer.backend.cpu.codegen.argument_text import argument_functions, che
 from tvm_rammer.backend.cpu.codegen.guard import ARM_FEATURES, X86_FEATURES
 from tvm_rammer.backend.cpu.codegen.guard_text import guard_functions
 from tvm_rammer.backend.cpu.codegen.llvm_text import support_functions
+from tvm_rammer.backend.cpu.codegen.shards import dispatcher, link_function
+from tvm_rammer.backend.cpu.codegen.vector_math import sin
+from tvm_rammer.backend.cpu.codegen.vector_math_text import function_text
 from tvm_rammer.backend.cpu.codegen.wait_text import report_function
 from tvm_rammer.backend.cpu.host.measure_machine import signal_and_wait
 from tvm_rammer.backend.cpu.llvm import llvm_ir
 from tvm_rammer.backend.signature import ANY, TensorSpec
+from tvm_rammer.kernel import lowering
 from tvm_rammer.kernel.bodies import exported
+from tvm_rammer.kernel.loops import ROLLED, buffer, loop
+from tvm_rammer.kernel.lowering.keep_nan import KeepNaN
+from tvm_rammer.kernel.lowering.llvm_file import template
 
-FILES = sorted(path.stem for path in Path(llvm.__file__).parent.glob("*.ll"))
+PACKAGES = (llvm.__name__, lowering.__name__)
+FILES = [(package, path) for package in PACKAGES for path in sorted(files(package).glob("*.ll"))]
 FEATURES = {"x86_64": X86_FEATURES, "aarch64": ARM_FEATURES}
+PURPOSES = ["kernels", "guard", "measuring", "shard", "entries", "elementary", "extremum"]
 SPECS = [TensorSpec((2, 3), "float32"), TensorSpec((ANY,), "uint8")]
 
 
@@ -30,11 +39,32 @@ def texts(architecture: str) -> dict[str, str]:
     rows = [tuple(feature) for feature in FEATURES[architecture].values()]
     arguments = argument_functions() + check_function("region", SPECS)
     kernels = support_functions(architecture) + arguments + report_function("region")
+    sine, called = function_text("sine", sin, 1, 8)
     return {
         "kernels": kernels,
         "guard": guard_functions(architecture, rows, "note"),
-        "measuring": signal_and_wait(architecture),
+        "measuring": signal_and_wait(architecture) + llvm_ir("timing_fence"),
+        "shard": llvm_ir("shard", dispatcher=dispatcher(0)),
+        "entries": imported(link_function(2)),
+        "elementary": "\n".join([*called, sine]) + llvm_ir("rolled", rolled=ROLLED),
+        "extremum": imported(KeepNaN()(largest())["main"]),
     }
+
+
+def imported(func: tirx.PrimFunc) -> str:
+    """The text that a function imports."""
+    assert func.body.attr_key == "pragma_import_llvm"
+    return func.body.value.value
+
+
+def largest() -> tvm.IRModule:
+    """The larger of two vectors of float32."""
+    left, right, result = (buffer(name, (4,)) for name in ("a", "b", "c"))
+
+    def store(lane):
+        return tirx.BufferStore(result, tirx.max(left[lane], right[lane]), [lane])
+
+    return tvm.IRModule({"main": tirx.PrimFunc([left, right, result], loop("k", 4, store))})
 
 
 def parsed(text: str, architecture: str) -> str:
@@ -47,20 +77,20 @@ def parsed(text: str, architecture: str) -> str:
 
 
 @pytest.mark.parametrize("architecture", FEATURES)
-@pytest.mark.parametrize("purpose", ["kernels", "guard", "measuring"])
+@pytest.mark.parametrize("purpose", PURPOSES)
 def test_llvm_parses_it(purpose, architecture):
     text = texts(architecture)[purpose]
     assert re.findall(r"^define [^@]*@(\w+)\(", text, re.MULTILINE)
     assert f'target triple = "{architecture}' in parsed(text, architecture)
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_every_file_is_linked_somewhere(name):
+@pytest.mark.parametrize(("package", "path"), FILES, ids=lambda each: getattr(each, "stem", ""))
+def test_every_file_is_linked_somewhere(package, path):
     """A file that no text has would be parsed by nobody."""
-    lines = llvm._template(name).template.splitlines()
-    plain = [line for line in lines if line.startswith("  ") and "$" not in line]
+    lines = template(package, path.stem).template.splitlines()
+    plain = [line for line in lines if line and "$" not in line]
     everything = "".join(text for each in FEATURES for text in texts(each).values())
-    assert plain and all(line in everything for line in plain)
+    assert plain[0][0] == ";" and all(line in everything for line in plain)
 
 
 def test_what_is_no_llvm_ir_is_refused():

@@ -3,5 +3,5 @@
 - ``pipeline``: the whole, with what a back end adds
 - ``safe_division``: integers are divided by zero; ``compare_booleans``: booleans are compared;
   ``keep_nan``: NaN passes through maxima
-- ``with_bodies``: what these passes have in common
+- ``with_bodies``: what these passes have in common; ``llvm_file``: their LLVM IR and others'
 """

@@ -12,6 +12,7 @@ import tvm_ffi
 from tvm import tirx
 
 from tvm_rammer.kernel.blocks import distinct, loads
+from tvm_rammer.kernel.lowering.llvm_file import llvm_file
 from tvm_rammer.kernel.lowering.with_bodies import with_bodies, with_text
 
 _COMPARISONS = (tirx.Max, tirx.Min)
@@ -19,14 +20,6 @@ _STATEMENTS = (tirx.BufferStore, tirx.Bind)
 _INTRINSICS = {tirx.Max: "maximum", tirx.Min: "minimum"}
 #: What LLVM calls a type, in the text and in the names of intrinsics.
 _ELEMENTS = {"float16": ("half", "f16"), "float32": ("float", "f32"), "float64": ("double", "f64")}
-#: Which of the zeros comes out is left open: on x86 the right one would take twice as long.
-_TEXT = """declare {type} @llvm.{name}.{suffix}({type}, {type})
-
-define {type} @{symbol}({type} %a, {type} %b) alwaysinline {{
-  %c = call nsz {type} @llvm.{name}.{suffix}({type} %a, {type} %b)
-  ret {type} %c
-}}
-"""
 
 
 @tvm.transform.module_pass(opt_level=0, name="KeepNaN")
@@ -102,4 +95,5 @@ def _function(name: str, dtype: str) -> tuple[str, str]:
     suffix = f"v{lanes}{short}" if lanes else short
     symbol = f"rammer_{name}_{suffix}"
     type_ = f"<{lanes} x {type_}>" if lanes else type_
-    return symbol, _TEXT.format(type=type_, name=name, suffix=suffix, symbol=symbol)
+    values = {"type": type_, "suffix": suffix, "symbol": symbol, "operation": name}
+    return symbol, llvm_file("tvm_rammer.kernel.lowering", "extremum", **values)

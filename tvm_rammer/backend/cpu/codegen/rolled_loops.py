@@ -11,18 +11,9 @@ import tvm
 from tvm import tirx
 from tvm.ir import StringImm
 
+from tvm_rammer.backend.cpu.llvm import llvm_ir
 from tvm_rammer.kernel.loops import ROLLED
 from tvm_rammer.kernel.nodes import collect
-
-# What touches no memory that a program sees stands in nothing's way.
-_TEXT = f"""
-define void @{ROLLED}() alwaysinline {{
-  call void asm sideeffect "", ""() #0
-  ret void
-}}
-
-attributes #0 = {{ noduplicate nounwind willreturn memory(inaccessiblemem: readwrite) }}
-"""
 
 
 @tvm.transform.module_pass(opt_level=0, name="LinkRolledLoops")
@@ -33,7 +24,8 @@ class LinkRolledLoops:
         """Add the text to the first function with a mark: it is linked into the whole module."""
         for symbol, func in mod.functions_items():
             if isinstance(func, tirx.PrimFunc) and _is_marked(func):
-                body = tirx.AttrStmt(0, "pragma_import_llvm", _TEXT, func.body)
+                text = llvm_ir("rolled", rolled=ROLLED)
+                body = tirx.AttrStmt(0, "pragma_import_llvm", text, func.body)
                 mod[symbol] = func.with_body(body)
                 break
         return mod

@@ -20,6 +20,7 @@ from tvm import tirx
 from tvm.ir import Call, GlobalVar, PointerType, PrimType
 
 from tvm_rammer.backend.cpu.codegen.lowering import FLAT
+from tvm_rammer.backend.cpu.llvm import llvm_ir
 from tvm_rammer.kernel.bodies import exported
 
 #: Bodies in a shard: LLVM takes 0.1 s for one and 20 ms for a module, and all cores have work.
@@ -29,39 +30,6 @@ LINK = "tvm_rammer_link"
 
 _I32 = PrimType("int32")
 _HANDLE = PointerType(PrimType("void"))
-_SIGNATURE = "i32 %kernel, i32 %start, i32 %stop, ptr %bases, ptr %operands, ptr %abort"
-
-# TVM turns the functions of a text into copies to inline; variables keep their linkage.
-_SHARD_TEXT = """
-@{dispatcher}_at = hidden global ptr @{dispatcher}
-
-declare i32 @{dispatcher}(i32, i32, i32, ptr, ptr, ptr)
-
-define i64 @rammer_own_address() alwaysinline {{
-  %address = ptrtoint ptr @{dispatcher} to i64
-  ret i64 %address
-}}
-"""
-
-_CALL_TEXT = """
-@{dispatcher}_at = weak hidden global ptr null
-
-define i32 @{dispatcher}({signature}) {{
-  %dispatcher = load ptr, ptr @{dispatcher}_at, align 8
-  %status = call i32 %dispatcher({signature})
-  ret i32 %status
-}}
-"""
-
-_SET_TEXT = """
-define void @rammer_set_dispatcher(i32 %shard, i64 %address) {{
-  %dispatcher = inttoptr i64 %address to ptr
-  switch i32 %shard, label %done [ {cases} ]
-{blocks}
-done:
-  ret void
-}}
-"""
 
 
 def shards_of(names: Sequence[str]) -> list[tuple[str, ...]]:
@@ -95,7 +63,7 @@ def lower_shard(
     functions[GlobalVar(dispatcher(shard))] = _dispatch(dispatcher(shard), arities)
     address = tirx.decl_buffer((1,), "int64", name="address")
     store = tirx.BufferStore(address, tirx.call_extern("int64", "rammer_own_address"), [0])
-    text = support + _SHARD_TEXT.format(dispatcher=dispatcher(shard))
+    text = support + llvm_ir("shard", dispatcher=dispatcher(shard))
     body = tirx.AttrStmt(0, "pragma_import_llvm", text, store)
     symbol = f"tvm_rammer_{dispatcher(shard)}"
     functions[GlobalVar(symbol)] = exported(symbol, [address], body)
@@ -169,8 +137,8 @@ def _link_text(num_shards: int) -> str:
         f"shard{number}:\n  store ptr %dispatcher, ptr @{name}_at, align 8\n  br label %done"
         for number, name in enumerate(names)
     )
-    calls = [_CALL_TEXT.format(dispatcher=name, signature=_SIGNATURE) for name in names]
-    return "".join(calls) + _SET_TEXT.format(cases=cases, blocks=blocks)
+    calls = [llvm_ir("call_shard", dispatcher=name) for name in names]
+    return "".join(calls) + llvm_ir("set_dispatcher", cases=cases, blocks=blocks)
 
 
 @dataclass(frozen=True)

@@ -13,27 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tvm_rammer.backend.cpu.llvm import llvm_ir
+
 _FLOATS = ("float", "double")
 #: The integer type with the bits of a floating-point type.
 _BITS = {"float": "i32", "double": "i64"}
-#: A loop over lanes in memory, which nothing unrolls for what must not be duplicated in it.
-_APART = """\
-  %lanes = alloca {vector}
-  br i1 {some}, label %apart, label %done
-apart:
-  store {vector} {x}, ptr %lanes
-  br label %lane
-lane:
-  %k = phi i32 [ 0, %apart ], [ %next, %lane ]
-  call void asm sideeffect "", ""() noduplicate nounwind
-  %place = getelementptr float, ptr %lanes, i32 %k
-  %before = load float, ptr %place
-  %after = call float @llvm.{f}.f32(float %before)
-  store float %after, ptr %place
-  %next = add i32 %k, 1
-  %more = icmp ult i32 %next, {count}
-  br i1 %more, label %lane, label %mix
-mix:"""
 
 
 @dataclass
@@ -164,7 +148,8 @@ class Value:
             some = lines.emit(f"call i1 {reduce}({apart._typed()})", "i1").name
         lines.called.add(f"declare float @llvm.{function}.f32(float)")
         vector, count = lines.type("float"), lines.lanes
-        lines.lines += [_APART.format(some=some, vector=vector, x=x.name, f=function, count=count)]
+        values = {"some": some, "vector": vector, "x": x.name, "count": count}
+        lines.lines += [llvm_ir("lanes_apart", function=function, **values).rstrip()]
         other = lines.emit(f"load {vector}, ptr %lanes", "float")
         mixed = apart.where(other, self)
         lines.lines += ["  br label %done", "done:"]

@@ -1,29 +1,10 @@
-"""What TIR cannot express, as LLVM IR: a file of functions that belong together each.
-
-TVM links the text into a generated module (``pragma_import_llvm``). In a file ``${name}`` stands
-for a value that the program gives, and ``$$`` for a dollar.
-"""
+"""What processors need beyond TIR, as LLVM IR: a file of functions that belong together each."""
 
 from __future__ import annotations
 
-from functools import cache
-from importlib.resources import files
-from string import Template
+from functools import partial
 
+from tvm_rammer.kernel.lowering.llvm_file import llvm_file
 
-def llvm_ir(name: str, **values: object) -> str:
-    """The text of a file, with its values in place.
-
-    Parameters
-    ----------
-    name : str
-        Of the file, without ``.ll``.
-    **values : object
-        All that it has places for.
-    """
-    return _template(name).substitute(values)
-
-
-@cache
-def _template(name: str) -> Template:
-    return Template((files(__name__) / f"{name}.ll").read_text(encoding="utf-8"))
+#: The text of a file of this folder, from its name and the values that it has places for.
+llvm_ir = partial(llvm_file, __name__)

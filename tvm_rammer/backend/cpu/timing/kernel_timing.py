@@ -21,18 +21,12 @@ from tvm import tirx
 from tvm.ir import Call, GlobalVar, PrimType
 
 from tvm_rammer.backend.cpu.codegen.lowering import lowering_pipeline
+from tvm_rammer.backend.cpu.llvm import llvm_ir
 from tvm_rammer.kernel.bodies import exported
 from tvm_rammer.kernel.loops import sequence
 from tvm_rammer.kernel.operands import Operand, Timing
 from tvm_rammer.rprogram import aligned
 
-#: Keeps LLVM from merging repetitions.
-_FENCE = """
-define void @timing_fence() alwaysinline {
-  call void asm sideeffect "", "~{memory}"()
-  ret void
-}
-"""
 _PAGE_BYTES = 2 << 20
 #: At least so many runs, however long they are.
 _FEWEST_RUNS = 8
@@ -202,5 +196,5 @@ def _entry(symbol: str, job: Job, bodies: Mapping[str, GlobalVar]) -> tirx.PrimF
         statements.append(tirx.AssertStmt(call == 0, "RuntimeError", ["an rTask failed"]))
     statements.append(tirx.Evaluate(tirx.call_extern("void", "timing_fence")))
     loop = tirx.For(turn, 0, repeats, tirx.ForKind.SERIAL, tirx.SeqStmt(statements))
-    body = tirx.AttrStmt(0, "pragma_import_llvm", _FENCE, loop)
+    body = tirx.AttrStmt(0, "pragma_import_llvm", llvm_ir("timing_fence"), loop)
     return exported(symbol, [repeats, copies, memory], body)
