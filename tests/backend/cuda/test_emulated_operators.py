@@ -1,0 +1,108 @@
+"""What TVM generates for CUDA runs under the emulation, TVM's host code and Relax VM unchanged."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+import tvm
+from cuda_operators import OPERATORS, TARGET, operator
+from emulated_cuda import ORDERS, edited, lane_order, run_emulated
+from tvm import relax
+from tvm.script import ir as I
+from tvm.script import relax as R
+
+TOLERANCE = 1e-4
+
+
+def worst_errors(kind: str, without: int | None = None) -> tuple[list[float], int]:
+    """The error in each lane order, maybe without a barrier; and how many barriers there are."""
+    module, inputs, expected = operator(kind)
+    barriers = 0
+
+    def edit(source: str) -> str:
+        nonlocal barriers
+        at = [found.start() for found in re.finditer("__syncthreads\\(\\);", source)]
+        barriers = len(at)
+        if without is None:
+            return source
+        return source[: at[without]] + source[at[without] + len("__syncthreads();") :]
+
+    with edited(edit), TARGET:
+        built = tvm.compile(module, target=TARGET)
+    errors = []
+    for order in ORDERS:
+        device = tvm.cuda(0)
+        result = tvm.runtime.tensor(np.full_like(expected, np.nan), device)
+        with lane_order(order):
+            built[kind](*[tvm.runtime.tensor(x, device) for x in inputs], result)
+        error = np.abs(result.numpy() - expected).max() / np.abs(expected).max()
+        errors.append(float(np.nan_to_num(error, nan=np.inf)))
+    return errors, barriers
+
+
+@pytest.mark.parametrize("kind", OPERATORS)
+def test_a_kernel_computes_what_numpy_does_in_every_order(kind):
+    errors, _ = run_emulated(worst_errors, kind)
+    assert max(errors) < TOLERANCE
+
+
+def notice(kind: str) -> list[bool]:
+    """For each barrier, whether its removal shows in a result."""
+    _, barriers = worst_errors(kind)
+    return [max(worst_errors(kind, nth)[0]) > TOLERANCE for nth in range(barriers)]
+
+
+@pytest.mark.parametrize("kind", ["matmul", "conv"])
+def test_a_barrier_that_is_missing_is_noticed(kind):
+    noticed = run_emulated(notice, kind)
+    assert noticed and all(noticed)
+
+
+@I.ir_module
+class Network:
+    @R.function
+    def main(x: R.Tensor((32, 64), "float32"), w: R.Tensor((64, 48), "float32")):
+        with R.dataflow():
+            a = R.nn.softmax(R.matmul(x, w))
+            b = R.concat([a, R.tanh(x)], axis=1)
+            R.output(b)
+        return b
+
+
+def relax_error() -> float:
+    rng = np.random.default_rng(0)
+    x, w = (rng.standard_normal(s).astype("float32") for s in ((32, 64), (64, 48)))
+    with TARGET:
+        built = relax.build(Network, TARGET)
+    device = tvm.cuda(0)
+    result = relax.VirtualMachine(built, device)["main"](
+        *[tvm.runtime.tensor(v, device) for v in (x, w)]
+    )
+    e = np.exp(x @ w - (x @ w).max(1, keepdims=True))
+    expected = np.concatenate([e / e.sum(1, keepdims=True), np.tanh(x)], 1)
+    return float(np.abs(result.numpy() - expected).max())
+
+
+def test_the_relax_vm_runs_on_the_emulated_device():
+    assert run_emulated(relax_error) < TOLERANCE
+
+
+def fail() -> None:
+    raise ValueError("no such thing")
+
+
+def test_an_error_comes_back_from_the_process():
+    with pytest.raises(RuntimeError, match=r"^ValueError: no such thing$"):
+        run_emulated(fail)
+
+
+def emulated_exists() -> bool:
+    return bool(tvm.cuda(0).exist)
+
+
+def test_this_process_is_not_disturbed():
+    before = emulated_exists()
+    assert run_emulated(emulated_exists)
+    assert emulated_exists() == before

@@ -1,0 +1,117 @@
+"""Compiles CUDA C with g++ into a library that TVM-FFI loads."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
+import tvm_ffi
+
+from emulated_cuda.inline_ptx import translate_inline_ptx
+
+HERE = Path(__file__).parent
+FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-w", "-U_FORTIFY_SOURCE")
+#: What a kernel takes after its own arguments, by the number that the entry has for it.
+TAGS = ("blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z")
+TAGS += ("tirx.use_dyn_shared_memory",)
+COOPERATIVE = "tirx.use_cooperative_launch"
+
+_SHARED = re.compile(
+    r"(?P<extern>extern\s+)?__shared__\s+(?:(?:__align__|alignas)\s*\(\d+\)\s+)?"
+    r"(?P<type>[\w:]+(?:\s+\w+)*?)\s+(?P<name>\w+)\s*(?P<extent>\[[^\]]*\])?;"
+)
+
+
+def obstacle() -> str:
+    """Why CUDA cannot be emulated here; empty if it can."""
+    if not shutil.which(compiler()):
+        return f"{compiler()} is not there, which compiles CUDA sources for the emulation"
+    return ""
+
+
+def compiler() -> str:
+    """What compiles: ``$CXX`` or g++."""
+    return os.environ.get("CXX", "g++")
+
+
+def compile_source(source: str, kernels: Mapping[str, Sequence[str]]) -> Path:
+    """Compile CUDA C, once for each source.
+
+    Parameters
+    ----------
+    source : str
+        As TVM generates it.
+    kernels : mapping of str to sequence of str
+        The names of its kernels, and the tags of what each is launched with.
+
+    Returns
+    -------
+    Path
+        Of a shared library; ``tvm_ffi.load_module`` gives its kernels.
+    """
+    text = "\n".join(
+        ['#include "emulated.h"', '#line 1 "kernels.cu"', translate(source), '#line 1 "entries"']
+        + [_entry(name, tags) for name, tags in kernels.items()]
+    )
+    runtime = _runtime()
+    library = runtime.with_name(f"{sha256(text.encode()).hexdigest()[:16]}.so")
+    if not library.exists():
+        code = library.with_suffix(".cpp")
+        code.write_text(text)
+        paths = (runtime.parent, _ffi())
+        found = [f"-I{HERE / 'include'}", *(f"-Wl,-rpath,{path}" for path in paths)]
+        _run(*found, str(code), str(runtime), f"-L{_ffi()}", "-ltvm_ffi", "-o", str(library))
+    return library
+
+
+def translate(source: str) -> str:
+    """CUDA C as C++, line by line: storage that blocks share, inline PTX and linkage."""
+    sites = iter(range(len(source)))
+
+    def shared(found: re.Match[str]) -> str:
+        dtype, name = found["type"], found["name"]
+        if found["extern"]:
+            return f"{dtype}* {name} = ({dtype}*)emulated::dynamic_shared();"
+        whole = dtype + (found["extent"] or "")
+        return f"auto& {name} = emulated::shared<{whole}>({next(sites)});"
+
+    source = _SHARED.sub(shared, translate_inline_ptx(source))
+    return re.sub(r'extern "C" (?=__global__|__device__)', "", source)
+
+
+def _entry(name: str, tags: Sequence[str]) -> str:
+    numbers = ", ".join(str(TAGS.index(tag)) for tag in tags if tag != COOPERATIVE)
+    return (
+        f'extern "C" __attribute__((visibility("default"))) int __tvm_ffi_{name}('
+        "void*, const EmulatedAny* given, int count, EmulatedAny* result) {\n"
+        f"  return emulated::enter({name}, given, count, result, {{{numbers}}}, "
+        f"{'true' if COOPERATIVE in tags else 'false'});\n}}"
+    )
+
+
+def _ffi() -> Path:
+    return Path(tvm_ffi.__file__).parent / "lib"
+
+
+@cache
+def _runtime() -> Path:
+    """The scheduler, compiled once for a process."""
+    folder = Path(tempfile.mkdtemp(prefix="emulated-cuda-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    library = folder / "libemulated.so"
+    _run(str(HERE / "emulated.cpp"), "-lpthread", "-o", str(library))
+    return library
+
+
+def _run(*arguments: str) -> None:
+    done = subprocess.run([compiler(), *FLAGS, *arguments], capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{compiler()} refused an emulated source:\n{done.stderr[:4000]}")

@@ -1,0 +1,47 @@
+// What kernels ask of the scheduler in emulated.cpp.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace emulated {
+
+struct Dim {
+  unsigned x = 1, y = 1, z = 1;
+};
+
+enum State : uint8_t {
+  READY,
+  AT_BARRIER,       // __syncthreads
+  AT_GRID_BARRIER,  // cooperative_groups::this_grid().sync()
+  AT_ACTIVE_MASK,   // __activemask
+  AT_SHUFFLE,       // warp shuffles and __syncwarp
+  SPINNING,         // __nanosleep, or a load that others' stores end
+  PREEMPTED,        // computed for long without coming to any of these
+  DONE
+};
+
+struct Place {
+  Dim thread, block;
+  unsigned number = 0;  // of the thread in its block, x fastest
+  uint64_t value = 0;   // what it brings to a warp's collective
+};
+
+extern Place* here;
+extern Dim grid_size, block_size;
+
+void wait(State state, int line, unsigned mask = 0);
+// What lane `source` brought, when all lanes of `mask` have come.
+uint64_t exchange(int line, unsigned mask, uint64_t value, int source);
+void* static_shared(int site, size_t bytes);
+void* dynamic_shared();
+int64_t clock_ticks();
+
+struct Launch {
+  Dim grid, block;
+  size_t dynamic_bytes;
+  bool cooperative;
+};
+// Runs all threads; returns nullptr, or what went wrong.
+const char* launch(void (*kernel)(void*), void* arguments, const Launch& launch);
+
+}  // namespace emulated

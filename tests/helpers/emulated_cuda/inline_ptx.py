@@ -1,0 +1,93 @@
+"""Inline PTX of CUDA sources as C++: the loads, stores and counters that threads agree by."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_START = re.compile(r"\basm\s*(?:volatile|__volatile__)?\s*\(")
+_TYPE = {"u32": "uint32_t", "s32": "int32_t", "b32": "uint32_t", "u64": "uint64_t"}
+_TYPE |= {"s64": "int64_t", "b64": "uint64_t", "f32": "float"}
+_TYPES = "|".join(_TYPE)
+#: An instruction as a pattern, and what it is with ``{}`` for its operands in turn.
+_INSTRUCTIONS = tuple(
+    (re.compile(pattern.replace("TYPE", f"({_TYPES})")), text)
+    for pattern, text in (
+        (
+            r"ld(?:\.(?:acquire|relaxed|volatile|gpu|sys|cta|global))+\.TYPE %0, ?\[%1\];",
+            "{0} = emulated::load((TYPE*)({1}), __LINE__);",
+        ),
+        (
+            r"st(?:\.(?:release|relaxed|volatile|gpu|sys|cta|global))+\.TYPE \[%0\], ?%1;",
+            "emulated::store((TYPE*)({0}), (TYPE)({1}));",
+        ),
+        (
+            r"red(?:\.(?:release|relaxed|gpu|sys|cta|global))+\.add\.TYPE \[%0\], ?%1;",
+            "atomicAdd((TYPE*)({0}), {1});",
+        ),
+        (
+            r"atom(?:\.(?:acquire|release|acq_rel|relaxed|gpu|sys|cta|global))*"
+            r"\.add(?:\.(?:acquire|release|acq_rel|relaxed|gpu|sys|cta|global))*\.TYPE"
+            r" %0, ?\[%1\], ?%2;",
+            "{0} = atomicAdd((TYPE*)({1}), {2});",
+        ),
+        (r"(?:fence|membar)(?:\.(?:acq_rel|sc|gpu|gl|sys|cta))+;", "__threadfence();"),
+        (r"nanosleep\.u32 (?:%0|\d+);", "__nanosleep(0);"),
+    )
+)
+
+
+def translate_inline_ptx(source: str) -> str:
+    """``source`` without ``asm`` statements; an instruction that is not known is an error."""
+    parts, end = [], 0
+    for match in _START.finditer(source):
+        stop = _closing(source, match.end() - 1)
+        parts += [source[end : match.start()], _statement(source[match.end() : stop])]
+        end = stop + 1
+    return "".join([*parts, source[end:]])
+
+
+def _statement(inside: str) -> str:
+    """An ``asm`` statement as C++, on as many lines, its ``;`` left to the source."""
+    sections = list(_split(inside, ":"))
+    template = "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', sections[0]))
+    template = re.sub(r"\\[nt]|\s+", " ", template).strip().rstrip(";") + ";"
+    operands = [
+        operand[operand.index("(") : operand.rindex(")") + 1]
+        for section in sections[1:3]
+        for operand in _split(section, ",")
+        if "(" in operand
+    ]
+    for pattern, text in _INSTRUCTIONS:
+        if found := pattern.fullmatch(template):
+            dtype = _TYPE[found[1]] if found.groups() else ""
+            code = text.replace("TYPE", dtype).format(*operands)
+            return code.rstrip(";") + "\n" * inside.count("\n")
+    raise ValueError(f"no emulation of the PTX instruction {template!r}; give inline_ptx.py one")
+
+
+def _closing(text: str, opening: int) -> int:
+    """Where the parenthesis at ``opening`` closes, those in strings left out."""
+    depth, quoted = 0, False
+    for at in range(opening, len(text)):
+        if text[at] == '"' and text[at - 1] != "\\":
+            quoted = not quoted
+        elif not quoted:
+            depth += {"(": 1, ")": -1}.get(text[at], 0)
+            if not depth:
+                return at
+    raise ValueError("an asm statement does not end")
+
+
+def _split(text: str, separator: str) -> Iterator[str]:
+    """The parts of ``text`` between separators outside of parentheses and strings."""
+    depth, quoted, start = 0, False, 0
+    for at, letter in enumerate(text):
+        if letter == '"' and text[at - 1] != "\\":
+            quoted = not quoted
+        elif not quoted and letter == separator and not depth:
+            yield text[start:at]
+            start = at + 1
+        elif not quoted:
+            depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(letter, 0)
+    yield text[start:]
