@@ -5,6 +5,7 @@
 - ``registry``: which back ends there are, and which of them serves a target; ``rules`` from
   outside; ``diagnose``: what all of them find on this machine
 - ``cpu``: x86-64 and AArch64 processors, by LLVM and the threads of TVM's pool
+- ``cuda``: GPUs of NVIDIA
 - ``interpret``: plans run step by step, without a device
 """
 

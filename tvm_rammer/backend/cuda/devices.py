@@ -1,0 +1,185 @@
+"""GPUs of NVIDIA as numbers: what one SM of each architecture has, and what each device has.
+
+Sources, by the names that comments use:
+
+- *guide*: CUDA C++ Programming Guide 13.0, tables "Technical Specifications per Compute Capability"
+  and "Throughput of Native Arithmetic Instructions"; the guides of CUDA 12 have sm_70.
+- *V100*: NVIDIA Tesla V100 GPU Architecture, WP-08608-001, 2017.
+- *A100*: NVIDIA A100 Tensor Core GPU Architecture, 2020; also says what V100's L2 gives.
+- *H100*: NVIDIA H100 Tensor Core GPU Architecture, 2022, and the data sheets of H100 and H200 SXM.
+- *GA102*, *AD102*: NVIDIA Ampere GA102 GPU Architecture, 2021; NVIDIA Ada GPU Architecture, 2022.
+- *Jia*: Jia et al., Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking, 2018,
+  arXiv 1804.06826.
+- *Luo*: Luo et al., Benchmarking and Dissecting the Nvidia Hopper GPU Architecture, 2024,
+  arXiv 2402.13499.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tvm_rammer.errors import DeviceError
+from tvm_rammer.units import listed
+
+KIB = 1 << 10
+MIB = 1 << 20
+#: The same of all architectures here. Source: guide.
+WARP_THREADS = 32
+BLOCK_THREADS = 1024
+REGISTERS = 65_536
+THREAD_REGISTERS = 255
+
+
+#: Results of an SM per clock, of single lanes: integer additions, products, comparisons and logic.
+INTEGER_RESULTS = 64
+#: Reciprocals, roots, exponentials and logarithms to base 2, sine, cosine, and conversions.
+SPECIAL_RESULTS = 16
+#: Lanes of loads, stores and shuffles. Source: V100, A100 and H100 (LD/ST units).
+LOAD_STORE_LANES = 32
+#: Each issues one instruction of a warp per clock. Source: V100, A100, H100.
+SCHEDULERS = 4
+
+
+@dataclass(frozen=True)
+class CudaArchitecture:
+    """What an SM has, and what a block on it may have.
+
+    Attributes
+    ----------
+    name : str
+        As TVM and nvcc call it, such as ``"sm_90"``.
+    blocks, warps : int
+        Resident on an SM at most.
+    shared_bytes, block_shared_bytes : int
+        Shared memory of an SM, and of a block that asks for all that it may have.
+    system_shared_bytes : int
+        Of each block's share, what the system keeps.
+    shared_unit : int
+        Bytes: what a block has is rounded up to them.
+    float32_results, float16_results : int
+        Of an SM per clock: additions, products or multiply-adds.
+    """
+
+    name: str
+    blocks: int
+    warps: int
+    shared_bytes: int
+    block_shared_bytes: int
+    float32_results: int
+    float16_results: int
+    system_shared_bytes: int = KIB
+    shared_unit: int = 128
+
+
+# Source: guide; the units in which shared memory is given out: cuda_occupancy.h of CUDA 13.
+ARCHITECTURES = {
+    arch.name: arch
+    for arch in (
+        CudaArchitecture("sm_70", 32, 64, 96 * KIB, 96 * KIB, 64, 128, 0, 256),
+        CudaArchitecture("sm_75", 16, 32, 64 * KIB, 64 * KIB, 64, 128, 0, 256),
+        CudaArchitecture("sm_80", 32, 64, 164 * KIB, 163 * KIB, 64, 256),
+        CudaArchitecture("sm_86", 16, 48, 100 * KIB, 99 * KIB, 128, 128),
+        CudaArchitecture("sm_87", 16, 48, 164 * KIB, 163 * KIB, 128, 128),
+        CudaArchitecture("sm_89", 24, 48, 100 * KIB, 99 * KIB, 128, 128),
+        CudaArchitecture("sm_90", 32, 64, 228 * KIB, 227 * KIB, 128, 256),
+        CudaArchitecture("sm_100", 32, 64, 228 * KIB, 227 * KIB, 128, 256),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A device.
+
+    Attributes
+    ----------
+    name : str
+    arch : str
+        Of :data:`ARCHITECTURES`.
+    sms : int
+    clock : float
+        Cycles of an SM per second, boosted.
+    l2_bytes : int
+    l2_bytes_per_cycle : int
+        What all SMs together draw from the L2 cache at most.
+    bandwidth : float
+        Bytes per second from memory at most.
+    l2_cycles, memory_cycles : float
+        From a load to its data, out of the L2 cache and out of memory.
+    """
+
+    name: str
+    arch: str
+    sms: int
+    clock: float
+    l2_bytes: int
+    l2_bytes_per_cycle: int
+    bandwidth: float
+    l2_cycles: float
+    memory_cycles: float
+
+
+GPUS = {
+    gpu.name: gpu
+    for gpu in (
+        # V100 (SXM2, 16 GB); A100 (bytes per cycle); Jia (latencies).
+        Gpu("V100", "sm_70", 80, 1.53e9, 6 * MIB, 2048, 900e9, 193, 375),
+        # A100 (SXM4, 40 GB); Luo (latencies).
+        Gpu("A100", "sm_80", 108, 1.41e9, 40 * MIB, 5120, 1555e9, 261.5, 466.3),
+        # H100 (SXM5); Luo (latencies); assumed: bytes per cycle as A100's.
+        Gpu("H100", "sm_90", 132, 1.98e9, 50 * MIB, 5120, 3350e9, 263.0, 478.8),
+        # H100 (H200 SXM); assumed: all but the memory's bandwidth as H100's.
+        Gpu("H200", "sm_90", 132, 1.98e9, 50 * MIB, 5120, 4800e9, 263.0, 478.8),
+        # GA102; assumed: latencies as A100's, bytes per cycle as V100's.
+        Gpu("RTX 3090", "sm_86", 82, 1.695e9, 6 * MIB, 2048, 936e9, 261.5, 466.3),
+        # AD102; Luo (latencies); assumed: bytes per cycle as V100's.
+        Gpu("RTX 4090", "sm_89", 128, 2.52e9, 72 * MIB, 2048, 1008e9, 273.0, 541.5),
+    )
+}
+#: The device that stands for an architecture where none is named.
+_USUAL = {"sm_70": "V100", "sm_80": "A100", "sm_86": "RTX 3090", "sm_89": "RTX 4090"}
+_USUAL["sm_90"] = "H100"
+
+
+def architecture_of(name: str) -> CudaArchitecture:
+    """The architecture of a name such as ``"sm_90"`` or ``"sm_90a"``.
+
+    Raises
+    ------
+    DeviceError
+        When it is not known.
+    """
+    plain = re.sub(r"(?<=\d)[af]$", "", name)
+    if plain not in ARCHITECTURES:
+        raise DeviceError(
+            f"the architecture {name!r} is not known: choose one of {listed(ARCHITECTURES)}"
+        )
+    return ARCHITECTURES[plain]
+
+
+def gpu_of(name: str) -> Gpu:
+    """The device of a name such as ``"H100"``.
+
+    Raises
+    ------
+    DeviceError
+        When it is not known.
+    """
+    if name not in GPUS:
+        raise DeviceError(f"the GPU {name!r} is not known: choose one of {listed(GPUS)}")
+    return GPUS[name]
+
+
+def usual_gpu(arch: str) -> Gpu:
+    """The data centre's, or fastest, device of an architecture.
+
+    Raises
+    ------
+    DeviceError
+        When none of the architecture is known.
+    """
+    plain = architecture_of(arch).name
+    if plain not in _USUAL:
+        raise DeviceError(f"no GPU of {arch} is known: choose one of {listed(_USUAL)}")
+    return GPUS[_USUAL[plain]]
