@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tvm_rammer.transform.pipeline import pipeline
     from tvm_rammer.tuning.database import Database
     from tvm_rammer.tuning.model import tune
+    from tvm_rammer.tuning.tracker import Tracker
 
 __all__ = [
     "Database",
@@ -46,6 +47,7 @@ __all__ = [
     "ModelError",
     "PlanError",
     "RammerError",
+    "Tracker",
     "TuningError",
     "__version__",
     "build",
@@ -63,6 +65,7 @@ _HOMES = {
     "GraphModule": "tvm_rammer.runtime.graph_module",
     "Library": "tvm_rammer.runtime.library",
     "LoadedModel": "tvm_rammer.frontend",
+    "Tracker": "tvm_rammer.tuning.tracker",
     "build": "tvm_rammer.runtime.build",
     "load": "tvm_rammer.runtime.loading",
     "load_model": "tvm_rammer.frontend",

@@ -50,3 +50,22 @@ def test_no_trials(call, tmp_path):
     result = call("tune", tmp_path / "model.onnx", "-o", tmp_path, "--trials", 0)
     assert result.exit_code == 2
     assert "0 is not in the range x>=1" in result.stderr
+
+
+def test_options_of_a_tracker(call, tmp_path):
+    model, records = tmp_path / "mlp.onnx", tmp_path / "records"
+    onnx.save(get_model("mlp").tiny(), model)
+    result = call("tune", model, "-o", records, "--tracker", "127.0.0.1:9190")
+    assert result.exit_code == 2
+    assert "--tracker HOST:PORT needs --key KEY" in result.stderr
+    result = call("tune", model, "-o", records, "--parallel", 2)
+    assert result.exit_code == 2
+    assert "--key and --parallel go with --tracker HOST:PORT" in result.stderr
+    result = call("tune", model, "-o", records, "--tracker", "here", "--key", "rpi5", "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stderr)["error"] == (
+        "the tracker's address is 'here': give HOST:PORT, such as 127.0.0.1:9190"
+    )
+    result = call("tune", model, "-o", records, "--parallel", 0)
+    assert result.exit_code == 2
+    assert "0 is not in the range x>=1" in result.stderr

@@ -164,8 +164,9 @@ def test_choices_that_compute_something_else_are_dropped(tmp_path, monkeypatch):
     named = [line["error"] for line in read_log(tmp_path) if "error" in line]
     assert len(named) == sum(s == math.inf for t in tasks() for s in database.tried(t).values())
     assert re.fullmatch(
+        # Of the product that is multiplied by the other, one number is too small to tell.
         r"matmul: [^:]*: wrong numbers: result 0 is \S+ at \[0, 0\] and should be \S+ "
-        r"\(64 of 64 are wrong\)",
+        r"\(6[34] of 64 are wrong\)",
         named[0],
     )
 
@@ -250,7 +251,10 @@ def test_a_library_is_missing(tmp_path, monkeypatch):
 def test_another_machine(tmp_path):
     target = {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a72"}
     said = refusal(TuningError, model(), target, trials=1, work_dir=tmp_path)
-    assert said == "the target is not this machine, but cortex-a72 CPU: tune where it is"
+    assert said == (
+        "the target is not this machine, but cortex-a72 CPU: tune where it is, or give a tracker "
+        "of such machines"
+    )
 
 
 def test_a_back_end_without_a_tuner():

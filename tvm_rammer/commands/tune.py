@@ -19,6 +19,7 @@ Examples:
   tvm-rammer tune model.onnx -o records --trials 500
   tvm-rammer compile model.onnx -o model.so --database records
   tvm-rammer tune --status records
+  tvm-rammer tune model.onnx -o records --tracker 10.0.0.1:9190 --key rpi5 --target "$RPI5"
 """
 
 
@@ -51,6 +52,19 @@ Examples:
     metavar="FILE",
     help="With --status: draw the plan's gain over the trials, as SVG.",
 )
+@click.option(
+    "--tracker",
+    metavar="HOST:PORT",
+    help="Measure on the servers of this RPC tracker of TVM; --target says what they are. Anybody "
+    "who reaches one can run code there: for trusted networks only.",
+)
+@click.option("--key", metavar="KEY", help="With --tracker: of the servers to measure on.")
+@click.option(
+    "--parallel",
+    type=click.IntRange(1),
+    metavar="N",
+    help="With --tracker: servers to use at a time; all if not given.",
+)
 @click.option("--seed", type=int, default=1, show_default=True, help="Of the search.")
 @shared_options("target", "num_veus", "shapes", "constants")
 def command(
@@ -60,9 +74,12 @@ def command(
     seed: int,
     status: Path | None,
     plot: Path | None,
+    tracker: str | None,
+    key: str | None,
+    parallel: int | None,
     **options: Any,
 ) -> Result:
-    """Tune the operators of MODEL on this machine, by measuring.
+    """Tune the operators of MODEL by measuring, on this machine or on those of a tracker.
 
     What is made without tuning is measured first, and whatever looks better runs in turns with it,
     so that nothing gets slower. The same command goes on with the records of an interrupted one.
@@ -73,6 +90,15 @@ def command(
         raise click.UsageError("give MODEL and -o DIR, or --status DIR")
     if plot is not None:
         raise click.UsageError("--plot goes with --status DIR")
+    if tracker and not key:
+        raise click.UsageError("--tracker HOST:PORT needs --key KEY")
+    if (key or parallel) and not tracker:
+        raise click.UsageError("--key and --parallel go with --tracker HOST:PORT")
+    require_model(model)
+    if tracker and key:
+        from tvm_rammer.tuning.tracker import Tracker
+
+        options["tracker"] = Tracker.parse(tracker, key, parallel)
     return _tuned(model, output, trials, seed, options)
 
 
@@ -81,7 +107,6 @@ def _tuned(model: Path, output: Path, trials: int, seed: int, options: dict[str,
     from tvm_rammer.tuning.status import tuning_status
     from tvm_rammer.units import counted
 
-    require_model(model)
     with progress(bar=True) as display:
         task = display.add_task(f"tuning {model.name}: reading it", total=trials)
 

@@ -7,7 +7,7 @@ XGBoost cost model, and keeps what was measured in a JSON database.
 - ``space``: the list as a space of MetaSchedule, its mutator, and the features of a configuration
 - ``answers``: what an operator must compute
 - ``worker``: what runs in MetaSchedule's worker processes: building, checking and timing choices
-- ``bench``: MetaSchedule's builder and runner over it
+- ``bench``: MetaSchedule's builder and runner over it; ``tracker``: a runner on other machines
 - ``fronts``: which choices of an operator a build takes
 - ``database``: records on disk; ``folder``: one writer at a time; ``journal``: what it tells;
   ``status``: how far it is; ``collect``: merging, filtering, exporting
@@ -19,5 +19,6 @@ XGBoost cost model, and keeps what was measured in a JSON database.
 from tvm_rammer.tuning.database import Database
 from tvm_rammer.tuning.journal import Progress
 from tvm_rammer.tuning.model import tune
+from tvm_rammer.tuning.tracker import Tracker
 
-__all__ = ["Database", "Progress", "tune"]
+__all__ = ["Database", "Progress", "Tracker", "tune"]

@@ -27,6 +27,7 @@ from tvm_rammer.tuning.least_seconds import least_seconds
 from tvm_rammer.tuning.session import WeightedTask, tune_tasks
 from tvm_rammer.tuning.shares import PlannedTask, PlanShares
 from tvm_rammer.tuning.task import Task, tuner_of
+from tvm_rammer.tuning.tracker import Tracker
 
 
 def tune(
@@ -39,6 +40,7 @@ def tune(
     shapes: Shapes | None = None,
     constants: Constants | None = None,
     seed: int = 1,
+    tracker: Tracker | None = None,
     watch: Callable[[Progress], None] = lambda progress: None,
 ) -> Database:
     """Let TVM's MetaSchedule choose the rTask tiling of a model's operators, by measuring.
@@ -51,7 +53,7 @@ def tune(
     Parameters
     ----------
     model, target, num_veus, shapes, constants
-        As for :func:`tvm_rammer.build`; the target must be this machine.
+        As for :func:`tvm_rammer.build`; the target must be this machine, unless there is a tracker.
     trials : int
         Configurations to try in all, those that the folder has of these operators among them: the
         same call goes on where a session was interrupted.
@@ -60,6 +62,8 @@ def tune(
         another model.
     seed : int
         Of the search.
+    tracker : Tracker, optional
+        Of machines that the target stands for: measure on those instead of this one.
     watch : callable
         Called with the :class:`Progress` after each batch.
 
@@ -73,21 +77,36 @@ def tune(
     InputError
         If ``trials`` is no number from 1, or the folder cannot be written.
     TuningError
-        If the target is not this machine, nothing can be tuned, a library is missing, or another
-        process tunes into the same folder.
+        If the target is not this machine and no tracker is given, the tracker cannot be reached or
+        has no such machine, nothing can be tuned, a library is missing, or another process tunes
+        into the same folder.
     ModelError
         If the model cannot be read or imported.
     """
     resolved = resolve_target(target)
     options = Options(num_veus=num_veus)
     vdevice = options.vdevice(resolved)
-    if not vdevice.host:
-        raise TuningError(f"the target is not this machine, but {vdevice.name}: tune where it is")
+    if tracker:
+        tracker.servers()
+    elif not vdevice.host:
+        raise TuningError(
+            f"the target is not this machine, but {vdevice.name}: tune where it is, or give a "
+            "tracker of such machines"
+        )
     loaded = load_model(model, shapes, constants)
     tasks, shares = tasks_of(loaded.module, resolved, options)
     if not tasks:
         raise TuningError("no operator of the model has configurations to choose from")
-    return tune_tasks(tasks, resolved, work_dir, trials, seed=seed, weigh=shares, watch=watch)
+    return tune_tasks(
+        tasks,
+        resolved,
+        work_dir,
+        trials,
+        seed=seed,
+        weigh=shares,
+        tracker=tracker,
+        watch=watch,
+    )
 
 
 def tasks_of(

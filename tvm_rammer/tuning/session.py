@@ -19,7 +19,7 @@ from tvm_rammer.errors import TuningError
 from tvm_rammer.files import working_folder
 from tvm_rammer.machine.vdevice import positive_count
 from tvm_rammer.schedule.median_interval import median_interval
-from tvm_rammer.tuning.bench import Bench, failure, seconds_of, without_intrinsics
+from tvm_rammer.tuning.bench import Bench, failure, seconds_of, without_intrinsics, workers_for
 from tvm_rammer.tuning.budget import TaskProgress, next_task
 from tvm_rammer.tuning.database import RACES, RECORDS, WORKLOADS, Database, TaskRace
 from tvm_rammer.tuning.folder import locked_folder, repair
@@ -27,6 +27,7 @@ from tvm_rammer.tuning.fronts import RacedChoice, chosen_front
 from tvm_rammer.tuning.journal import Journal, Progress
 from tvm_rammer.tuning.space import EmittedFeatures, choice_numbers, space_of, trace_of
 from tvm_rammer.tuning.task import Task
+from tvm_rammer.tuning.tracker import Tracker
 from tvm_rammer.units import listed
 
 #: What tuning needs besides TVM, which names it only where it is missing.
@@ -77,6 +78,7 @@ def tune_tasks(
     *,
     seed: int = 1,
     weigh: Weigh | None = None,
+    tracker: Tracker | None = None,
     watch: Callable[[Progress], None] = lambda progress: None,
 ) -> Database:
     """Tune operators.
@@ -85,7 +87,7 @@ def tune_tasks(
     ----------
     tasks : sequence of WeightedTask
     target : Target
-        This machine.
+        This machine, or those of a tracker.
     folder : path
         Of the database; a session that ended goes on with what it measured.
     trials : int
@@ -94,6 +96,8 @@ def tune_tasks(
         Of the search.
     weigh : callable, optional
         What hangs on each operator; if not given, all that its uses take.
+    tracker : Tracker, optional
+        Of the machines to measure on.
     watch : callable
         Called with the progress after every batch of measurements.
 
@@ -106,8 +110,8 @@ def tune_tasks(
     InputError
         If ``trials`` is no number from 1, or the folder cannot be written.
     TuningError
-        If a library is missing that MetaSchedule needs, another process tunes into the folder, or
-        an operator cannot be measured as it is without tuning.
+        If a library is missing that MetaSchedule needs, another process tunes into the folder, an
+        operator cannot be measured as it is without tuning, or a tracker has no server (any more).
     """
     positive_count("trials", trials)
     _require()
@@ -116,7 +120,8 @@ def tune_tasks(
         journal = Journal(path, watch)
         for line in repair(path):
             journal.note(f"taken out: {line}")
-        _Session(tasks, target, path, scratch, trials, seed, weigh, journal).run()
+        bench = Bench([each.task for each in tasks], target, scratch, tracker, journal.note)
+        _Session(tasks, target, path, bench, trials, seed, weigh, journal).run()
     return Database(path)
 
 
@@ -128,7 +133,7 @@ class _Session:
         tasks: Sequence[WeightedTask],
         target: tvm.target.Target,
         path: Path,
-        scratch: Path,
+        bench: Bench,
         trials: int,
         seed: int,
         weigh: Weigh | None,
@@ -141,7 +146,7 @@ class _Session:
         self.journal = journal
         self.plan_gain = 1.0
         self.weigh = weigh or self._weights_of_uses
-        self.bench = Bench([each.task for each in tasks], target, scratch)
+        self.bench = bench
         self.database = ms.database.JSONDatabase(str(path / WORKLOADS), str(path / RECORDS))
         self.workloads = [self.database.commit_workload(each.task.workload()) for each in tasks]
         known = Database(path)
@@ -255,7 +260,7 @@ class _Session:
                 ),
                 task_name=each.name,
                 rand_state=seed,
-                num_threads=each.task.vdevice.cores,
+                num_threads=workers_for(each.task.vdevice),
             )
             context.pre_tuning(
                 len(each.task.choices) + _AT_ONCE,
