@@ -240,6 +240,18 @@ def test_shared_memory_starts_as_poison():
     assert set(kernel(body, tags=tags)([0, 0], 1, 1, 64)) == {0x7F7F7F7F}
 
 
+def test_each_block_has_the_shared_memory_of_a_file():
+    before = "__shared__ alignas(16) unsigned char pool[256];"
+    body = "int* own = (int*)pool; *own = blockIdx.x; __nanosleep(1); x[blockIdx.x] = *own;"
+    for result in runs(kernel(body, before), np.zeros(9), 9, 1):
+        assert (result == np.arange(9)).all()
+
+
+def test_a_trap_is_an_error():
+    run = kernel("if (threadIdx.x == 9) __trap();\n__syncthreads();")
+    assert refusal(run, [0], 1, 64) == "emulated CUDA: the kernel trapped (line 3)"
+
+
 def test_ptx_that_is_not_known_is_an_error():
     with pytest.raises(ValueError) as error:
         translate('asm volatile("bar.sync 0;");')

@@ -80,8 +80,12 @@ def translate(source: str) -> str:
         dtype, name = found["type"], found["name"]
         if found["extern"]:
             return f"{dtype}* {name} = ({dtype}*)emulated::dynamic_shared();"
-        whole = dtype + (found["extent"] or "")
-        return f"auto& {name} = emulated::shared<{whole}>({next(sites)});"
+        place = f"emulated::shared<{dtype}{found['extent'] or ''}>({next(sites)})"
+        before = found.string[: found.start()]
+        if before.count("{") == before.count("}"):
+            # Of the whole file: every block has one, so it is looked up where it is used.
+            return f"#define {name} ({place})"
+        return f"auto& {name} = {place};"
 
     source = _SHARED.sub(shared, translate_inline_ptx(source))
     return re.sub(r'extern "C" (?=__global__|__device__)', "", source)

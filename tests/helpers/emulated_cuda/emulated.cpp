@@ -190,7 +190,7 @@ bool run_warp(Fiber* lanes, unsigned count) {
     for (unsigned i : order) {
       if (lanes[i].state != READY) continue;
       resume(lanes[i]);
-      if (too_late) return false;
+      if (too_late || !error.empty()) return false;
       any |= lanes[i].state != SPINNING || !lanes[i].spun;
       lanes[i].spun = false;
     }
@@ -236,7 +236,7 @@ bool run_block(Block& block) {
     for (unsigned warp : order) {
       Fiber* lanes = &block.fibers[warp * kWarp];
       any |= run_warp(lanes, std::min(kWarp, size - warp * kWarp));
-      if (too_late) return false;
+      if (too_late || !error.empty()) return false;
     }
   } while (resolve_block(block) && error.empty() && (any = true));
   return any;
@@ -419,6 +419,12 @@ uint64_t exchange(int line, unsigned mask, uint64_t value, int source) {
   running->source = source;
   wait(AT_SHUFFLE, line, mask);
   return running->value;
+}
+
+void trap(int line) {
+  in_kernel = 0;
+  error = "the kernel trapped" + at_line(line);
+  wait(DONE, line);
 }
 
 void* static_shared(int site, size_t bytes) {

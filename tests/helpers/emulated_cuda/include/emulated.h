@@ -101,7 +101,8 @@ void store(volatile T* at, T value) {
 #define __threadfence() std::atomic_signal_fence(std::memory_order_seq_cst)
 #define __threadfence_block() std::atomic_signal_fence(std::memory_order_seq_cst)
 #define __threadfence_system() std::atomic_signal_fence(std::memory_order_seq_cst)
-#define __trap() emulated::wait(emulated::DONE, -1)
+#define __trap() emulated::trap(__LINE__)
+#define __CUDA_ARCH__ 900
 #define clock64() emulated::clock_ticks()
 
 namespace emulated {

@@ -32,6 +32,7 @@ extern Dim grid_size, block_size;
 void wait(State state, int line, unsigned mask = 0);
 // What lane `source` brought, when all lanes of `mask` have come.
 uint64_t exchange(int line, unsigned mask, uint64_t value, int source);
+void trap(int line);
 void* static_shared(int site, size_t bytes);
 void* dynamic_shared();
 int64_t clock_ticks();
