@@ -92,6 +92,32 @@ class Iterations:
         """What follows the binding of a variable."""
         return Iterations(self.values, {**self.bound, variable: value}, self.conditions, self.count)
 
+    def values_of(self, expression: Any, given: dict[Any, Any], most: int) -> Any:
+        """What an expression can be: an axis for each loop variable in it that is not ``given``.
+
+        Parameters
+        ----------
+        expression : Expr
+        given : dict of Var to int or array
+            Values of loop variables, instead of all that they take.
+        most : int
+            Combinations of the values of all others.
+
+        Returns
+        -------
+        array or None
+            ``None`` if there are more, or it depends on data.
+        """
+        loops = [variable for variable in self._loops(expression) if variable not in given]
+        points = [self.values[variable] for variable in loops]
+        if prod(map(len, points)) > most:
+            return None
+        try:
+            grid = dict(zip(loops, np.ix_(*points), strict=True))
+            return self._value(expression, {**grid, **given})
+        except _UnknownError:
+            return None
+
     def _related(self) -> list[list[Any]]:
         """The conditions in groups that share no loop variable: these hold independently."""
         groups: list[tuple[set[Any], list[Any]]] = []

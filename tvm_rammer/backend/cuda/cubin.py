@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import tempfile
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from tvm_rammer.errors import DeviceError, ModelError
@@ -75,8 +76,14 @@ class Cubin:
 
 
 def find_tool(name: str) -> Path | None:
-    """A program of CUDA's toolkit: on the ``PATH``, or below ``$CUDA_HOME`` or ``$CUDA_PATH``."""
+    """A program of CUDA's toolkit.
+
+    On the ``PATH``, below ``$CUDA_HOME`` or ``$CUDA_PATH``, or of one of NVIDIA's Python packages.
+    """
     homes = [os.environ[home] for home in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(home)]
+    packages = find_spec("nvidia")
+    for folder in packages.submodule_search_locations or () if packages else ():
+        homes += sorted(map(str, Path(folder).glob("*")))
     places = os.pathsep.join([os.environ.get("PATH", ""), *(f"{home}/bin" for home in homes)])
     found = shutil.which(name, path=places)
     return Path(found) if found else None

@@ -1,0 +1,168 @@
+"""How long a GPU takes for tiles and for synchronising: an estimate, which no clock has confirmed.
+
+The model of an SM: four schedulers issue an instruction of a warp each per cycle; arithmetic, the
+special units and the paths to memory each take so many lanes per cycle; what one block loads it
+waits for, once for every phase between two barriers; and the blocks of an SM share all of it.
+
+Sources, by the names that comments use, besides those of ``devices``:
+
+- *graphs*: Gray, Getting Started with CUDA Graphs, NVIDIA Technical Blog, 2019: 20 kernels of
+  2.9 us on a V100 take 3.8 us each in a stream, 3.4 us each in a graph.
+- *bubbles*: Spector et al., Look Ma, No Bubbles!, Hazy Research, 2025: 2.1 us for an empty kernel
+  in a stream on an H100, 1.3 us in a graph.
+- *Zhang*: Zhang et al., A Study of Single and Multi-device Synchronization Methods in Nvidia GPUs,
+  IPDPS 2020, arXiv 2004.05371: a grid barrier of a V100 from 1.4 us on, of one block on each SM.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tvm_rammer.backend.cuda.devices import (
+    INTEGER_RESULTS,
+    LOAD_STORE_LANES,
+    SCHEDULERS,
+    SPECIAL_RESULTS,
+    WARP_THREADS,
+    Gpu,
+    architecture_of,
+)
+from tvm_rammer.backend.cuda.operation_counts import Operations
+from tvm_rammer.schedule.costs import CostModel
+
+
+@dataclass(frozen=True)
+class SmSpeeds:
+    """Numbers of the model that no data sheet has.
+
+    Attributes
+    ----------
+    l2_share, memory_share : float
+        Of the most bytes per second, what kernels get.
+    loads_in_flight : float
+        Loads that a thread has under way when nothing makes it wait.
+    thread_instructions, barrier_instructions : float
+        Of indices, loops and predicates: of a thread, and for every barrier that it meets.
+    launch, graph_launch : float
+        Seconds from a kernel to the next one in a stream, and in a graph.
+    barrier : float
+        Seconds of a barrier of the grid.
+    """
+
+    # Jia: 2155 of 3133 GB/s of V100's L2 cache, and 750 of 900 GB/s of its memory.
+    l2_share: float = 0.69
+    memory_share: float = 0.83
+    # Assumed: loops are unrolled by so much.
+    loads_in_flight: float = 4.0
+    # Fitted to the machine code of dlight's kernels for sm_90: within a fifth of what they issue.
+    thread_instructions: float = 10.0
+    barrier_instructions: float = 7.0
+    # Graphs.
+    launch: float = 0.9e-6
+    graph_launch: float = 0.5e-6
+    # Zhang, for V100; assumed: the same of others.
+    barrier: float = 1.4e-6
+
+
+#: Of most devices; A100 is assumed to launch as V100 does.
+SM_SPEEDS = SmSpeeds()
+# Bubbles.
+_OF_GPU = dict.fromkeys(("H100", "H200"), SmSpeeds(launch=2.1e-6, graph_launch=1.3e-6))
+
+
+def speeds_of(gpu: Gpu) -> SmSpeeds:
+    """The numbers for a device."""
+    return _OF_GPU.get(gpu.name, SM_SPEEDS)
+
+
+@dataclass(frozen=True)
+class BlockTime:
+    """Seconds of one tile on one of the resident blocks of an SM, and what they consist of.
+
+    Attributes
+    ----------
+    issue : float
+        Instructions issued, all blocks of the SM doing the same.
+    traffic : float
+        Bytes drawn from the L2 cache, all blocks of the device doing the same.
+    latency : float
+        Waiting for loads, then computing, by itself.
+    """
+
+    issue: float
+    traffic: float
+    latency: float
+
+    @property
+    def seconds(self) -> float:
+        """The longest of them: each hides the others."""
+        return max(self.issue, self.traffic, self.latency)
+
+
+def block_time(
+    gpu: Gpu, resident: int, work: Operations, warps: int, issued: float | None = None
+) -> BlockTime:
+    """Estimate what a tile takes.
+
+    Parameters
+    ----------
+    gpu : Gpu
+    resident : int
+        Blocks on an SM.
+    work : Operations
+        Of the tile.
+    warps : int
+        Of a block.
+    issued : float, optional
+        Instructions of warps that the machine code issues for it (``sass``); else they are counted
+        from the operations.
+    """
+    speeds = speeds_of(gpu)
+    arch = architecture_of(gpu.arch)
+    lanes = work.float32 + work.float16 + work.special + work.accesses
+    each = speeds.thread_instructions + speeds.barrier_instructions * work.barriers
+    other = each * warps * WARP_THREADS
+    if issued is not None:
+        other = max(0.0, issued * WARP_THREADS - lanes)
+    cycles = max(
+        (lanes + other) / (SCHEDULERS * WARP_THREADS),
+        work.float32 / arch.float32_results,
+        work.float16 / arch.float16_results,
+        other / INTEGER_RESULTS,
+        work.special / SPECIAL_RESULTS,
+        work.accesses / LOAD_STORE_LANES,
+        work.passes,
+    )
+    l2 = gpu.l2_bytes_per_cycle * speeds.l2_share / (gpu.sms * resident)
+    phases = min(work.barriers + 1, work.global_loads)
+    waits = max(phases, work.global_loads / speeds.loads_in_flight)
+    return BlockTime(
+        issue=cycles * resident / gpu.clock,
+        traffic=work.l2_bytes / l2 / gpu.clock,
+        latency=(waits * gpu.l2_cycles + cycles) / gpu.clock,
+    )
+
+
+def gpu_costs(gpu: Gpu, resident: int) -> CostModel:
+    """What a plan costs besides its tiles, where vEUs are the resident blocks of a device.
+
+    A block hands over by a store that reaches the L2 cache and a load that finds it there. The L2
+    cache is the one that all share; a block has none of its own but its part of its SM's.
+    """
+    speeds = speeds_of(gpu)
+    l2 = gpu.l2_bytes_per_cycle * gpu.clock * speeds.l2_share
+    memory = gpu.bandwidth * speeds.memory_share
+    arch = architecture_of(gpu.arch)
+    return CostModel(
+        point_to_point=2 * gpu.l2_cycles / gpu.clock,
+        barrier=speeds.barrier,
+        launch=speeds.launch,
+        bandwidth=l2,
+        memory_bandwidth=memory,
+        far_byte=0.0,
+        l2_bytes=arch.shared_bytes // resident,
+        l3_bytes=gpu.l2_bytes,
+        transfer=0.0,
+        transfer_byte=0.0,
+        core_memory_bandwidth=min(memory, l2 / gpu.sms),
+    )
