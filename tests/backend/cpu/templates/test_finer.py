@@ -98,6 +98,32 @@ def test_a_product_has_more_tasks_for_a_larger_device():
     assert tilings == [(4, "6 x 2 vectors of 16"), (8, "3 x 2 vectors of 16")]
 
 
+def test_a_single_row_is_cut_as_finely_as_a_large_device_likes():
+    """Reading weights takes the time: small tiles take as long together, if their sums are chains.
+
+    A run must add in the same order on every device, so that the large tile has these chains too.
+    """
+    x, w = numbers((1, 256)), numbers((256, 256), seed=1)
+    func = legalized_func(lambda x: OP.matmul(x, constant(w)), x)
+    with TARGET:
+        kernel = KernelLibrary(replace(WIDE, num_veus=2)).get(func, frozenset([1]))
+    candidates = kernel.stages[0].candidates
+    assert [(c.num_tiles, c.tiling) for c in candidates] == [
+        (4, "1 x 4 vectors of 16 in 2 chains"),
+        (16, "1 x 1 vectors of 16 in 2 chains"),
+    ]
+
+
+def test_a_single_row_has_the_same_bits_on_any_device():
+    x, w = numbers((1, 300)), numbers((300, 256), seed=1)
+    func = legalized_func(lambda x: OP.matmul(x, constant(w)), x)
+    outputs = {
+        run_prim_func(func, [x, w], [1], replace(WIDE, num_veus=n), seed=n).outputs[0].tobytes()
+        for n in (1, 2, 5, 16, 64)
+    }
+    assert len(outputs) == 1
+
+
 def test_candidates_have_smaller_and_more_tiles():
     func, _ = convolution(14, 128, 32)
     with TARGET:

@@ -9,6 +9,8 @@ from kernel_runs import VDEVICES
 
 from tvm_rammer.backend.cpu.templates.register_tile import (
     STACK_LIMIT,
+    RegisterTile,
+    cycles_of_step,
     lanes_for,
     overlapping_lanes,
     register_tile,
@@ -100,3 +102,13 @@ def test_sums_are_not_spilled_where_registers_are_few():
     assert register_tile(56, 8, MIDDLE).rows == 10
     assert max(tile.rows for tile in register_tiles(56, 8, MIDDLE)) == 6
     assert max(tile.rows for tile in register_tiles(56, 16, WIDE)) == 14
+
+
+def test_weights_that_are_used_once_take_their_bytes():
+    """However many vectors a tile of a single row has, once chains hide the latency of its sums."""
+
+    def cycles_of_a_vector(vectors: int) -> float:
+        return cycles_of_step(RegisterTile(1, vectors, 16, 2), 1, WIDE, once=True) / vectors
+
+    assert cycles_of_a_vector(2) < 1.1 * cycles_of_a_vector(4)
+    assert cycles_of_a_vector(1) < 1.2 * cycles_of_a_vector(4)

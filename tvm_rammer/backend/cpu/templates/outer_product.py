@@ -116,11 +116,15 @@ class OuterProduct:
     def efficient(self) -> Cut | None:
         """The configuration that takes the fewest cycles in all, ``None`` if no tile fits.
 
-        Few tasks leave vEUs idle: then tiles of rows are tasks.
+        Few tasks leave vEUs idle: then tiles of rows are tasks. The sums of a single row are
+        chains, so that tiles with fewer columns, which add in the same order, take no longer
+        together.
         """
         tile = register_tile(*self._sizes())
         if tile is None:
             return None
+        if self._sizes()[0] == 1:
+            tile = self._chained(tile)
         few_tasks = max(_FEW_TASKS, _TASKS_OF_A_VEU * self.vdevice.num_veus)
         weights = self.columns.weights(self.contraction)
         together = Cut(tile, False, _rows_first(self.contraction, weights, self.vdevice))
@@ -157,7 +161,8 @@ class OuterProduct:
         tile, (rows, _, _, itemsize, taps) = cut.tile, self._sizes()
         own_rows = min(tile.rows, rows) if cut.row_tasks else rows
         steps = prod(axis.extent for axis in self.contraction.reduced)
-        cycles = cycles_of_step(tile, own_rows, self.vdevice, itemsize, taps) * steps / max(1, taps)
+        step = cycles_of_step(tile, own_rows, self.vdevice, itemsize, taps, rows == 1)
+        cycles = step * steps / max(1, taps)
         stores = own_rows * tile.vectors
         task = self.vdevice.speeds.cycles.task
         return Option(cut, self._tasks(cut).num_tasks, cycles + stores + task)
@@ -179,6 +184,11 @@ class OuterProduct:
             cut.row_tasks,
             cut.rows_first,
         )
+
+    def _chained(self, tile: RegisterTile) -> RegisterTile:
+        """A tile with its sums in two chains where it may have them."""
+        chained = replace(tile, chains=2)
+        return chained if chained in tiles_in_registers(*self._sizes(), self._steps()) else tile
 
     def _layout(self, tile: RegisterTile) -> Layout:
         columns = self.columns

@@ -75,7 +75,7 @@ def register_tile(
 
     def cycles(tile: RegisterTile) -> float:
         tiles = -(-columns // (tile.vectors * tile.lanes))
-        return cycles_of_step(tile, rows, vdevice, itemsize, taps) * tiles
+        return cycles_of_step(tile, rows, vdevice, itemsize, taps, rows == 1) * tiles
 
     tiles = tiles_in_registers(rows, columns, vdevice, itemsize, taps)
     return min(tiles, key=cycles, default=None)
@@ -142,14 +142,21 @@ def spills(tile: RegisterTile, vdevice: VDevice, most_rows: int) -> bool:
 
 
 def cycles_of_step(
-    tile: RegisterTile, rows: int, vdevice: VDevice, itemsize: int = 4, taps: int = 0
+    tile: RegisterTile,
+    rows: int,
+    vdevice: VDevice,
+    itemsize: int = 4,
+    taps: int = 0,
+    once: bool = False,
 ) -> float:
     """Modelled cycles of one step of the reduction, for ``rows`` rows of one tile's columns.
 
     A step costs a tile of ``r`` rows and ``v`` vectors as many cycles as the largest of its
     ``r * v`` multiply-adds, its ``r + v`` loads and the latency that must be hidden, and a little
     for the weights, which come from farther away; small tiles pay more loop overhead and a ragged
-    last tile a little more. Parameters as for :func:`tiles_in_registers`.
+    last tile a little more. Where each weight is used ``once``, by the only row that there is, a
+    step takes what the weights take from the last-level cache, which hides all but the bare
+    latency. Parameters as for :func:`tiles_in_registers`.
     """
     core = vdevice.speeds.cycles
     wide = tile.lanes * itemsize >= core.wide_vector_bytes
@@ -160,10 +167,14 @@ def cycles_of_step(
         # With taps, a step loads what the next ones use again.
         loads = tile.vectors * (height + 2 * taps - 1) / taps if taps else height + tile.vectors
         load = core.wide_load if wide and not taps else core.load
+        sums, latency = height * tile.vectors * each, core.multiply_add_latency
+        if once and not taps:
+            streamed = tile.vectors * tile.lanes * itemsize / vdevice.speeds.cache_bytes
+            return max(sums, loads * each * load, latency / tile.chains, streamed)
         # Weights come from the second-level cache or from beyond it, data mostly from the first.
         far = 0.0 if taps else core.far_weights * tile.vectors * each
-        latency = (core.multiply_add_latency + core.latency_slack) / tile.chains
-        return max(height * tile.vectors * each, loads * each * load, latency) + far
+        slack = core.latency_slack
+        return max(sums, loads * each * load, (latency + slack) / tile.chains) + far
 
     full, ragged = divmod(rows, tile.rows)
     cycles = full * step(tile.rows) + (step(ragged) if ragged else 0.0)
