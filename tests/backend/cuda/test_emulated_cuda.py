@@ -26,10 +26,12 @@ TAGS = ("blockIdx.x", "threadIdx.x")
 COOPERATIVE = (*TAGS, "tirx.use_cooperative_launch")
 
 
-def kernel(body: str, before: str = "", tags: tuple[str, ...] = COOPERATIVE) -> Callable[..., Any]:
+def kernel(
+    body: str, before: str = "", tags: tuple[str, ...] = COOPERATIVE, races: bool = False
+) -> Callable[..., Any]:
     """``run(array, blocks, threads)`` of a kernel over ``int* x``, whose result it returns."""
     text = f'{before}\nextern "C" __global__ void k(int* x, int n) {{\n{body}\n}}\n'
-    module = tvm_ffi.load_module(str(compile_source(text, {"k": tags})))
+    module = tvm_ffi.load_module(str(compile_source(text, {"k": tags}, races)))
 
     def run(array: Any, blocks: int, threads: int, *more: int) -> np.ndarray:
         x = np.array(array, "int32")
@@ -87,6 +89,48 @@ def test_a_barrier_that_is_missing_shows_in_some_order(nth):
     assert any((result != neighbours()).any() for result in runs(run, np.arange(128), 1, 128))
 
 
+@pytest.mark.parametrize("nth", [0, 1])
+def test_a_barrier_that_is_missing_is_a_race(nth):
+    parts = NEIGHBOURS.split("__syncthreads();")
+    parts[nth] += parts.pop(nth + 1)
+    run = kernel("__syncthreads();".join(parts), races=True)
+    assert refusal(run, np.arange(128), 1, 128).startswith("emulated CUDA: a race: thread ")
+    assert (kernel(NEIGHBOURS, races=True)(np.arange(128), 1, 128) == neighbours()).all()
+
+
+RACES = {
+    "x[threadIdx.x / 2] = 1;": "thread 1 of block 0 writes what thread 0 of block 0 writes",
+    "x[threadIdx.x + 1] = x[threadIdx.x];": (
+        "thread 1 of block 0 reads what thread 0 of block 0 writes"
+    ),
+    "if (threadIdx.x == 0) x[1] = x[blockIdx.x];": (
+        "thread 0 of block 1 reads what thread 0 of block 0 writes"
+    ),
+    "x[threadIdx.x] += 1; __shfl_xor_sync(-1, 1, 1); x[threadIdx.x ^ 1] += 1;": (
+        "thread 0 of block 0, last at line 3, reads what thread 1 of block 0 writes"
+    ),
+}
+
+
+@pytest.mark.parametrize("body", RACES)
+def test_accesses_that_nothing_orders_are_a_race(body):
+    text = refusal(kernel(body, races=True), np.zeros(80), 2, 64)
+    assert text == f"emulated CUDA: a race: {RACES[body]}, and nothing orders them"
+
+
+ORDERED = (
+    "atomicAdd(x, 1);",
+    "((char*)x)[blockIdx.x * blockDim.x + threadIdx.x] = 1;",
+    "if (blockIdx.x == 0) { x[threadIdx.x] += 1; __syncwarp(); x[threadIdx.x ^ 1] += 1; }",
+    "__shared__ int own; if (threadIdx.x == 0) own = 1; __syncthreads(); atomicAdd(x, own);",
+)
+
+
+@pytest.mark.parametrize("body", ORDERED)
+def test_accesses_that_something_orders_are_none(body):
+    runs(kernel(body, races=True), np.zeros(80), 2, 64)
+
+
 def test_orders_differ():
     run = kernel("x[atomicAdd(x + n - 1, 1)] = blockIdx.x * 64 + threadIdx.x;")
     forward, backward, shuffled = (r[:-1] for r in runs(run, np.zeros(129), 2, 64))
@@ -123,18 +167,21 @@ def test_shuffles_read_what_lanes_brought():
 
 #: Each block adds to what the one before it left, by a counter that it waits for.
 HANDED_ON = """
-  if (threadIdx.x == 0) WAIT
+  if (threadIdx.x == 0) { WAIT }
   __syncthreads();
   x[threadIdx.x + 1] += blockIdx.x;
   __syncthreads();
-  if (threadIdx.x == 0) { __threadfence(); PASS }
+  if (threadIdx.x == 0) { PASS }
 """
 LOADS = {
     "volatile and nanosleep": (
-        "while (*(volatile int*)x != blockIdx.x) __nanosleep(32);",
-        "*x += 1;",
+        "while (*(volatile int*)x != blockIdx.x) __nanosleep(32); __threadfence();",
+        "__threadfence(); *(volatile int*)x = blockIdx.x + 1;",
     ),
-    "volatile": ("while (*(volatile int*)x != blockIdx.x) {}", "atomicAdd(x, 1);"),
+    "volatile": (
+        "while (*(volatile int*)x != blockIdx.x) {} __threadfence();",
+        "__threadfence(); atomicAdd(x, 1);",
+    ),
     "atomic_ref": (
         "while (counter(x).load(cuda::memory_order_acquire) != blockIdx.x) {}",
         "counter(x).store(blockIdx.x + 1, cuda::memory_order_release);",
@@ -157,10 +204,30 @@ __device__ __forceinline__ void release(int* p, int v) {
 @pytest.mark.parametrize("how", LOADS)
 def test_blocks_of_a_cooperative_launch_wait_for_each_other(how):
     wait, hand_on = LOADS[how]
-    run = kernel(HANDED_ON.replace("WAIT", wait).replace("PASS", hand_on), HELPERS)
     blocks = 3 if how == "volatile" else 20
-    for result in runs(run, np.zeros(65), blocks, 64):
-        assert (result[1:] == blocks * (blocks - 1) / 2).all()
+    for races in (False, True):
+        run = kernel(HANDED_ON.replace("WAIT", wait).replace("PASS", hand_on), HELPERS, races=races)
+        for result in runs(run, np.zeros(65), blocks, 64):
+            assert (result[1:] == blocks * (blocks - 1) / 2).all()
+
+
+WEAK = [
+    ("inline PTX", "ld.acquire", "ld.relaxed"),
+    ("inline PTX", "st.release", "st.relaxed"),
+    ("atomic_ref", "memory_order_acquire", "memory_order_relaxed"),
+    ("atomic_ref", "memory_order_release", "memory_order_relaxed"),
+    ("volatile and nanosleep", "(32); __threadfence();", "(32);"),
+    ("volatile and nanosleep", "__threadfence(); *", "*"),
+]
+
+
+@pytest.mark.parametrize(("how", "strong", "weak"), WEAK)
+def test_a_fence_that_is_missing_is_a_race(how, strong, weak):
+    wait, hand_on = LOADS[how]
+    text = HANDED_ON.replace("WAIT", wait).replace("PASS", hand_on)
+    assert strong in text + HELPERS
+    run = kernel(text.replace(strong, weak), HELPERS.replace(strong, weak), races=True)
+    assert refusal(run, np.zeros(65), 3, 64).startswith("emulated CUDA: a race: thread ")
 
 
 def test_blocks_of_an_ordinary_launch_cannot():
@@ -184,9 +251,10 @@ GRID_BARRIER = """
 
 
 def test_a_barrier_of_the_grid():
-    run = kernel(GRID_BARRIER, "#include <cooperative_groups.h>")
-    for result in runs(run, np.arange(17), 17, 1):
-        assert (result == 17 * 16 / 2 + 17).all()
+    for races in (False, True):
+        run = kernel(GRID_BARRIER, "#include <cooperative_groups.h>", races=races)
+        for result in runs(run, np.arange(17), 17, 1):
+            assert (result == 17 * 16 / 2 + 17).all()
 
 
 def test_too_many_blocks_are_an_error_as_on_a_gpu():

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 import tvm
 from cuda_operators import OPERATORS, TARGET, operator
-from emulated_cuda import ORDERS, edited, lane_order, run_emulated
+from emulated_cuda import ORDERS, edited, lane_order, looking_for_races, run_emulated
 from tvm import relax
 from tvm.script import ir as I
 from tvm.script import relax as R
@@ -16,7 +17,9 @@ from tvm.script import relax as R
 TOLERANCE = 1e-4
 
 
-def worst_errors(kind: str, without: int | None = None) -> tuple[list[float], int]:
+def worst_errors(
+    kind: str, without: int | None = None, races: bool = False
+) -> tuple[list[float], int]:
     """The error in each lane order, maybe without a barrier; and how many barriers there are."""
     module, inputs, expected = operator(kind)
     barriers = 0
@@ -29,7 +32,7 @@ def worst_errors(kind: str, without: int | None = None) -> tuple[list[float], in
             return source
         return source[: at[without]] + source[at[without] + len("__syncthreads();") :]
 
-    with edited(edit), TARGET:
+    with edited(edit), TARGET, looking_for_races() if races else nullcontext():
         built = tvm.compile(module, target=TARGET)
     errors = []
     for order in ORDERS:
@@ -48,16 +51,34 @@ def test_a_kernel_computes_what_numpy_does_in_every_order(kind):
     assert max(errors) < TOLERANCE
 
 
-def notice(kind: str) -> list[bool]:
-    """For each barrier, whether its removal shows in a result."""
+@pytest.mark.parametrize("kind", OPERATORS)
+def test_a_kernel_of_stock_tvm_has_no_races(kind):
+    errors, _ = run_emulated(worst_errors, kind, races=True)
+    assert max(errors) < TOLERANCE
+
+
+def is_noticed(kind: str, without: int, races: bool) -> bool:
+    try:
+        return max(worst_errors(kind, without, races)[0]) > TOLERANCE
+    except Exception as error:
+        assert "emulated CUDA: a race" in str(error)
+        return True
+
+
+def notice(kind: str) -> tuple[list[bool], list[bool]]:
+    """For each barrier, whether its removal shows in a result, and whether as a race."""
     _, barriers = worst_errors(kind)
-    return [max(worst_errors(kind, nth)[0]) > TOLERANCE for nth in range(barriers)]
+    results = [is_noticed(kind, nth, False) for nth in range(barriers)]
+    return results, [is_noticed(kind, nth, True) for nth in range(barriers)]
 
 
-@pytest.mark.parametrize("kind", ["matmul", "conv"])
-def test_a_barrier_that_is_missing_is_noticed(kind):
-    noticed = run_emulated(notice, kind)
-    assert noticed and all(noticed)
+@pytest.mark.parametrize(("kind", "idle"), [("matmul", []), ("conv", []), ("softmax", [1, 4])])
+def test_a_barrier_that_is_missing_is_noticed(kind, idle):
+    """By results in some order and by races; ``idle`` ones order nothing: TVM adds them."""
+    results, races = run_emulated(notice, kind)
+    needed = [nth not in idle for nth in range(len(results))]
+    assert races == needed and any(results)
+    assert all(race for race, result in zip(races, results, strict=True) if result)
 
 
 @I.ir_module

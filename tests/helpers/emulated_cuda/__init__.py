@@ -10,8 +10,9 @@ precision, no tensor cores. A loop that waits for another block calls ``__nanosl
 ``ld.acquire`` or ``atomic_ref``; one over a bare volatile works as well, slowly.
 ``RAMMER_EMULATED`` is defined.
 
-What it does not show: memory is sequentially consistent, so a fence that is missing does no harm;
-warps never diverge inside of a statement.
+Memory is sequentially consistent, so a fence that is missing changes no result, nor does every
+barrier that is; inside of ``looking_for_races`` both are errors. Warps never diverge inside of a
+statement.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ __all__ = [
     "edited",
     "install",
     "lane_order",
+    "looking_for_races",
     "obstacle",
     "resident_blocks",
     "run_emulated",
@@ -44,6 +46,7 @@ ORDERS = (0, 1, 7)
 
 Edit = Callable[[str], str]
 _edits: list[Edit] = []
+_races: list[bool] = []
 
 
 def install() -> None:
@@ -60,7 +63,7 @@ def _create(code: bytes, form: str, functions: Any, sources: Any) -> Any:
     for edit in _edits:
         text = edit(text)
     kernels = {str(n): [str(t) for t in i.launch_param_tags] for n, i in functions.items()}
-    return tvm_ffi.load_module(str(compile_source(text, kernels)))
+    return tvm_ffi.load_module(str(compile_source(text, kernels, bool(_races))))
 
 
 @contextmanager
@@ -71,6 +74,16 @@ def edited(edit: Edit) -> Iterator[None]:
         yield
     finally:
         _edits.remove(edit)
+
+
+@contextmanager
+def looking_for_races() -> Iterator[None]:
+    """What is compiled inside ends a launch with an error when accesses race, in any order."""
+    _races.append(True)
+    try:
+        yield
+    finally:
+        _races.pop()
 
 
 @contextmanager

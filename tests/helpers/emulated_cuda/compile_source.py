@@ -18,7 +18,10 @@ import tvm_ffi
 from emulated_cuda.inline_ptx import translate_inline_ptx
 
 HERE = Path(__file__).parent
-FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-w", "-U_FORTIFY_SOURCE")
+FLAGS = ("-std=c++17", "-O2", "-fPIC", "-w", "-U_FORTIFY_SOURCE")
+#: Every load and store of a kernel calls what looks for races.
+WATCHED = ("-fsanitize=thread", "--param", "tsan-distinguish-volatile=1", "--param")
+WATCHED += ("tsan-instrument-func-entry-exit=0",)
 #: What a kernel takes after its own arguments, by the number that the entry has for it.
 TAGS = ("blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z")
 TAGS += ("tirx.use_dyn_shared_memory",)
@@ -42,7 +45,7 @@ def compiler() -> str:
     return os.environ.get("CXX", "g++")
 
 
-def compile_source(source: str, kernels: Mapping[str, Sequence[str]]) -> Path:
+def compile_source(source: str, kernels: Mapping[str, Sequence[str]], races: bool = False) -> Path:
     """Compile CUDA C, once for each source.
 
     Parameters
@@ -51,6 +54,8 @@ def compile_source(source: str, kernels: Mapping[str, Sequence[str]]) -> Path:
         As TVM generates it.
     kernels : mapping of str to sequence of str
         The names of its kernels, and the tags of what each is launched with.
+    races : bool
+        Whether launches look for races, which end them with an error; some ten times slower.
 
     Returns
     -------
@@ -62,13 +67,24 @@ def compile_source(source: str, kernels: Mapping[str, Sequence[str]]) -> Path:
         + [_entry(name, tags) for name, tags in kernels.items()]
     )
     runtime = _runtime()
-    library = runtime.with_name(f"{sha256(text.encode()).hexdigest()[:16]}.so")
+    name = sha256(f"{races}{text}".encode()).hexdigest()[:16]
+    library = runtime.with_name(f"{name}.so")
     if not library.exists():
-        code = library.with_suffix(".cpp")
+        code, made = library.with_suffix(".cpp"), library.with_suffix(".o")
         code.write_text(text)
-        paths = (runtime.parent, _ffi())
-        found = [f"-I{HERE / 'include'}", *(f"-Wl,-rpath,{path}" for path in paths)]
-        _run(*found, str(code), str(runtime), f"-L{_ffi()}", "-ltvm_ffi", "-o", str(library))
+        flags = WATCHED if races else ()
+        _run(*flags, "-c", f"-I{HERE / 'include'}", str(code), "-o", str(made))
+        found = [f"-Wl,-rpath,{path}" for path in (runtime.parent, _ffi())]
+        _run(
+            "-shared",
+            *found,
+            str(made),
+            str(runtime),
+            f"-L{_ffi()}",
+            "-ltvm_ffi",
+            "-o",
+            str(library),
+        )
     return library
 
 
@@ -111,7 +127,8 @@ def _runtime() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="emulated-cuda-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     library = folder / "libemulated.so"
-    _run(str(HERE / "emulated.cpp"), "-lpthread", "-o", str(library))
+    sources = (str(HERE / name) for name in ("emulated.cpp", "races.cpp"))
+    _run("-shared", *sources, "-lpthread", "-o", str(library))
     return library
 
 

@@ -9,6 +9,7 @@
 //   EMULATED_CUDA_RESIDENT  most blocks that a cooperative launch may have (no bound if 0)
 //   EMULATED_CUDA_SECONDS   a launch that takes longer ends with an error (60)
 #include "include/threads.h"
+#include "races.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -54,7 +55,7 @@ struct Fiber : Place {
   State state = READY;
   bool started = false;
   bool spun = false;  // before it became ready
-  int line = 0;
+  bool orders = false;  // whether what it waits for is __syncwarp
   unsigned mask = 0;
   int source = 0;  // the lane that a shuffle reads
   jmp_buf at;
@@ -65,6 +66,7 @@ struct Shared {
   size_t bytes = 0;
   explicit Shared(size_t wanted) : memory(new char[wanted + 128]), bytes(wanted) {
     memset(memory.get(), kPoison, wanted + 128);
+    races::forget(memory.get(), wanted + 128);
   }
   void* begin() const { return (void*)((uintptr_t(memory.get()) + 127) & ~uintptr_t(127)); }
 };
@@ -102,6 +104,7 @@ Block::Block(const Launch& how, unsigned number, char* stacks)
     fiber.block = {number % grid.x, number / grid.x % grid.y, number / grid.x / grid.y};
     fiber.thread = {i % size.x, i / size.x % size.y, i / size.x / size.y};
     fiber.number = i;
+    fiber.block_number = number;
     fiber.home = this;
   }
 }
@@ -145,7 +148,7 @@ __attribute__((noinline)) void resume(Fiber& fiber) {
 }
 
 void preempt(int) {
-  if (in_kernel) wait(PREEMPTED, 0);
+  if (in_kernel && !races::busy) wait(PREEMPTED, 0);
 }
 
 // The lanes of a warp that wait in `state` at the same place as `fiber`.
@@ -171,6 +174,7 @@ bool resolve_warp(Fiber* lanes, unsigned count) {
       memset(&brought[i], kPoison, sizeof(uint64_t));
       if (found >> i & 1) brought[i] = lanes[i].value;
     }
+    if (lanes[first].orders) races::warp_barrier(lanes[0].block_number, lanes[0].number / kWarp);
     for (unsigned i = 0; i < count; ++i) {
       if (!(found >> i & 1)) continue;
       lanes[i].value = state == AT_ACTIVE_MASK ? found : brought[lanes[i].source];
@@ -223,6 +227,7 @@ bool resolve_block(Block& block) {
     line = fiber.line;
   }
   release(block, AT_BARRIER);
+  races::block_barrier(block.fibers[0].block_number);
   return true;
 }
 
@@ -253,6 +258,7 @@ bool resolve_grid(Blocks& blocks) {
     waiting += here;
   }
   for (const auto& block : blocks) release(*block, AT_GRID_BARRIER);
+  if (waiting) races::grid_barrier();
   return waiting > 0;
 }
 
@@ -384,6 +390,7 @@ void run_grid(const Launch& how) {
     error = "no memory for " + std::to_string(all) + " bytes of stacks";
     return;
   }
+  races::begin(blocks, stacks, all);
   std::vector<unsigned> order;
   make_order(order, blocks);
   if (how.cooperative) {
@@ -399,10 +406,15 @@ void run_grid(const Launch& how) {
       if (!error.empty()) break;
     }
   }
+  races::end();
   munmap(stacks, all);
 }
 
 }  // namespace
+
+void fail(const std::string& text) {
+  if (error.empty()) error = text;
+}
 
 void wait(State state, int line, unsigned mask) {
   in_kernel = 0;
@@ -423,8 +435,14 @@ uint64_t exchange(int line, unsigned mask, uint64_t value, int source) {
 
 void trap(int line) {
   in_kernel = 0;
-  error = "the kernel trapped" + at_line(line);
+  fail("the kernel trapped" + at_line(line));
   wait(DONE, line);
+}
+
+void warp_barrier(int line, unsigned mask) {
+  running->orders = true;
+  exchange(line, mask, 0, 0);
+  running->orders = false;
 }
 
 void* static_shared(int site, size_t bytes) {

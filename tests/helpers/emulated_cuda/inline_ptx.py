@@ -9,29 +9,22 @@ _START = re.compile(r"\basm\s*(?:volatile|__volatile__)?\s*\(")
 _TYPE = {"u32": "uint32_t", "s32": "int32_t", "b32": "uint32_t", "u64": "uint64_t"}
 _TYPE |= {"s64": "int64_t", "b64": "uint64_t", "f32": "float"}
 _TYPES = "|".join(_TYPE)
+_SCOPE = r"(?:\.(?P<order>acquire|release|acq_rel|relaxed|volatile)|\.(?:gpu|sys|cta|global))*"
 #: An instruction as a pattern, and what it is with ``{}`` for its operands in turn.
 _INSTRUCTIONS = tuple(
-    (re.compile(pattern.replace("TYPE", f"({_TYPES})")), text)
+    (re.compile(pattern.replace("SCOPE", _SCOPE).replace("TYPE", f"(?P<type>{_TYPES})")), text)
     for pattern, text in (
+        (r"ldSCOPE\.TYPE %0, ?\[%1\];", "{0} = emulated::load((TYPE*)({1}), __LINE__, ACQUIRES);"),
+        (r"stSCOPE\.TYPE \[%0\], ?%1;", "emulated::store((TYPE*)({0}), (TYPE)({1}), RELEASES);"),
         (
-            r"ld(?:\.(?:acquire|relaxed|volatile|gpu|sys|cta|global))+\.TYPE %0, ?\[%1\];",
-            "{0} = emulated::load((TYPE*)({1}), __LINE__);",
+            r"redSCOPE\.add\.TYPE \[%0\], ?%1;",
+            "emulated::add((TYPE*)({0}), {1}, ACQUIRES, RELEASES);",
         ),
         (
-            r"st(?:\.(?:release|relaxed|volatile|gpu|sys|cta|global))+\.TYPE \[%0\], ?%1;",
-            "emulated::store((TYPE*)({0}), (TYPE)({1}));",
+            r"atomSCOPE\.add\.TYPE %0, ?\[%1\], ?%2;",
+            "{0} = emulated::add((TYPE*)({1}), {2}, ACQUIRES, RELEASES);",
         ),
-        (
-            r"red(?:\.(?:release|relaxed|gpu|sys|cta|global))+\.add\.TYPE \[%0\], ?%1;",
-            "atomicAdd((TYPE*)({0}), {1});",
-        ),
-        (
-            r"atom(?:\.(?:acquire|release|acq_rel|relaxed|gpu|sys|cta|global))*"
-            r"\.add(?:\.(?:acquire|release|acq_rel|relaxed|gpu|sys|cta|global))*\.TYPE"
-            r" %0, ?\[%1\], ?%2;",
-            "{0} = atomicAdd((TYPE*)({1}), {2});",
-        ),
-        (r"(?:fence|membar)(?:\.(?:acq_rel|sc|gpu|gl|sys|cta))+;", "__threadfence();"),
+        (r"(?:fence|membar)(?:\.(?:acq_rel|sc|gpu|gl|sys))+;", "__threadfence();"),
         (r"nanosleep\.u32 (?:%0|\d+);", "__nanosleep(0);"),
     )
 )
@@ -60,9 +53,15 @@ def _statement(inside: str) -> str:
     ]
     for pattern, text in _INSTRUCTIONS:
         if found := pattern.fullmatch(template):
-            dtype = _TYPE[found[1]] if found.groups() else ""
-            code = text.replace("TYPE", dtype).format(*operands)
-            return code.rstrip(";") + "\n" * inside.count("\n")
+            groups = found.groupdict()
+            order = groups.get("order") or "relaxed"
+            for word, value in (
+                ("TYPE", _TYPE.get(groups.get("type", ""), "")),
+                ("ACQUIRES", str(order in ("acquire", "acq_rel")).lower()),
+                ("RELEASES", str(order in ("release", "acq_rel")).lower()),
+            ):
+                text = text.replace(word, value)
+            return text.format(*operands).rstrip(";") + "\n" * inside.count("\n")
     raise ValueError(f"no emulation of the PTX instruction {template!r}; give inline_ptx.py one")
 
 

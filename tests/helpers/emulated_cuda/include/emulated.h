@@ -63,13 +63,31 @@ inline unsigned active_mask(int line) {
 
 // A load that a loop may wait for: others run before it.
 template <class T>
-T load(const volatile T* at, int line) {
+T load(const T* at, int line, bool acquires) {
   wait(SPINNING, line);
-  return *at;
+  note_load(at, acquires);
+  T value;
+  __atomic_load(at, &value, __ATOMIC_SEQ_CST);
+  return value;
+}
+// Sets `at` to what `update` makes of it; returns what was there.
+template <class T, class U>
+T change(T* at, bool acquires, bool releases, bool keeps, const U& update) {
+  if (keeps) note_load(at, acquires);
+  note_store(at, releases, keeps);
+  T old, next;
+  __atomic_load(at, &old, __ATOMIC_SEQ_CST);
+  do next = update(old);
+  while (!__atomic_compare_exchange(at, &old, &next, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
+  return old;
 }
 template <class T>
-void store(volatile T* at, T value) {
-  *at = value;
+void store(T* at, T value, bool releases) {
+  change(at, false, releases, false, [=](T) { return value; });
+}
+template <class T, class V>
+T add(T* at, V value, bool acquires, bool releases) {
+  return change(at, acquires, releases, true, [=](T old) { return T(old + T(value)); });
 }
 
 }  // namespace emulated
@@ -91,16 +109,16 @@ void store(volatile T* at, T value) {
 #define gridDim (emulated::grid_size)
 #define warpSize 32
 #define __syncthreads() emulated::wait(emulated::AT_BARRIER, __LINE__)
-#define __syncwarp(...) emulated::exchange(__LINE__, emulated::mask_or_all(__VA_ARGS__), 0, 0)
+#define __syncwarp(...) emulated::warp_barrier(__LINE__, emulated::mask_or_all(__VA_ARGS__))
 #define __activemask() emulated::active_mask(__LINE__)
 #define __shfl_down_sync(...) emulated::shuffle_down(__LINE__, __VA_ARGS__)
 #define __shfl_up_sync(...) emulated::shuffle_up(__LINE__, __VA_ARGS__)
 #define __shfl_xor_sync(...) emulated::shuffle_xor(__LINE__, __VA_ARGS__)
 #define __shfl_sync(...) emulated::shuffle_from(__LINE__, __VA_ARGS__)
 #define __nanosleep(ns) emulated::wait(emulated::SPINNING, __LINE__)
-#define __threadfence() std::atomic_signal_fence(std::memory_order_seq_cst)
+#define __threadfence() emulated::fence()
 #define __threadfence_block() std::atomic_signal_fence(std::memory_order_seq_cst)
-#define __threadfence_system() std::atomic_signal_fence(std::memory_order_seq_cst)
+#define __threadfence_system() emulated::fence()
 #define __trap() emulated::trap(__LINE__)
 #define __CUDA_ARCH__ 900
 #define clock64() emulated::clock_ticks()
@@ -161,16 +179,11 @@ T __ldg(const T* at) {
   return *at;
 }
 
-// A thread that computes for long may be preempted anywhere: updates are truly atomic.
-#define EMULATED_ATOMIC(name, update)                                                             \
-  template <class T, class V>                                                                     \
-  T name(T* at, V given) {                                                                        \
-    const T value = T(given);                                                                     \
-    T old, next;                                                                                  \
-    __atomic_load(at, &old, __ATOMIC_SEQ_CST);                                                    \
-    do next = update;                                                                             \
-    while (!__atomic_compare_exchange(at, &old, &next, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)); \
-    return old;                                                                                   \
+#define EMULATED_ATOMIC(name, update)                                                      \
+  template <class T, class V>                                                              \
+  T name(T* at, V given) {                                                                 \
+    const T value = T(given);                                                              \
+    return emulated::change(at, false, false, true, [=](T old) { return T(update); });     \
   }
 EMULATED_ATOMIC(atomicAdd, old + value)
 EMULATED_ATOMIC(atomicSub, old - value)
@@ -182,9 +195,8 @@ EMULATED_ATOMIC(atomicExch, value)
 EMULATED_ATOMIC(atomicInc, (old >= value ? T(0) : T(old + 1)))
 template <class T, class C, class V>
 T atomicCAS(T* at, C compare, V given) {
-  T old = T(compare), next = T(given);
-  __atomic_compare_exchange(at, &old, &next, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
-  return old;
+  return emulated::change(at, false, false, true,
+                          [=](T old) { return old == T(compare) ? T(given) : old; });
 }
 
 // ---- how TVM's host code calls a kernel ---------------------------------------------------------

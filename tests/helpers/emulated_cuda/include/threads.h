@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace emulated {
 
@@ -23,15 +24,24 @@ enum State : uint8_t {
 struct Place {
   Dim thread, block;
   unsigned number = 0;  // of the thread in its block, x fastest
+  unsigned block_number = 0;
+  int line = 0;         // where it waited last
   uint64_t value = 0;   // what it brings to a warp's collective
 };
 
 extern Place* here;
 extern Dim grid_size, block_size;
 
+// Ends the launch with an error.
+void fail(const std::string& text);
 void wait(State state, int line, unsigned mask = 0);
 // What lane `source` brought, when all lanes of `mask` have come.
 uint64_t exchange(int line, unsigned mask, uint64_t value, int source);
+void warp_barrier(int line, unsigned mask);
+// What orders accesses of different blocks, for those who look for races.
+void fence();
+void note_load(const volatile void* at, bool acquires);
+void note_store(const volatile void* at, bool releases, bool keeps);
 void trap(int line);
 void* static_shared(int site, size_t bytes);
 void* dynamic_shared();
