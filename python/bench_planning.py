@@ -18,11 +18,13 @@ from pathlib import Path
 
 import click
 from bench.graphs import operator_graphs
+from bench.machine_option import described_veus, machine_option
 from rich.console import Console
 from rich.table import Table
 
 from tvm_rammer.backend import resolve_target
 from tvm_rammer.machine import VDevice
+from tvm_rammer.machine.described_machine import DescribedMachine
 from tvm_rammer.options import Options
 from tvm_rammer.rprogram import OperatorGraph
 from tvm_rammer.rprogram.verify import verify
@@ -65,14 +67,24 @@ class Planning:
 @click.option("--policies", default=",".join(POLICIES), show_default=True)
 @click.option("--veus", default="2", show_default=True, help="Counts, separated by commas.")
 @click.option("--tiny", is_flag=True, help="Models at the reduced sizes of the tests.")
+@machine_option
 @click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path))
-def main(models: str, policies: str, veus: str, tiny: bool, json_path: Path | None) -> None:
+def main(
+    models: str,
+    policies: str,
+    veus: str,
+    tiny: bool,
+    described: DescribedMachine | None,
+    json_path: Path | None,
+) -> None:
     """Time policies on models."""
     console = Console()
     found: list[Planning] = []
     for name, count in product(models.split(","), map(int, veus.split(","))):
-        options = Options(num_veus=count, oversubscribe=True)
+        options = Options(num_veus=None if described else count, oversubscribe=True)
         vdevice = options.vdevice(resolve_target())
+        if described is not None:
+            vdevice = described_veus(described, vdevice, count)
         with console.status(f"{name} ..."):
             graphs = _graphs(name, tiny, options)
         for graph in graphs:

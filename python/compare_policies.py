@@ -3,10 +3,12 @@
 
     python python/compare_policies.py --json docs/results/scaling.json
     python python/compare_policies.py --models lstm_8x8x256,inception_v3 --veus 2,16
+    python python/compare_policies.py --machine epyc-7r13-2s --veus 16,64
 
 Plans for 64 vEUs can be studied on two cores: nothing is run. Kernels that were never measured on
-this machine are, by the CPU time of one thread, which other work disturbs little. With --json what
-is in the file is not done again.
+this machine are, by the CPU time of one thread, which other work disturbs little. With --machine
+the cores are this machine's, and what lies how far from what is that machine's. With --json what is
+in the file is not done again.
 """
 
 from __future__ import annotations
@@ -17,12 +19,15 @@ from pathlib import Path
 import click
 from bench.console_table import console_table
 from bench.findings import FindingsSetting
+from bench.machine_option import described_veus, machine_option
 from bench.scaling import SCALINGS, Scaling, scaling
 from bench.scaling_tables import TABLES, policy_columns, policy_rows
 from rich.console import Console
 from rich.progress import track
 
+from tvm_rammer.backend import vdevice_for
 from tvm_rammer.errors import InputError, RammerError
+from tvm_rammer.machine.described_machine import DescribedMachine
 from tvm_rammer.testing.models import MODELS, get_model
 
 SCRIPT = "python/compare_policies.py"
@@ -32,8 +37,15 @@ SCRIPT = "python/compare_policies.py"
 @click.option("--models", default="", help="Names, separated by commas; all unless given.")
 @click.option("--veus", default="2,4,8,16,64", show_default=True, help="Numbers of vEUs.")
 @click.option("--quick", is_flag=True, help="Models at the reduced sizes of the tests.")
+@machine_option
 @click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path))
-def main(models: str, veus: str, quick: bool, json_path: Path | None) -> None:
+def main(
+    models: str,
+    veus: str,
+    quick: bool,
+    described: DescribedMachine | None,
+    json_path: Path | None,
+) -> None:
     """Compare the policies by simulation."""
     console = Console()
     try:
@@ -41,11 +53,12 @@ def main(models: str, veus: str, quick: bool, json_path: Path | None) -> None:
         chosen = [get_model(name).name for name in names]
         if json_path and not json_path.parent.is_dir():
             raise InputError(f"{json_path}: there is no folder {json_path.parent}; make it first")
-        setting = FindingsSetting(quick, _counts(veus))
+        name = described.name if described is not None else ""
+        setting = FindingsSetting(quick, _counts(veus, described), name)
         results = SCALINGS.resume(json_path, setting)
         left = [name for name in chosen if name not in results.found]
         for name in track(left, "simulating", console=Console(stderr=True), transient=True):
-            results.find(SCRIPT, name, simulated, quick, setting.veus)
+            results.find(SCRIPT, name, simulated, quick, setting.veus, described)
             if json_path:
                 results.save(json_path)
     except RammerError as error:
@@ -62,17 +75,22 @@ def main(models: str, veus: str, quick: bool, json_path: Path | None) -> None:
             console.print(f"{name} failed: {results.failed[name]}", style="red", markup=False)
 
 
-def simulated(name: str, quick: bool, counts: Sequence[int]) -> Scaling:
+def simulated(
+    name: str, quick: bool, counts: Sequence[int], described: DescribedMachine | None
+) -> Scaling:
     """Simulate a model."""
     info = get_model(name)
-    return scaling(info.tiny() if quick else info.build(), counts)
+    return scaling(info.tiny() if quick else info.build(), counts, described)
 
 
-def _counts(text: str) -> tuple[int, ...]:
+def _counts(text: str, described: DescribedMachine | None) -> tuple[int, ...]:
     parts = text.split(",")
     if not all(part.isdigit() and int(part) > 0 for part in parts):
         raise InputError(f"--veus {text!r} is no list of positive whole numbers, such as 2,4,8")
-    return tuple(map(int, parts))
+    counts = tuple(map(int, parts))
+    if described is not None:
+        described_veus(described, vdevice_for(), max(counts))
+    return counts
 
 
 if __name__ == "__main__":

@@ -9,11 +9,14 @@ import warnings
 from pathlib import Path
 
 import click
+from bench.graphs import operator_graphs
+from bench.machine_option import described_veus, machine_option
 
-import tvm_rammer
-from tvm_rammer.backend import vdevice_for
+from tvm_rammer.backend import resolve_target
+from tvm_rammer.machine.described_machine import DescribedMachine
 from tvm_rammer.machine.vdevice import OversubscriptionWarning
-from tvm_rammer.schedule import CostModel, simulate
+from tvm_rammer.options import Options
+from tvm_rammer.schedule import CostModel, plan, simulate
 from tvm_rammer.testing.models import get_model
 from tvm_rammer.view import timeline_svg
 
@@ -23,19 +26,21 @@ from tvm_rammer.view import timeline_svg
 @click.argument("path", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--num-veus", default=4, show_default=True, help="vEUs to plan for.")
 @click.option("--policy", default="wavefront", show_default=True)
-def main(model: str, path: Path, num_veus: int, policy: str) -> None:
+@machine_option
+def main(
+    model: str, path: Path, num_veus: int, policy: str, described: DescribedMachine | None
+) -> None:
     """Draw MODEL of the model zoo into PATH."""
     info = get_model(model)
     # Plans are drawn for more vEUs than this machine may have; nothing runs.
     warnings.simplefilter("ignore", OversubscriptionWarning)
-    library = tvm_rammer.build(info.build(), policy=policy, num_veus=num_veus, oversubscribe=True)
-    costs = CostModel.of(vdevice_for())
-    programs = [
-        program
-        for planned in (library.replan(policy="sequential"), library)
-        for program in planned.programs.values()
-    ]
-    timelines = [simulate(program, costs) for program in programs]
+    options = Options(policy, None if described is not None else num_veus, oversubscribe=True)
+    vdevice = options.vdevice(resolve_target())
+    if described is not None:
+        vdevice = described_veus(described, vdevice, num_veus)
+    graphs = operator_graphs(info.build(), options, measured=True)
+    programs = [plan(graph, vdevice, each) for each in ("sequential", policy) for graph in graphs]
+    timelines = [simulate(program, CostModel.of(vdevice)) for program in programs]
     path.write_text(timeline_svg(programs, timelines, f"{info.name} on {num_veus} vEUs"))
 
 

@@ -71,7 +71,8 @@ def read_as(kind: Any, value: Any) -> Any:
         A frozen dataclass, ``tuple``, ``dict`` with keys of text, ``Literal``, a union, a number,
         text or ``Any``.
     value : object
-        Dictionaries, lists, text, numbers, None: a dataclass has all of its keys and no other.
+        Dictionaries, lists, text, numbers, None: a dataclass has all of its keys and no other, but
+        for those that are None unless given.
 
     Raises
     ------
@@ -117,12 +118,15 @@ def _reader(kind: Any) -> Reader:
 def _record_reader(kind: type) -> Reader:
     hints = get_type_hints(kind, include_extras=True)
     readers = {field.name: _reader(hints[field.name]) for field in fields(kind)}
+    unneeded = {field.name: None for field in fields(kind) if field.default is None}
 
     def read(value: Any) -> Any:
         if not isinstance(value, dict):
             raise _mismatch("an object", value)
         if value.keys() != readers.keys():
-            raise _key_error(value, list(readers))
+            if (unneeded | value).keys() != readers.keys():
+                raise _key_error(unneeded | value, list(readers))
+            value = unneeded | value
         found = {}
         for key, read_field in readers.items():
             try:

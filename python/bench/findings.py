@@ -24,10 +24,21 @@ T = TypeVar("T", bound="DataclassInstance")
 
 @dataclass(frozen=True)
 class FindingsSetting:
-    """What all findings of a file have in common: sizes, and the numbers of vEUs simulated."""
+    """What all findings of a file have in common.
+
+    Attributes
+    ----------
+    quick : bool
+        Whether models have the reduced sizes of the tests.
+    veus : tuple of int
+        The numbers of vEUs simulated.
+    described : str
+        The machine that they are simulated of, if it is not this one.
+    """
 
     quick: bool
     veus: tuple[int, ...] = ()
+    described: str = ""
 
 
 @dataclass
@@ -102,7 +113,7 @@ class FindingsFile(Generic[T]):
     def _parsed(self, data: Any) -> Findings[T]:
         given = data["setting"]
         return Findings(
-            FindingsSetting(given["quick"], tuple(given["veus"])),
+            FindingsSetting(given["quick"], tuple(given["veus"]), given.get("described", "")),
             data["machine"],
             {model: self.parse(item) for model, item in data["found"].items()},
             data["failed"],

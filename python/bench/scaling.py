@@ -13,6 +13,7 @@ from bench.findings import FindingsFile
 from bench.graphs import operator_graphs
 from tvm_rammer.backend import vdevice_for
 from tvm_rammer.machine import VDevice
+from tvm_rammer.machine.described_machine import DescribedMachine
 from tvm_rammer.rprogram import OperatorGraph
 from tvm_rammer.schedule import AUTO, CostModel, auto, bounds, policies
 
@@ -54,10 +55,21 @@ class Scaling:
 SCALINGS = FindingsFile("compare_policies.py", Scaling.from_json)
 
 
-def scaling(model: onnx.ModelProto, counts: Sequence[int]) -> Scaling:
-    """Simulate a model on so many vEUs, with the costs of this machine."""
+def scaling(
+    model: onnx.ModelProto, counts: Sequence[int], described: DescribedMachine | None = None
+) -> Scaling:
+    """Simulate a model on so many vEUs, with the kernels of this machine.
+
+    Parameters
+    ----------
+    model : onnx.ModelProto
+    counts : sequence of int
+    described : DescribedMachine, optional
+        What lies how far from what; this machine's if not given, as if all its cores were of one
+        complex.
+    """
     graphs = operator_graphs(model, measured=True)
-    known = vdevice_for()
+    known = vdevice_for() if described is None else described.applied_to(vdevice_for())
     choices = count_choices(graphs)
     return Scaling(
         sum(len(graph.operators) for graph in graphs),

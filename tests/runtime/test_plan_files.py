@@ -88,6 +88,16 @@ def test_what_is_wrong_is_named(document, tmp_path, path, message):
     assert refusal(set_at(document, *path), tmp_path).startswith(wanted)
 
 
+def test_a_plan_from_before_there_were_topologies_is_of_one_complex(document, tmp_path):
+    old = json.loads(json.dumps(document))
+    del old["costs"]["topology"]
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(old))
+    description = read_plan(path)
+    assert description is not None
+    assert description.costs.topology is None
+
+
 def test_two_plans_of_one_name(document, tmp_path):
     twice = set_at(document, "programs", document["programs"] * 2)
     assert refusal(twice, tmp_path) == (DAMAGED + "programs has two of one name; give each its own")

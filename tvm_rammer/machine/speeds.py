@@ -130,7 +130,7 @@ class Speeds:
         Bytes per cycle that one core draws from the last-level cache and from memory, where nothing
         but weights is loaded.
     shared_bandwidth : float
-        Bytes per second that all cores together draw from the last-level cache.
+        Bytes per second that all cores of a complex together draw from its last-level cache.
     far_byte : float
         Seconds that a byte takes longer from the last-level cache than from a core's own.
     rows_of_one_read : float

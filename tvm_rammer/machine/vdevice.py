@@ -9,6 +9,7 @@ from typing import Any
 
 from tvm_rammer.errors import DeviceError, InputError
 from tvm_rammer.machine.speeds import DEFAULT_SPEEDS, Speeds
+from tvm_rammer.machine.topology import Topology
 
 #: More vEUs than this many per hardware thread are refused even when oversubscription is asked for.
 MAX_OVERSUBSCRIPTION = 4
@@ -29,12 +30,12 @@ class MemoryCosts:
     Attributes
     ----------
     transfer : float
-        Seconds until the first bytes arrive that another core has just written.
+        Seconds until the first bytes arrive that another core of the complex has just written.
     transfer_byte : float
         Seconds that a byte takes longer that another core has just written, or that it holds and
         gives up to be written.
     core_bandwidth, bandwidth : float
-        Bytes per second from memory: of one core alone, and of all together.
+        Bytes per second from memory: of one core alone, and of all of a socket together.
     missing : tuple of (int, float)
         Bytes that are read in turn, over and over, and the share of them that the last-level cache
         has lost when their turn comes again, by growing bytes. Nothing if it was not measured: then
@@ -76,7 +77,7 @@ class VDevice:
     l1_bytes, l2_bytes : int
         First-level data cache and second-level cache of one core.
     l3_bytes : int
-        Last-level cache, which cores share.
+        Last-level cache, which the cores of a complex share.
     features : tuple of str
         What generated code may use, in LLVM's names.
     launch_seconds : float
@@ -84,11 +85,13 @@ class VDevice:
     barrier_seconds : float
         One barrier of all vEUs inside a launch.
     point_to_point_seconds : float
-        From a release store on one vEU to the acquire load on another that sees it.
+        From a release store on one vEU to the acquire load on another of its complex that sees it.
     memory : MemoryCosts
         What data costs that is not in a core's own caches.
     speeds : Speeds
         How fast it computes, and what its caches give.
+    topology : Topology or None
+        Where vEUs lie, and what is farther than a complex; None where all are of one complex.
     calibrated : bool
         Whether the costs of synchronising and of memory were measured on this device, or are the
         defaults.
@@ -112,6 +115,7 @@ class VDevice:
     point_to_point_seconds: float = DEFAULT_POINT_TO_POINT_SECONDS
     memory: MemoryCosts = DEFAULT_MEMORY
     speeds: Speeds = DEFAULT_SPEEDS
+    topology: Topology | None = None
     calibrated: bool = False
     host: bool = False
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from tvm_rammer.errors import InputError
 from tvm_rammer.machine.speeds import DEFAULT_SPEEDS, Speeds
+from tvm_rammer.machine.topology import Distance, PairCosts, Topology
 from tvm_rammer.machine.vdevice import DEFAULT_MEMORY, MemoryCosts
 from tvm_rammer.rprogram.program import RKernel
 
@@ -33,6 +34,8 @@ class Device(Protocol):
     def memory(self) -> MemoryCosts: ...
     @property
     def speeds(self) -> Speeds: ...
+    @property
+    def topology(self) -> Topology | None: ...
 
 
 _FROM_ZERO = ("point_to_point", "barrier", "launch", "far_byte", "transfer", "transfer_byte")
@@ -46,24 +49,28 @@ class CostModel:
     Attributes
     ----------
     point_to_point : float
-        From the end of an rTask to the start of one that waits for it on another vEU.
+        From the end of an rTask to the start of one that waits for it on another vEU of the same
+        core complex.
     barrier : float
         All vEUs wait for each other.
     launch : float
         From the call of the program to the start of its first rTask.
     bandwidth, memory_bandwidth : float
-        Bytes per second that all vEUs together draw from the last-level cache, and from memory.
+        Bytes per second that all vEUs of a complex draw from its last-level cache, and all of a
+        socket from its memory.
     far_byte : float
         Seconds that a byte takes longer from the last-level cache than from a vEU's own.
     l2_bytes, l3_bytes : int
-        Size of a vEU's own cache, and of the one that all share.
+        Size of a vEU's own cache, and of the one that all of a complex share.
     transfer, transfer_byte : float
-        Seconds until the first bytes arrive that lie in another vEU's own cache, and what each of
-        them takes longer than one of the last-level cache.
+        Seconds until the first bytes arrive that lie in the own cache of another vEU of the
+        complex, and what each of them takes longer than one of the last-level cache.
     core_memory_bandwidth : float
         Bytes per second that one vEU draws from memory.
     missing : tuple of (int, float)
         As in :class:`~tvm_rammer.machine.vdevice.MemoryCosts`.
+    topology : Topology or None
+        Where vEUs lie, and what is farther than a complex; None where all are of one complex.
     """
 
     point_to_point: float
@@ -78,12 +85,16 @@ class CostModel:
     transfer_byte: float = 0.0
     core_memory_bandwidth: float = DEFAULT_MEMORY.core_bandwidth
     missing: tuple[tuple[int, float], ...] = ()
+    topology: Topology | None = None
 
     def __post_init__(self) -> None:
         for name in _FROM_ZERO:
             _check(name, getattr(self, name), "from 0")
         for name in _ABOVE_ZERO:
             _check(name, getattr(self, name), "above 0")
+        for distance, pair in self.topology.far().items() if self.topology is not None else ():
+            for name, value in vars(pair).items():
+                _check(f"topology.{distance}.{name}", value, "from 0")
 
     @classmethod
     def of(cls, vdevice: Device) -> CostModel:
@@ -101,14 +112,35 @@ class CostModel:
             memory_bandwidth=vdevice.memory.bandwidth,
             core_memory_bandwidth=vdevice.memory.core_bandwidth,
             missing=vdevice.memory.missing,
+            topology=vdevice.topology,
         )
 
-    def missing_share(self, nbytes: int) -> float:
-        """The share that the last-level cache has lost of bytes that are all read in every run."""
+    def pairs(self) -> dict[Distance, PairCosts]:
+        """What two vEUs cost each other, by how far they are."""
+        near = PairCosts(self.point_to_point, self.transfer, self.transfer_byte)
+        return {"complex": near, **(self.topology.far() if self.topology is not None else {})}
+
+    def complexes(self, veus: int) -> int:
+        """Core complexes that the first ``veus`` vEUs lie in: so many last-level caches."""
+        return self.topology.count_complexes(veus) if self.topology is not None else 1
+
+    def sockets(self, veus: int) -> int:
+        """Sockets that the first ``veus`` vEUs lie in: so many memories."""
+        return self.topology.count_sockets(veus) if self.topology is not None else 1
+
+    def missing_share(self, nbytes: int, complexes: int = 1) -> float:
+        """The share that last-level caches have lost of bytes that are all read in every run.
+
+        Parameters
+        ----------
+        nbytes : int
+        complexes : int
+            So many caches share the bytes.
+        """
         if not nbytes:
             return 0.0
         if not self.missing:
-            return max(0.0, 1 - self.l3_bytes / nbytes)
+            return max(0.0, 1 - complexes * self.l3_bytes / nbytes)
         sizes, shares = zip(*self.missing, strict=True)
         return float(np.interp(nbytes, sizes, shares))
 

@@ -43,7 +43,8 @@ def estf(graph: OperatorGraph, num_veus: int, costs: CostModel) -> Placement:
 
 
 def _whole_operators(schedule: ListSchedule) -> Placement:
-    traffic = _Traffic(schedule, schedule.costs.bandwidth)
+    costs = schedule.costs
+    traffic = _Traffic(schedule, costs.bandwidth * costs.complexes(len(schedule.free)))
     queue = _Queue(schedule)
     queue.add(schedule.start())
     while queue:

@@ -19,14 +19,26 @@ _UNLIMITED = sys.float_info.max
 _NAMED = 3
 
 
+def _without_transfers(costs: CostModel) -> CostModel:
+    far = costs.topology and costs.topology.changed(
+        lambda pair: replace(pair, transfer=0.0, transfer_byte=0.0)
+    )
+    return replace(costs, transfer=0.0, transfer_byte=0.0, topology=far)
+
+
+def _without_waits(costs: CostModel) -> CostModel:
+    far = costs.topology and costs.topology.changed(lambda pair: replace(pair, point_to_point=0.0))
+    return replace(costs, point_to_point=0.0, barrier=0.0, topology=far)
+
+
 def _without_memory(costs: CostModel) -> CostModel:
     return replace(costs, memory_bandwidth=_UNLIMITED, core_memory_bandwidth=_UNLIMITED)
 
 
 #: Each cost by name, and a device where it is nothing.
 COSTS: Mapping[str, Callable[[CostModel], CostModel]] = {
-    "transfers": lambda costs: replace(costs, transfer=0.0, transfer_byte=0.0),
-    "waits": lambda costs: replace(costs, point_to_point=0.0, barrier=0.0),
+    "transfers": _without_transfers,
+    "waits": _without_waits,
     "memory": _without_memory,
     "shared cache": lambda costs: replace(costs, bandwidth=_UNLIMITED),
     "launch": lambda costs: replace(costs, launch=0.0),

@@ -44,9 +44,10 @@ class Bounds:
 def simulate(program: RProgram, costs: CostModel) -> Timeline:
     """Run a program on paper.
 
-    An rTask starts when its vEU is free and the last rTask that it waits for has ended
-    ``costs.point_to_point`` ago. How long it takes depends on where its data is and on what runs
-    beside it when it starts (:class:`~.traffic.Traffic`). Time 0 is the launch.
+    An rTask starts when its vEU is free and every rTask that it waits for has ended
+    ``costs.point_to_point`` ago, or as long ago as a signal takes from a vEU that is farther. How
+    long it takes depends on where its data is and on what runs beside it when it starts
+    (:class:`~.traffic.Traffic`). Time 0 is the launch.
 
     Returns
     -------
@@ -92,7 +93,8 @@ def bounds(program: RProgram, costs: CostModel = _FREE) -> Bounds:
         before = [ends[producer] for producer in predecessors[number]]
         longest = -(-tiles // program.num_veus) / tiles * least if tiles else 0.0
         ends.append(max(before, default=0.0) + longest)
-    fetching = sum(traffic.memory_bytes) / costs.memory_bandwidth
+    rate = costs.memory_bandwidth * costs.sockets(program.num_veus)
+    fetching = sum(traffic.memory_bytes) / rate
     return Bounds(max(ends, default=0.0), sum(traffic.least) / program.num_veus, fetching)
 
 
@@ -112,6 +114,7 @@ class _Run:
     def __init__(self, program: RProgram, costs: CostModel) -> None:
         self.program = program
         self.costs = costs
+        self.pairs = costs.pairs()
         self.traffic = Traffic(program, costs)
         self.ends: list[list[float]] = [[] for _ in program.veus]
         self.ready: list[tuple[float, int]] = []
@@ -144,5 +147,12 @@ class _Run:
             if len(theirs) < wait.count:
                 self.blocked.setdefault((wait.veu, wait.count), []).append(veu)
                 return
-            start = max(start, theirs[wait.count - 1] + self.costs.point_to_point)
+            start = max(start, theirs[wait.count - 1] + self._signal(veu, wait.veu))
         heappush(self.ready, (start, veu))
+
+    def _signal(self, veu: int, other: int) -> float:
+        """Seconds until a vEU sees what another one has ended."""
+        topology = self.costs.topology
+        if topology is None:
+            return self.costs.point_to_point
+        return self.pairs[topology.distance(veu, other)].point_to_point

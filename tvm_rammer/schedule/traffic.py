@@ -19,8 +19,9 @@ class Traffic:
     The costs of kernels are those of a vEU alone whose operands come from the last-level cache.
     Four things change them. A weight that the vEU has read lately is in its own cache. Weights that
     the last-level cache does not keep until the next run come from memory. What another vEU has
-    just written has to be fetched from its cache (:class:`~.transfers.Transfers`). And vEUs that
-    together ask for more than the last-level cache or memory delivers stretch each other.
+    just written has to be fetched from its cache (:class:`~.transfers.Transfers`). And vEUs of a
+    complex or a socket that together ask for more than its last-level cache or its memory delivers
+    stretch each other.
 
     Parameters
     ----------
@@ -61,7 +62,8 @@ class Traffic:
     @cached_property
     def memory_bytes(self) -> list[float]:
         """Bytes of weights that each operator is the first to read, as far as from memory."""
-        missing = self.costs.missing_share(self.program.constant_bytes)
+        caches = self.costs.complexes(self.program.num_veus)
+        missing = self.costs.missing_share(self.program.constant_bytes, caches)
         known: set[int] = set()
         found = []
         for op in self.program.operators:
@@ -132,11 +134,14 @@ class Traffic:
         self, veu: int, start: float, cache: float, memory: float, seconds: float
     ) -> float:
         """How many times longer a task takes because of those that run when it starts."""
-        costs = self.costs
+        costs, topology = self.costs, self.costs.topology
         cache_rate = min(cache / seconds, costs.bandwidth)
         memory_rate = min(memory / seconds, costs.memory_bandwidth)
         for other, (stop, drawn, fetched) in enumerate(self._running):
             if other != veu and stop > start:
-                cache_rate += drawn
-                memory_rate += fetched
+                distance = topology.distance(veu, other) if topology is not None else "complex"
+                if distance in ("core", "complex"):
+                    cache_rate += drawn
+                if distance != "machine":
+                    memory_rate += fetched
         return max(1.0, cache_rate / costs.bandwidth, memory_rate / costs.memory_bandwidth)

@@ -12,6 +12,7 @@ from math import prod
 from operator import mul
 from typing import NamedTuple
 
+from tvm_rammer.machine.topology import Distance
 from tvm_rammer.rprogram.program import CELLS, RProgram, RTask, cell_rows, cells_by_row
 from tvm_rammer.rprogram.rows import root_of
 from tvm_rammer.schedule.costs import CostModel
@@ -29,10 +30,10 @@ class _Written(NamedTuple):
 class Transfers:
     """Seconds that rTasks wait for data of other vEUs.
 
-    What a vEU wrote is in its own cache until as many bytes as that holds have gone through it.
-    One waits for the first line, as a core has many reads under way, and for all bytes. What is
-    written costs nothing: memory is planned so that vEUs write where they wrote before
-    (:class:`~.arena.Arena`).
+    What a vEU wrote is in its own cache until as many bytes as that holds have gone through it, and
+    then in the last-level cache, which is far from other complexes alone. One waits for the first
+    line, as a core has many reads under way, and for all bytes. What is written costs nothing:
+    memory is planned so that vEUs write where they wrote before (:class:`~.arena.Arena`).
 
     Parameters
     ----------
@@ -43,7 +44,9 @@ class Transfers:
     def __init__(self, program: RProgram, costs: CostModel) -> None:
         self.program = program
         self.costs = costs
-        self._free = program.num_veus == 1 or not (costs.transfer or costs.transfer_byte)
+        self._pairs = costs.pairs()
+        dear = [pair for pair in self._pairs.values() if pair.transfer or pair.transfer_byte]
+        self._free = program.num_veus == 1 or not dear
         self._drawn = [0.0] * program.num_veus
         self._written: dict[int, list[_Written]] = defaultdict(list)
         self._fetched: dict[tuple[int, int], int] = {}
@@ -55,8 +58,7 @@ class Transfers:
             return 0.0
         program, operator = self.program, self.program.operators[task.operator]
         modes = program.kernels[operator.kernel].modes
-        arriving = 0.0
-        first = 0.0
+        arriving: dict[Distance, float] = defaultdict(float)
         written: list[tuple[int, int]] = []
         touched = self._touched(task)
         for buffer, mode, cells in zip(operator.arguments, modes, touched, strict=True):
@@ -64,14 +66,16 @@ class Transfers:
                 continue
             if mode == "write":
                 written.append((buffer, cells))
-            elif held := self._written_by_others(veu, buffer, cells):
-                arriving += held
-                first = self.costs.transfer
+            else:
+                for distance, held in self._written_by_others(veu, buffer, cells).items():
+                    arriving[distance] += held
         self._drawn[veu] += nbytes
         for buffer, cells in written:
             piece = _Written(veu, buffer, cells, self._drawn[veu])
             self._written[root_of(program.buffers, buffer)].append(piece)
-        return first + arriving * self.costs.transfer_byte
+        pairs = [(self._pairs[distance], held) for distance, held in arriving.items() if held]
+        first = max((pair.transfer for pair, _ in pairs), default=0.0)
+        return first + sum(held * pair.transfer_byte for pair, held in pairs)
 
     def _touched(self, task: RTask) -> tuple[int, ...]:
         """The cells of each argument that a task touches."""
@@ -83,25 +87,34 @@ class Transfers:
             self._cells[key] = tuple(kernel.touched(p, task.start, task.stop) for p in pointers)
         return self._cells[key]
 
-    def _written_by_others(self, veu: int, buffer: int, cells: int) -> float:
-        """Bytes of what is about to be read that another vEU has in its own cache."""
+    def _written_by_others(self, veu: int, buffer: int, cells: int) -> dict[Distance, float]:
+        """Bytes of what is about to be read that other vEUs have, by how far these are."""
         known = self._fetched.get((veu, buffer), 0)
         self._fetched[veu, buffer] = known | cells
         cells &= ~known
         if not cells:
-            return 0.0
-        theirs = 0
-        parts = 0.0
-        drawn, most = self._drawn, self.costs.l2_bytes
+            return {}
+        theirs: dict[Distance, int] = {}
+        found: dict[Distance, float] = defaultdict(float)
+        drawn, most, topology = self._drawn, self.costs.l2_bytes, self.costs.topology
+        distance: Distance = "complex"
         for piece in self._written[root_of(self.program.buffers, buffer)]:
             writer, written, held, when = piece
-            if writer == veu or drawn[writer] - when > most:
+            if writer == veu:
+                continue
+            if topology is not None:
+                distance = topology.distance(veu, writer)
+            if distance == "complex" and drawn[writer] - when > most:
                 continue
             if written == buffer:
-                theirs |= held
+                theirs[distance] = theirs.get(distance, 0) | held
             else:
-                parts += self._common(buffer, cells, piece)
-        return self._nbytes(buffer, cells & theirs) + parts
+                found[distance] += self._common(buffer, cells, piece)
+        # What several have written is fetched once, from the farthest.
+        for distance in sorted(theirs, key=lambda d: -self._pairs[d].transfer_byte):
+            found[distance] += self._nbytes(buffer, cells & theirs[distance])
+            cells &= ~theirs[distance]
+        return found
 
     def _common(self, buffer: int, cells: int, piece: _Written) -> float:
         """Bytes that part of a buffer and all of it have in common, as far as they are touched."""

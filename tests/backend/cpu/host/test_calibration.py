@@ -3,7 +3,7 @@
 import json
 import os
 import subprocess
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,8 @@ import pytest
 from tvm_rammer.backend import vdevice_for
 from tvm_rammer.backend.cpu.host import calibrate, calibrated, host_cpu
 from tvm_rammer.backend.cpu.host.calibrate import SyncCosts
-from tvm_rammer.machine import VDevice
+from tvm_rammer.machine import VDevice, clear_cache
+from tvm_rammer.machine.topology import PairCosts, topology_of
 from tvm_rammer.machine.vdevice import MemoryCosts
 
 needs_two_cores = pytest.mark.skipif(host_cpu().cores < 2, reason="one core has nothing to measure")
@@ -161,3 +162,99 @@ def test_a_measurement_that_fails_costs_a_warning(folder, monkeypatch):
     )
     assert os.sched_getaffinity(0) == before
     assert list(folder.iterdir()) == []
+
+
+NEAR, FAR = PairCosts(5e-8, 1e-7, 2e-11), PairCosts(2e-7, 3e-7, 9e-11)
+#: This machine as if its cores were in complexes of their own, and those of other machines.
+APART = replace(HOST, topology=topology_of([0, 1, 2, 3], [0, 0, 1, 1], [0, 0, 0, 0], NEAR))
+
+
+@pytest.fixture
+def measured_pairs(monkeypatch) -> list[int]:
+    done: list[int] = []
+
+    def measure_pairs(vdevice: VDevice) -> dict[str, PairCosts]:
+        done.append(vdevice.num_veus)
+        return {"complex": NEAR, "socket": FAR}
+
+    monkeypatch.setattr(calibrate, "measure_pairs", measure_pairs)
+    return done
+
+
+@needs_two_cores
+def test_distances_are_measured_once_where_there_are_some(folder, measurements, measured_pairs):
+    assert calibrated(HOST).topology is None
+    assert measured_pairs == []
+    first = calibrated(APART)
+    assert first.topology is not None
+    assert first.topology.socket == FAR
+    assert (first.point_to_point_seconds, first.launch_seconds) == (5e-8, FAST.launch)
+    assert (first.memory.transfer, first.memory.transfer_byte) == (1e-7, 2e-11)
+    assert first.memory.bandwidth == FAST.memory.bandwidth
+    assert calibrated(APART) == calibrate.with_known_costs(APART) == first
+    assert measured_pairs == [2]
+    assert calibrated(APART, refresh=True) == first
+    assert measured_pairs == [2, 2]
+    assert sorted(path.name for path in folder.glob("*.json")) == [
+        "calibration_pairs.json",
+        "calibrations.json",
+    ]
+    assert {path.name for path in clear_cache()} >= {"calibration_pairs.json"}
+
+
+@needs_two_cores
+def test_distances_that_are_not_measured_follow_from_what_is(measurements):
+    vdevice = calibrate._with_pairs({}, calibrate._nearest({2: FAST}, APART))
+    assert vdevice.topology is not None
+    assert vdevice.topology.socket is not None
+    assert vdevice.topology.socket.point_to_point == pytest.approx(FAST.point_to_point + 84e-9)
+
+
+@needs_two_cores
+def test_pairs_on_a_busy_machine_are_not_remembered(folder, measurements, monkeypatch):
+    monkeypatch.setattr(
+        calibrate, "measure_pairs", lambda vdevice: {"socket": replace(FAR, point_to_point=66e-6)}
+    )
+    with pytest.warns(UserWarning, match="a signal between two took 66 us"):
+        found = calibrated(APART)
+    assert found.topology is not None
+    assert found.topology.socket != FAR
+    assert [path.name for path in folder.glob("*.json")] == ["calibrations.json"]
+
+
+@needs_two_cores
+@pytest.mark.parametrize(
+    ("pairs", "problem"),
+    [
+        ({"near": asdict(NEAR)}, "are costs of the distance 'near'"),
+        ({"socket": {**asdict(NEAR), "transfer": -1.0}}, "are no costs of two vEUs: "),
+        ({"socket": {"transfer": 1.0}}, "[\"socket\"] lacks the key 'point_to_point'; add it"),
+    ],
+)
+def test_damaged_pairs_are_measured_anew(folder, measurements, measured_pairs, pairs, problem):
+    calibrated(APART)
+    file = folder / "calibration_pairs.json"
+    good = file.read_text()
+    file.write_text(json.dumps(dict.fromkeys(json.loads(good), pairs)))
+    with pytest.warns(UserWarning) as caught:
+        calibrated(APART)
+    assert problem in str(caught[0].message)
+    assert file.read_text() == good
+    assert measured_pairs == [2, 2]
+
+
+@needs_two_cores
+def test_what_was_measured_of_pairs_is_plausible(monkeypatch):
+    """Whether they are far or not; loose, as the machine may be busy."""
+    cpus = host_cpu().in_order
+    far = replace(HOST, topology=topology_of([0, 1], [0, 1], [0, 0], NEAR))
+    asked = []
+    run = calibrate._run_measure
+    monkeypatch.setattr(
+        calibrate, "_run_measure", lambda *given: asked.append(given) or run(*given)
+    )
+    found = calibrate.measure_pairs(far)
+    assert asked == [("measure_pairs", 2, f"socket={cpus[0]},{cpus[1]}")]
+    assert set(found) == {"socket"}
+    assert 1e-8 < found["socket"].point_to_point < 1e-2
+    assert calibrate.measure_pairs(HOST) == {}

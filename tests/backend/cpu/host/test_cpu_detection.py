@@ -5,6 +5,9 @@ from pathlib import Path
 import pytest
 
 from tvm_rammer.backend.cpu.host.processor import cgroup_quota, detect_cpu
+from tvm_rammer.machine.topology import PairCosts
+
+NEAR = PairCosts(7e-8, 1e-7, 2.5e-11)
 
 
 def tree(root: Path, files: dict[str, str]) -> Path:
@@ -131,3 +134,64 @@ def test_only_whole_cores_of_a_quota_count(tmp_path, quota, cores):
     files = {"proc/self/cgroup": "0::/", "sys/fs/cgroup/cpu.max": f"{quota} 100000"}
     cpu = detect_cpu(tree(tmp_path, files), range(8))
     assert (cpu.cores, cpu.threads) == (cores, cores)
+
+
+def places(caches: list[str], sockets: list[str]) -> dict[str, str]:
+    """CPUs by what shares their last-level cache, and by socket."""
+    top = "sys/devices/system/cpu"
+    files = {}
+    for cpu, (shared, socket) in enumerate(zip(caches, sockets, strict=True)):
+        for index, (level, cpus) in enumerate([("1", f"{cpu}"), ("3", shared), ("2", f"{cpu}")]):
+            folder = f"{top}/cpu{cpu}/cache/index{index}"
+            files |= {f"{folder}/level": f"{level}\n", f"{folder}/shared_cpu_list": f"{cpus}\n"}
+        files[f"{top}/cpu{cpu}/topology/physical_package_id"] = f"{socket}\n"
+    return files
+
+
+def test_complexes_and_sockets_are_found(tmp_path):
+    """Two sockets, two caches in each, two cores behind each, two threads in each core."""
+    caches = ["0-3", "0-3", "0-3", "0-3", "4-7", "4-7", "4-7", "4-7"]
+    caches += ["8-11"] * 4 + ["12-15"] * 4
+    siblings = [f"{cpu - cpu % 2}-{cpu - cpu % 2 + 1}" for cpu in range(16)]
+    files = cpu_files(siblings) | places(caches, ["0"] * 8 + ["1"] * 8)
+    cpu = detect_cpu(tree(tmp_path, files), range(16))
+    assert cpu.complexes == ((0, 1, 2, 3), (4, 5, 6, 7), (8, 9, 10, 11), (12, 13, 14, 15))
+    assert cpu.sockets == (tuple(range(8)), tuple(range(8, 16)))
+    assert cpu.in_order == (*range(0, 16, 2), *range(1, 16, 2))
+    topology = cpu.topology(NEAR)
+    assert topology is not None
+    assert topology.cores == (*range(8), *range(8))
+    assert topology.complexes == (0, 0, 1, 1, 2, 2, 3, 3) * 2
+    assert topology.sockets == (0, 0, 0, 0, 1, 1, 1, 1) * 2
+
+
+def test_complexes_are_taken_one_after_the_other(tmp_path):
+    """Some systems number cores across sockets in turn."""
+    files = places(["0,2", "1,3", "0,2", "1,3"], ["0", "1", "0", "1"])
+    cpu = detect_cpu(tree(tmp_path, files), range(4))
+    assert cpu.in_order == (0, 2, 1, 3)
+    topology = cpu.topology(NEAR)
+    assert topology is not None
+    assert (topology.complexes, topology.sockets) == ((0, 0, 1, 1), (0, 0, 1, 1))
+
+
+@pytest.mark.parametrize(
+    ("caches", "sockets"),
+    [
+        (["0", "1", "2", "3"], ["0", "1", "2", "3"]),  # a virtual machine that says nothing
+        (["0-3"] * 4, ["0"] * 4),
+        (["", "", "", ""], ["", "", "", ""]),
+    ],
+)
+def test_nothing_is_far_where_the_system_tells_no_difference(tmp_path, caches, sockets):
+    cpu = detect_cpu(tree(tmp_path, places(caches, sockets)), range(4))
+    assert cpu.complexes == cpu.sockets == ((0, 1, 2, 3),)
+    assert cpu.topology(NEAR) is None
+
+
+def test_a_table_that_contradicts_itself_is_no_error(tmp_path):
+    """One cache in two sockets, two threads of one core in different caches."""
+    files = cpu_files(["0,2", "1", "0,2", "3"]) | places(["0-1", "0-1", "2-3", "2-3"], list("0101"))
+    topology = detect_cpu(tree(tmp_path, files), range(4)).topology(NEAR)
+    assert topology is not None
+    assert len(set(topology.complexes)) == 4

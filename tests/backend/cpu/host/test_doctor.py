@@ -7,6 +7,8 @@ from tvm.support import cc
 
 from tvm_rammer.backend import Finding
 from tvm_rammer.backend.cpu.host import HostCPU, diagnose, doctor, host_cpu
+from tvm_rammer.machine import VDevice
+from tvm_rammer.machine.topology import PairCosts, topology_of
 
 
 @pytest.fixture(autouse=True)
@@ -105,4 +107,16 @@ def test_a_check_that_fails_is_a_finding(monkeypatch):
     monkeypatch.setattr(doctor, "host_target", fail)
     assert finding("vectors") == Finding(
         "vectors", "RuntimeError: LLVM is missing", "bad", "put right what the message says"
+    )
+
+
+def test_distances_are_told_where_there_are_some(monkeypatch):
+    assert not [each for each in diagnose() if each.topic == "topology"]
+    near = PairCosts(7e-8, 1e-7, 2.5e-11)
+    topology = topology_of([0, 1, 2, 3], [0, 0, 1, 2], [0, 0, 0, 1], near)
+    apart = VDevice("apart", threads=4, topology=topology)
+    monkeypatch.setattr(doctor, "calibrated", lambda vdevice: apart)
+    assert finding("topology").value == (
+        "2 sockets, last-level caches: 3; a signal in a core 56.8 ns, in a cache 70 ns, "
+        "in a socket 154 ns, between sockets 244 ns"
     )

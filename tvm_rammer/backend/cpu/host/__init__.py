@@ -1,7 +1,8 @@
 """The machine that this process runs on: what it is, what it costs, and how threads use it.
 
 - ``target``: from what a user writes to a target and a vDevice; ``processor``: this machine's
-- ``calibrate`` with ``measure_machine`` and ``memory_sweep``: what synchronising and memory cost
+- ``calibrate`` with ``measure_machine``, ``measure_pairs`` and ``memory_sweep``: what synchronising
+  and memory cost
 - ``ceilings`` with ``ceiling_text``: what a core reaches at best
 - ``one_core``: threads that stay on a core; ``pool``: TVM's workers;
   ``exit_after_fork``: how a process ends that has lost some

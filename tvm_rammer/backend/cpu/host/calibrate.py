@@ -11,15 +11,16 @@ import os
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_args
 
 from tvm_rammer.backend.cpu.host.processor import host_cpu
 from tvm_rammer.machine.cache import CacheFile
+from tvm_rammer.machine.topology import Distance, PairCosts, topology_of
 from tvm_rammer.machine.vdevice import DEFAULT_MEMORY, MemoryCosts, VDevice
 from tvm_rammer.records import read_as
 
@@ -27,6 +28,8 @@ from tvm_rammer.records import read_as
 FORMAT_VERSION = 2
 
 _MEASURE_SECONDS = 60.0
+
+T = TypeVar("T")
 
 # Between two sockets it is under a microsecond; more means that a worker lost its core meanwhile.
 _PLAUSIBLE_POINT_TO_POINT = 5e-6
@@ -79,12 +82,20 @@ def calibrated(vdevice: VDevice, *, refresh: bool = False) -> VDevice:
         if known:
             plain = {str(count): asdict(costs) for count, costs in known.items()}
             _CALIBRATIONS.add({_key(): plain})
-    return _nearest(known, vdevice)
+    pairs = {} if refresh or vdevice.topology is None else _PAIRS.load().get(_key(), {})
+    if not pairs and vdevice.topology is not None:
+        pairs = _plausible(measure_pairs(vdevice))
+        if pairs:
+            _PAIRS.add({_key(): {name: asdict(costs) for name, costs in pairs.items()}})
+    return _with_pairs(pairs, _nearest(known, vdevice))
 
 
 def with_known_costs(vdevice: VDevice) -> VDevice:
     """The device with the costs from the cache if it has any; never measures."""
-    return _nearest(_load(), vdevice) if _measurable(vdevice) else vdevice
+    if not _measurable(vdevice):
+        return vdevice
+    pairs = {} if vdevice.topology is None else _PAIRS.load().get(_key(), {})
+    return _with_pairs(pairs, _nearest(_load(), vdevice))
 
 
 def measure(cores: int) -> dict[int, SyncCosts]:
@@ -98,23 +109,41 @@ def measure(cores: int) -> dict[int, SyncCosts]:
     dict
         From the number of workers to their costs; empty, with a warning, if measuring failed.
     """
+    return _measured("synchronisation costs", _parsed, "measure_machine", cores, str(cores))
+
+
+def measure_pairs(vdevice: VDevice) -> dict[str, PairCosts]:
+    """Measure what two CPUs cost each other, by their distance.
+
+    Returns
+    -------
+    dict
+        For each distance that the topology of this machine has; empty, with a warning, if measuring
+        failed.
+    """
+    if vdevice.topology is None:
+        return {}
+    cpus = host_cpu().in_order
+    pairs = [f"{d}={cpus[one]},{cpus[two]}" for d, (one, two) in vdevice.topology.pairs().items()]
+    return _measured("costs of distances", _parsed_pairs, "measure_pairs", 2, *pairs)
+
+
+def _measured(what: str, parse: Callable[[Any], T], module: str, cores: int, *given: str) -> T:
+    """What a module of this folder measures; what is parsed from nothing if it fails."""
     try:
-        return _parsed(json.loads(_run_measure(cores).splitlines()[-1]))
+        return parse(json.loads(_run_measure(module, cores, *given).splitlines()[-1]))
     except (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError) as error:
         cause = (getattr(error, "stderr", None) or str(error)).strip().splitlines()[-1]
-        warnings.warn(
-            f"synchronisation costs could not be measured, defaults are used: {cause}",
-            stacklevel=3,
-        )
-        return {}
+        warnings.warn(f"{what} could not be measured, defaults are used: {cause}", stacklevel=4)
+        return parse({})
 
 
-def _run_measure(cores: int) -> str:
+def _run_measure(module: str, cores: int, *given: str) -> str:
     package_root = str(Path(__file__).parents[2])
     search_path = os.pathsep.join(filter(None, [package_root, os.environ.get("PYTHONPATH")]))
     with _all_cpus():
         return subprocess.run(
-            [sys.executable, "-m", "tvm_rammer.backend.cpu.host.measure_machine", str(cores)],
+            [sys.executable, "-m", f"tvm_rammer.backend.cpu.host.{module}", *given],
             env={**os.environ, "TVM_NUM_THREADS": str(cores), "PYTHONPATH": search_path},
             capture_output=True,
             text=True,
@@ -145,6 +174,42 @@ def _undisturbed(measured: dict[int, SyncCosts]) -> dict[int, SyncCosts]:
         stacklevel=3,
     )
     return {}
+
+
+def _plausible(pairs: dict[str, PairCosts]) -> dict[str, PairCosts]:
+    """What was measured of pairs of CPUs, or nothing if other processes took them away."""
+    as_costs = {
+        count: SyncCosts(0.0, 0.0, pair.point_to_point, _memory_of(pair))
+        for count, pair in enumerate(pairs.values())
+    }
+    return pairs if _undisturbed(as_costs) else {}
+
+
+def _memory_of(pair: PairCosts) -> MemoryCosts:
+    return MemoryCosts(pair.transfer, pair.transfer_byte)
+
+
+def _with_pairs(pairs: Mapping[str, PairCosts], vdevice: VDevice) -> VDevice:
+    """The device with the costs of pairs of its CPUs; what was not measured follows from others."""
+    known = vdevice.topology
+    if known is None:
+        return vdevice
+    memory = vdevice.memory
+    near = pairs.get("complex") or PairCosts(
+        vdevice.point_to_point_seconds, memory.transfer, memory.transfer_byte
+    )
+    derived = topology_of(known.cores, known.complexes, known.sockets, near) or known
+    return replace(
+        vdevice,
+        point_to_point_seconds=near.point_to_point,
+        memory=replace(memory, transfer=near.transfer, transfer_byte=near.transfer_byte),
+        topology=replace(
+            derived,
+            core=pairs.get("core", derived.core),
+            socket=pairs.get("socket", derived.socket),
+            machine=pairs.get("machine", derived.machine),
+        ),
+    )
 
 
 def _measurable(vdevice: VDevice) -> bool:
@@ -182,8 +247,24 @@ def _check(costs: Mapping[str, SyncCosts]) -> None:
             raise ValueError(f"are no costs of memory: {memory}")
 
 
+def _parsed_pairs(costs: Any) -> dict[str, PairCosts]:
+    parsed: dict[str, PairCosts] = read_as(_PAIR_KIND, costs)
+    _check_pairs(parsed)
+    return parsed
+
+
+def _check_pairs(pairs: Mapping[str, PairCosts]) -> None:
+    for name, pair in pairs.items():
+        if name not in get_args(Distance):
+            raise ValueError(f"are costs of the distance {name!r}")
+        if not all(0 <= cost < 1 for cost in vars(pair).values()):
+            raise ValueError(f"are no costs of two vEUs: {pair}")
+
+
 _KIND = dict[str, SyncCosts]
 _CALIBRATIONS = CacheFile("calibrations.json", _KIND, _check)
+_PAIR_KIND = dict[str, PairCosts]
+_PAIRS = CacheFile("calibration_pairs.json", _PAIR_KIND, _check_pairs)
 
 
 def _key() -> str:

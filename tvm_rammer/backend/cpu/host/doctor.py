@@ -160,6 +160,25 @@ def _costs() -> Iterator[Finding]:
         yield Finding("synchronisation", f"{microseconds} (not measured)", "warn", advice)
 
 
+def _distances() -> Iterator[Finding]:
+    vdevice = calibrated(vdevice_of())
+    if vdevice.topology is None:
+        return
+    signals = {"complex": vdevice.point_to_point_seconds} | {
+        distance: costs.point_to_point for distance, costs in vdevice.topology.far().items()
+    }
+    names = {"core": "in a core", "complex": "in a cache", "socket": "in a socket"}
+    places = (
+        f"{counted(vdevice.topology.count_sockets(vdevice.threads), 'socket')}, last-level caches: "
+        f"{vdevice.topology.count_complexes(vdevice.threads)}"
+    )
+    told = [
+        f"{names.get(distance, 'between sockets')} {duration(signals[distance])}"
+        for distance in sorted(signals, key=lambda distance: signals[distance])
+    ]
+    yield Finding("topology", f"{places}; a signal {', '.join(told)}")
+
+
 def _compiler() -> Iterator[Finding]:
     from tvm.support import cc
 
@@ -204,6 +223,7 @@ _CHECKS: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
     ("caches", _caches),
     ("vectors", _vectors),
     ("synchronisation", _costs),
+    ("topology", _distances),
     ("C++ compiler", _compiler),
     ("cache", _cache_folder),
 )

@@ -156,11 +156,11 @@ def _configured(pool: _Pool | None, asked: int) -> _Pool:
     if pool is None:
         size = max(used, min(host.cores, requested_workers() or host.cores))
         # The length of the list is the size of the pool ...
-        configure(_SHARE_ALL_CPUS, used, _cpu_list(host.cpus, size))
+        configure(_SHARE_ALL_CPUS, used, _cpu_list(host.in_order, size))
         pool = _Pool(size)
     # ... and once the pool is there, the list says where its threads may run.
     mode = _ONE_CPU_EACH if used == pool.size == len(host.cpus) else _SHARE_ALL_CPUS
-    configure(mode, used, _cpu_list(host.cpus, max(pool.size, len(host.cpus))))
+    configure(mode, used, _cpu_list(host.in_order, max(pool.size, len(host.cpus))))
     return _Pool(pool.size, asked, int(get_global_func("runtime.NumThreads")()))
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 
 from tvm_rammer._environment import CPUS_AT_IMPORT
+from tvm_rammer.machine.topology import PairCosts, Topology, topology_of
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,9 @@ class HostCPU:
         Logical CPUs in the affinity mask.
     siblings : tuple of tuple of int
         The same CPUs grouped by physical core (more than one per group with SMT).
+    complexes, sockets : tuple of tuple of int
+        The same CPUs grouped by the last-level cache that they share, and by socket; one group
+        where the system does not tell.
     quota : float or None
         CPU seconds per second that the control group grants; None without a limit.
     l1_bytes, l2_bytes, l3_bytes : int or None
@@ -32,6 +36,8 @@ class HostCPU:
     model: str
     cpus: tuple[int, ...]
     siblings: tuple[tuple[int, ...], ...]
+    complexes: tuple[tuple[int, ...], ...] = ()
+    sockets: tuple[tuple[int, ...], ...] = ()
     quota: float | None = None
     l1_bytes: int | None = None
     l2_bytes: int | None = None
@@ -46,6 +52,33 @@ class HostCPU:
     def threads(self) -> int:
         """Hardware threads that can be kept busy."""
         return self._within_quota(len(self.cpus))
+
+    @cached_property
+    def in_order(self) -> tuple[int, ...]:
+        """The CPUs as vEUs take them: one of each core, complex by complex, then the next of each.
+
+        Sockets one after the other.
+        """
+        turn = {cpu: turn for group in self.siblings for turn, cpu in enumerate(group)}
+        return tuple(sorted(self.cpus, key=lambda cpu: (turn[cpu], self._places[cpu], cpu)))
+
+    def topology(self, near: PairCosts) -> Topology | None:
+        """Where the CPUs lie, in order, with costs that follow from those within a complex."""
+        places = [self._places[cpu] for cpu in self.in_order]
+        # Whatever the system says, a part of two wholes is two parts.
+        sockets, complexes, cores = (
+            _numbered([place[:depth] for place in places]) for depth in (1, 2, 3)
+        )
+        return topology_of(cores, complexes, sockets, near)
+
+    @cached_property
+    def _places(self) -> dict[int, tuple[int, ...]]:
+        """The numbers of the socket, the complex and the core of each CPU."""
+        levels = [
+            {cpu: number for number, group in enumerate(groups) for cpu in group}
+            for groups in (self.sockets, self.complexes, self.siblings)
+        ]
+        return {cpu: tuple(level.get(cpu, 0) for level in levels) for cpu in self.cpus}
 
     def _within_quota(self, count: int) -> int:
         # A fraction of a core is no core: a vEU that is throttled makes all others wait.
@@ -72,10 +105,13 @@ def detect_cpu(root: str | Path = "/", cpus: Iterable[int] | None = None) -> Hos
     allowed = CPUS_AT_IMPORT if cpus is None else tuple(sorted(cpus))
     devices = top / "sys/devices/system/cpu"
     caches = _cache_sizes(devices / f"cpu{allowed[0]}" / "cache")
+    siblings = _sibling_groups(devices, allowed)
     return HostCPU(
         model=_model_name(top / "proc/cpuinfo"),
         cpus=allowed,
-        siblings=_sibling_groups(devices, allowed),
+        siblings=siblings,
+        complexes=_groups(allowed, siblings, partial(_last_cache, devices)),
+        sockets=_groups(allowed, siblings, partial(_socket, devices)),
         quota=cgroup_quota(top),
         l1_bytes=caches.get(1),
         l2_bytes=caches.get(2),
@@ -123,6 +159,40 @@ def _sibling_groups(devices: Path, cpus: tuple[int, ...]) -> tuple[tuple[int, ..
         siblings = _cpu_list(_read(devices / f"cpu{cpu}" / "topology/thread_siblings_list"))
         groups[tuple(sorted({cpu, *siblings} & set(cpus)))] = None
     return tuple(groups)
+
+
+def _groups(
+    cpus: tuple[int, ...], siblings: tuple[tuple[int, ...], ...], name: Callable[[int], str]
+) -> tuple[tuple[int, ...], ...]:
+    """CPUs of one name together; all of them where the names say nothing.
+
+    Virtual machines often give every core a cache or a socket of its own.
+    """
+    groups: dict[str, list[int]] = {}
+    for cpu in cpus:
+        groups.setdefault(name(cpu), []).append(cpu)
+    if "" in groups or len(groups) == len(siblings):
+        return (cpus,)
+    return tuple(map(tuple, groups.values()))
+
+
+def _last_cache(devices: Path, cpu: int) -> str:
+    """The CPUs that share the last-level cache of one."""
+    shared = {
+        _read(entry / "level").strip(): _read(entry / "shared_cpu_list").strip()
+        for entry in (devices / f"cpu{cpu}" / "cache").glob("index*")
+    }
+    return shared[max(shared)] if shared else ""
+
+
+def _socket(devices: Path, cpu: int) -> str:
+    return _read(devices / f"cpu{cpu}" / "topology/physical_package_id").strip()
+
+
+def _numbered(names: list[tuple[int, ...]]) -> list[int]:
+    """The same names as numbers from 0, as they come."""
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    return [numbers[name] for name in names]
 
 
 def _cpu_list(text: str) -> list[int]:

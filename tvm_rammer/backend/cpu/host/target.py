@@ -11,6 +11,7 @@ from tvm_rammer.backend.cpu.host.calibrate import with_known_costs
 from tvm_rammer.backend.cpu.host.processor import host_cpu
 from tvm_rammer.errors import DeviceError
 from tvm_rammer.machine.target import architecture, triple_of
+from tvm_rammer.machine.topology import PairCosts
 from tvm_rammer.machine.vdevice import VDevice
 
 SUPPORTED_ARCHITECTURES = ("x86_64", "aarch64")
@@ -119,9 +120,13 @@ def _describe(target: Any) -> VDevice:
     )
     if cores > host.threads or not _runs_here(target):
         return foreign
+    near = PairCosts(
+        foreign.point_to_point_seconds, foreign.memory.transfer, foreign.memory.transfer_byte
+    )
     return replace(
         foreign,
         name=f"{host.model} ({mcpu})",
+        topology=host.topology(near),
         threads=host.threads,
         l1_bytes=host.l1_bytes or foreign.l1_bytes,
         l2_bytes=host.l2_bytes or foreign.l2_bytes,
