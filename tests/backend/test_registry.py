@@ -67,7 +67,7 @@ def test_an_unknown_name_is_refused():
 def test_a_kind_that_nobody_serves_is_refused():
     with pytest.raises(DeviceError) as refused:
         backend_for("c")
-    assert str(refused.value) == "target kind 'c' is not supported: use llvm"
+    assert str(refused.value) == "target kind 'c' is not supported: use cuda or llvm"
 
 
 def test_a_name_that_is_taken_is_refused():

@@ -24,6 +24,7 @@ GROUP = "tvm_rammer.backends"
 #: Our own, by module and class; the first one serves where nobody gives a target.
 _OWN = {
     "cpu": "tvm_rammer.backend.cpu.cpu_backend:CpuBackend",
+    "cuda": "tvm_rammer.backend.cuda.cuda_backend:CudaBackend",
     "interpret": "tvm_rammer.backend.interpret.interpret_backend:InterpretBackend",
 }
 

@@ -1,5 +1,11 @@
-"""Everything about GPUs of NVIDIA.
+"""GPUs of NVIDIA: vEUs are thread blocks that stay resident.
 
+- ``cuda_backend``: what the protocol asks
+- ``arch_target``: which targets there are, and the vDevice behind each
+- ``schedules``: dlight's schedules of operators; ``launches``: a scheduled PrimFunc cut into its
+  launches; ``thread_body``: a launch as an rTask body; ``stages``: both, with footprints and what
+  ``block_seconds`` says that a tile takes
+- ``codegen``: tables and kernels
 - ``devices``: what an SM of each architecture has, and each GPU; ``occupancy``: how many blocks of
   a kernel an SM runs at the same time
 - ``cubin``: CUDA C to machine code by nvcc, and what each kernel takes of registers and memory;

@@ -86,7 +86,7 @@ def test_more_veus_than_the_machine_has_are_refused_unless_asked_for():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ("c", "target kind 'c' is not supported: use llvm"),
+        ("c", "target kind 'c' is not supported: use cuda or llvm"),
         (
             "gpu9",
             "'gpu9' is not a target: Target kind \"gpu9\" is not defined; "

@@ -1,0 +1,73 @@
+"""Models on emulated CUDA: what they compute, and what they are to compute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+from emulated_cuda import ORDERS, edited, lane_order
+from onnx.reference import ReferenceEvaluator
+
+import tvm_rammer
+from tvm_rammer.testing.models import get_model
+from tvm_rammer.testing.reference import random_inputs, relative_error
+
+TARGET = {"kind": "cuda", "arch": "sm_90"}
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a model computed on emulated CUDA.
+
+    Attributes
+    ----------
+    errors : dict of int to float
+        The largest relative error of an output, by the order of lanes.
+    source : str
+        The CUDA C of its regions.
+    waits, operators : int
+        Of its plans.
+    """
+
+    errors: dict[int, float]
+    source: str
+    waits: int
+    operators: int
+
+
+def run_model(name: str, **options: Any) -> Run:
+    """Build the small variant of a model of the zoo, and run it in every order of lanes."""
+    return run_onnx(get_model(name).tiny(), **options)
+
+
+def run_onnx(model: Any, **options: Any) -> Run:
+    """Build an ONNX model, and run it in every order of lanes; numpy says what is right."""
+    sources: list[str] = []
+    with edited(lambda source: sources.append(source) or source):
+        library = tvm_rammer.build(model, TARGET, **options)
+    inputs = random_inputs(model)
+    expected = ReferenceEvaluator(model).run(None, inputs)
+    programs = library.programs.values()
+    return Run(
+        {order: worst(outputs(library, inputs, order), expected) for order in ORDERS},
+        max(sources, key=len),
+        sum(len(task.waits) for program in programs for _, _, task in program.tasks()),
+        sum(len(program.operators) for program in programs),
+    )
+
+
+def outputs(library: Any, inputs: dict[str, np.ndarray], order: int = 0) -> list[np.ndarray]:
+    """What a library computes."""
+    module = library.create(tvm.cuda(0))
+    for name, value in inputs.items():
+        module.set_input(name, value)
+    with lane_order(order):
+        module.run()
+    return [module.get_output(k).numpy() for k in range(module.get_num_outputs())]
+
+
+def worst(got: list[np.ndarray], expected: list[np.ndarray]) -> float:
+    """The largest relative error of an output."""
+    return max(relative_error(a, np.asarray(b)) for a, b in zip(got, expected, strict=True))

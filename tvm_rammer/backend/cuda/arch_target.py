@@ -1,0 +1,109 @@
+"""From a target for CUDA to a vDevice: one vEU for every block that stays resident."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from tvm_rammer.backend.cuda.devices import (
+    GPUS,
+    REGISTERS,
+    THREAD_REGISTERS,
+    WARP_THREADS,
+    architecture_of,
+    usual_gpu,
+)
+from tvm_rammer.backend.cuda.occupancy import REGISTER_UNIT, blocks_per_sm
+from tvm_rammer.backend.cuda.stages import Limits
+from tvm_rammer.errors import DeviceError
+from tvm_rammer.machine.vdevice import MemoryCosts, VDevice
+from tvm_rammer.units import listed
+
+#: What a resident block has, and how many an SM runs beside each other.
+LIMITS = Limits(threads=256, shared_bytes=40 << 10, blocks_per_sm=2)
+#: What TVM takes where a target names no architecture, and there is no GPU.
+_TVMS_OWN = "sm_50"
+_EXAMPLE = '{"kind": "cuda", "arch": "sm_90"}'
+#: What schedules go by.
+_ATTRIBUTES = {
+    "max_num_threads": LIMITS.threads,
+    "max_threads_per_block": LIMITS.threads,
+    "max_shared_memory_per_block": LIMITS.shared_bytes,
+    "thread_warp_size": WARP_THREADS,
+}
+#: Seconds from one launch to the next, of a barrier of all blocks, and from a block that sets a
+#: counter to one that waits for it: assumed, as nobody has measured them here.
+_LAUNCH, _BARRIER, _POINT_TO_POINT = 2.5e-6, 1.5e-6, 0.7e-6
+
+
+def resolve_target(target: Any) -> Any:
+    """A target that this package generates code for, with the limits of resident blocks.
+
+    Raises
+    ------
+    DeviceError
+        When it names no architecture, or one that is not known.
+    """
+    import tvm
+
+    if target is None:
+        raise DeviceError(f"which GPU to compile for is not said: give a target such as {_EXAMPLE}")
+    arch = str(target.attrs.get("arch", _TVMS_OWN))
+    if arch == _TVMS_OWN:
+        raise DeviceError(
+            "the target names no architecture of a GPU, or sm_50, which is too old: give one such "
+            f"as {_EXAMPLE}; known are {listed(sorted({gpu.arch for gpu in GPUS.values()}))}"
+        )
+    usual_gpu(arch)
+    described = {**dict(target.export()), **_ATTRIBUTES}
+    host = described.pop("host", None) or "llvm"
+    return tvm.target.Target(described).with_host(tvm.target.Target(host))
+
+
+@cache
+def target_of(arch: str) -> Any:
+    """The target of an architecture, for code of the device."""
+    import tvm
+
+    return tvm.target.Target({"kind": "cuda", "arch": arch, **_ATTRIBUTES})
+
+
+def vdevice_of(target: Any, num_veus: int | None = None) -> VDevice:
+    """The GPU behind a target that was resolved.
+
+    Parameters
+    ----------
+    target : Target
+    num_veus : int, optional
+        vEUs of the plan; as many blocks as stay resident if not given.
+    """
+    arch = str(target.attrs["arch"])
+    gpu, found = usual_gpu(arch), architecture_of(arch)
+    blocks = _resident_blocks(arch)
+    veus = gpu.sms * blocks
+    device = VDevice(
+        name=f"{gpu.name} ({arch})",
+        num_veus=veus,
+        kind="cuda",
+        cores=gpu.sms,
+        threads=veus,
+        l1_bytes=found.shared_bytes // blocks,
+        l2_bytes=found.shared_bytes // blocks,
+        l3_bytes=gpu.l2_bytes,
+        features=(arch,),
+        launch_seconds=_LAUNCH,
+        barrier_seconds=_BARRIER,
+        point_to_point_seconds=_POINT_TO_POINT,
+        memory=MemoryCosts(0.0, 0.0, gpu.bandwidth / gpu.sms, gpu.bandwidth),
+    )
+    return device if num_veus is None else device.with_veus(num_veus)
+
+
+def _resident_blocks(arch: str) -> int:
+    """Blocks that an SM runs beside each other, with all the registers that they may have."""
+    of_warp = REGISTERS // (LIMITS.blocks_per_sm * LIMITS.threads // WARP_THREADS)
+    registers = min(THREAD_REGISTERS, of_warp // REGISTER_UNIT * REGISTER_UNIT // WARP_THREADS)
+    return min(
+        LIMITS.blocks_per_sm,
+        blocks_per_sm(arch, LIMITS.threads, registers, LIMITS.shared_bytes),
+    )

@@ -1,0 +1,6 @@
+"""From plans to kernels of resident blocks.
+
+- ``block_text``: what a block does, in CUDA C; ``plan_table``: the plan as data for it
+- ``region_kernels``: bodies, the dispatcher, the launches of every region
+- ``inline_bodies``: what TVM cannot say, put into its text
+"""

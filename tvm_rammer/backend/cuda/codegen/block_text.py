@@ -1,0 +1,150 @@
+"""What a resident block does, in CUDA C: it walks its rows of the table.
+
+Block ``b`` runs the rTasks of vEU ``b`` in order. An rTask waits until the counters of other blocks
+say that what it needs is done, calls its body, and sets the counter of its own block. A counter is
+written with release and read with acquire semantics at the scope of the device, and a barrier of
+the block stands between it and the other threads, so that all of them see what was written before.
+
+Nothing here is read through the cache for constants but the table, which nobody writes.
+"""
+
+from __future__ import annotations
+
+from tvm_rammer.backend.cuda.codegen.plan_table import (
+    COUNTER_BYTES,
+    OPERAND_WORDS,
+    TASK_WORDS,
+    WAIT_WORDS,
+    PlanWord,
+    TaskWord,
+)
+from tvm_rammer.backend.cuda.thread_body import SHARED, THREAD
+from tvm_rammer.rprogram import ALIGNMENT
+
+#: Functions of the text that the kernels of regions call.
+BASE, CLEAR, WALK = "rammer_base", "rammer_clear", "rammer_walk"
+#: Where a pointer of a body points to; the function that calls the bodies.
+OPERAND, DISPATCH = "rammer_operand", "rammer_dispatch"
+#: Of the base pointers, the first is the arena's.
+ARENA_BASE = 0
+
+_TEXT = """
+extern "C" __device__ int {dispatch}(int kernel, int start, int stop, int* __restrict__ operands);
+
+__device__ __forceinline__ int {thread}() {{ return threadIdx.x; }}
+
+__device__ __forceinline__ unsigned char* {shared}(int offset) {{
+  __shared__ alignas(128) unsigned char pool[{pool_bytes}];
+  return pool + offset;
+}}
+
+__device__ __forceinline__ uint64_t* rammer_bases() {{
+  __shared__ uint64_t bases[{num_bases}];
+  return bases;
+}}
+
+__device__ __forceinline__ void {base}(int number, const void* pointer) {{
+  if (threadIdx.x == 0) rammer_bases()[number] = (uint64_t)pointer;
+}}
+
+__device__ __forceinline__ void* {operand}(const int* operands, int number) {{
+  const int* words = operands + {operand_words} * number;
+  char* base = (char*)rammer_bases()[words[0] / {alignment}];
+  return base + words[0] % {alignment} + (int64_t)words[1] * {alignment};
+}}
+
+__device__ __forceinline__ int* rammer_counter(int veu) {{
+  return (int*)((char*)rammer_bases()[{arena}] + (int64_t)veu * {counter_bytes});
+}}
+
+__device__ __forceinline__ int rammer_acquire(const int* counter) {{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 700
+  int count;
+  asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(count) : "l"(counter) : "memory");
+  return count;
+#else
+  const int count = *(const volatile int*)counter;
+  __threadfence();
+  return count;
+#endif
+}}
+
+__device__ __forceinline__ void rammer_release(int* counter, int count) {{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 700
+  asm volatile("st.release.gpu.global.s32 [%0], %1;" : : "l"(counter), "r"(count) : "memory");
+#else
+  __threadfence();
+  *(volatile int*)counter = count;
+#endif
+}}
+
+// A wait that takes too long ends the run with an error of the device: no later run can be trusted.
+__device__ __forceinline__ void rammer_wait(const int* counter, int count, int limit) {{
+  int64_t polls = (int64_t)limit * {polls};
+  while (rammer_acquire(counter) < count) {{
+    __nanosleep({nap});
+    if (limit != 0 && --polls < 0) __trap();
+  }}
+}}
+
+__device__ __forceinline__ void {clear}(int num_veus) {{
+  for (int veu = threadIdx.x; veu < num_veus; veu += blockDim.x) *rammer_counter(veu) = 0;
+}}
+
+__device__ __forceinline__ void {walk}(int segment, const int* table) {{
+  __syncthreads();
+  const int veu = blockIdx.x;
+  const int* starts = table + table[{STARTS}] + segment * (gridDim.x + 1) + veu;
+  const int last = starts[1];
+  for (int task = starts[0]; task < last; ++task) {{
+    const int* row = table + table[{ROWS}] + task * {task_words};
+    const int first_wait = row[{FIRST_WAIT}], last_wait = row[{LAST_WAIT}];
+    if (first_wait < last_wait) {{
+      for (int wait = first_wait + threadIdx.x; wait < last_wait; wait += blockDim.x) {{
+        const int* awaited = table + table[{WAITS}] + wait * {wait_words};
+        rammer_wait(rammer_counter(awaited[0]), awaited[1], table[{WAIT_LIMIT}]);
+      }}
+      __syncthreads();
+    }}
+    int* operands = (int*)table + table[{OPERANDS}] + row[{OPERAND}] * {operand_words};
+    {dispatch}(row[{KERNEL}], row[{START}], row[{STOP}], operands);
+    // Every body ends with a barrier.
+    if (row[{SIGNAL}] > 0 && threadIdx.x == 0) rammer_release(rammer_counter(veu), row[{SIGNAL}]);
+  }}
+}}
+"""
+#: Nanoseconds between two looks at a counter, at most twice as many; looks in a millisecond.
+_NAP, _POLLS = 20, 50_000
+
+
+def block_text(pool_bytes: int, num_bases: int) -> str:
+    """The text that all kernels of a module import.
+
+    Parameters
+    ----------
+    pool_bytes : int
+        Most shared memory that a body wants.
+    num_bases : int
+        Most base pointers of a region.
+    """
+    words = {f"{word.name}": word.value for word in (*PlanWord, *TaskWord)}
+    return _TEXT.format(
+        pool_bytes=max(1, pool_bytes),
+        num_bases=num_bases,
+        thread=THREAD,
+        shared=SHARED,
+        base=BASE,
+        clear=CLEAR,
+        walk=WALK,
+        dispatch=DISPATCH,
+        operand=OPERAND,
+        arena=ARENA_BASE,
+        alignment=ALIGNMENT,
+        counter_bytes=COUNTER_BYTES,
+        operand_words=OPERAND_WORDS,
+        task_words=TASK_WORDS,
+        wait_words=WAIT_WORDS,
+        nap=_NAP,
+        polls=_POLLS,
+        **words,
+    )

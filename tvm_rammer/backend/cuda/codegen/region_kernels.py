@@ -1,0 +1,181 @@
+"""Bodies, the dispatcher and the launches of every region, as one module for the device.
+
+Every distinct body is a ``__device__`` function. A region has one kernel, which hands its pointers
+to the blocks and lets them walk the table; its entry on the host launches it once for each segment
+of the table: for the whole program cooperatively, as blocks wait for each other then (a grid that
+does not fit on the device at once is an error of the driver, and never a hang), or once for each
+wavefront. How many blocks and launches there are is the shape of the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tvm
+from tvm import tirx
+from tvm.ir import Call, GlobalVar, PointerType, PrimType
+
+from tvm_rammer.backend.cuda.codegen.block_text import (
+    BASE,
+    CLEAR,
+    DISPATCH,
+    OPERAND,
+    WALK,
+    block_text,
+)
+from tvm_rammer.backend.cuda.codegen.inline_bodies import inlined_bodies
+from tvm_rammer.backend.cuda.codegen.plan_table import BaseLayout
+from tvm_rammer.backend.cuda.stages import SHARED_BYTES, Limits
+from tvm_rammer.backend.signature import ANY, RegionSignature, TensorSpec
+from tvm_rammer.errors import ModelError
+
+#: Bytes to which tensors are aligned that a kernel takes: the widest vector that a thread loads.
+_ALIGNMENT = 16
+#: Pointers that fit into the parameters of a kernel, 4 KiB, beside the rest.
+_MOST_BASES = 500
+_I32 = PrimType("int32")
+
+
+def build_regions(
+    bodies: Mapping[str, tirx.PrimFunc],
+    regions: Sequence[RegionSignature],
+    target: tvm.target.Target,
+    limits: Limits,
+) -> tvm.runtime.Module:
+    """Compile the kernels of all regions of a model.
+
+    Parameters
+    ----------
+    bodies : mapping of str to PrimFunc
+        rTask bodies by rKernel name; the position in the mapping is the dispatcher's number.
+    regions : sequence of RegionSignature
+    target : Target
+        Of kind ``cuda``, with its host.
+    limits : Limits
+        Of a resident block.
+
+    Returns
+    -------
+    tvm.runtime.Module
+        Exports one packed function per region, ``name(*inputs, constants, table, *outputs,
+        arena)``.
+
+    Raises
+    ------
+    ModelError
+        When a region has more inputs and outputs than a kernel can take.
+    """
+    # Host and device are told apart by this: a body belongs to the device alone.
+    device = tvm.target.Target({k: v for k, v in dict(target.export()).items() if k != "host"})
+    functions: dict[GlobalVar, tirx.PrimFunc] = {}
+    symbols = [GlobalVar(name) for name in bodies]
+    for symbol, body in zip(symbols, bodies.values(), strict=True):
+        functions[symbol] = body.with_attr("target", device)
+    functions[GlobalVar(DISPATCH)] = _dispatcher(symbols, bodies).with_attr("target", device)
+    pool = max((int(body.attrs[SHARED_BYTES]) for body in bodies.values()), default=0)
+    bases = max((BaseLayout.of(region).num_bases for region in regions), default=1)
+    text = block_text(pool, bases)
+    for region in regions:
+        functions[GlobalVar(region.name)] = _entry(region, text, target, limits.threads)
+    with inlined_bodies(limits.blocks_per_sm):
+        return _build(tvm.IRModule(functions), target)
+
+
+def _dispatcher(symbols: Sequence[GlobalVar], bodies: Mapping[str, tirx.PrimFunc]) -> tirx.PrimFunc:
+    """``dispatch(kernel, start, stop, operands)``: call a body with its pointers."""
+    kernel, start, stop = (tirx.Var(n, "int32") for n in ("kernel", "start", "stop"))
+    operands = tirx.Var("operands", PointerType(_I32))
+
+    def call(symbol: GlobalVar, body: tirx.PrimFunc) -> Any:
+        pointers = [
+            tirx.reinterpret(p.ty, tirx.call_extern("uint64", OPERAND, operands, number))
+            for number, p in enumerate(body.params[2:])
+        ]
+        return tirx.Evaluate(Call(symbol, [start, stop, *pointers], ret_ty=_I32))
+
+    cases = [call(symbol, body) for symbol, body in zip(symbols, bodies.values(), strict=True)]
+    statements = [_decide(kernel, 0, cases)] if cases else []
+    end = tirx.Return(tirx.const(0, "int32"))
+    func = tirx.PrimFunc([kernel, start, stop, operands], tirx.SeqStmt([*statements, end]), _I32)
+    return func.with_attrs({"tirx.noalias": True, "tirx.is_scheduled": True, "s_tir": True})
+
+
+def _decide(number: Any, first: int, cases: Sequence[Any]) -> Any:
+    """A binary decision tree over a number."""
+    if len(cases) == 1:
+        return cases[0]
+    half = len(cases) // 2
+    low, high = _decide(number, first, cases[:half]), _decide(number, first + half, cases[half:])
+    return tirx.IfThenElse(number < first + half, low, high)
+
+
+def _entry(
+    region: RegionSignature, text: str, target: tvm.target.Target, block_threads: int
+) -> tirx.PrimFunc:
+    layout = BaseLayout.of(region)
+    if layout.num_bases > _MOST_BASES:
+        raise ModelError(
+            f"{region.name} has {layout.num_bases - 2} inputs and outputs, and a kernel for CUDA "
+            f"takes {_MOST_BASES - 2}: give parameters as constants"
+        )
+    segments, veus, words = (tirx.Var(n, "int64") for n in ("segments", "veus", "words"))
+    specs = region.arguments()
+    buffers = [_tensor(f"tensor{k}", spec) for k, spec in enumerate(specs)]
+    num_inputs = len(region.inputs)
+    place = num_inputs + 1
+    table = tirx.decl_buffer((segments, veus, words), "int32", name="table")
+    buffers[place] = table
+    arena, constants, others = buffers[-1], buffers[num_inputs], buffers[place + 1 : -1]
+    bases = [arena, constants, *buffers[:num_inputs], *others]
+    num_veus = veus.astype("int32")
+    segment = tirx.Var("segment", "int32")
+    given = [
+        tirx.Evaluate(tirx.call_extern("void", BASE, number, buffer.data))
+        for number, buffer in enumerate(bases)
+    ]
+    walk = tvm.backend.cuda.op.cuda_func_call(WALK, segment, table.data, source_code=text)
+    launch = _launch(num_veus, block_threads, [*given, tirx.Evaluate(walk)])
+    count = segments.astype("int32")
+    body = tirx.For(segment, 0, count, tirx.ForKind.SERIAL, launch)
+    attributes: dict[str, Any] = {"global_symbol": region.name, "target": target, "s_tir": True}
+    attributes |= {"tirx.noalias": True, "tirx.is_entry_func": True}
+    if not region.num_waves:
+        clear = tirx.call_extern("void", CLEAR, num_veus)
+        sync = tirx.Evaluate(tirx.call_intrin("int32", "tirx.tvm_storage_sync", "shared"))
+        cleared = _launch(1, block_threads, [given[0], sync, tirx.Evaluate(clear)])
+        body = tirx.SeqStmt([cleared, body])
+        attributes["tirx.kernel_launch_params"] = ["tirx.use_cooperative_launch"]
+    return tirx.PrimFunc(buffers, body).with_attrs(attributes)
+
+
+def _tensor(name: str, spec: TensorSpec) -> Any:
+    shape = tuple(
+        tirx.Var(f"{name}_extent", "int64") if extent == ANY else extent for extent in spec.shape
+    )
+    return tirx.decl_buffer(shape, spec.dtype, name=name, data_alignment=_ALIGNMENT)
+
+
+def _launch(blocks: Any, threads: int, statements: Sequence[Any]) -> Any:
+    """Statements that every thread of a grid runs."""
+    body: Any = tirx.SeqStmt(list(statements))
+    for tag, extent in (("threadIdx.x", threads), ("blockIdx.x", blocks)):
+        axis = tirx.IterVar(None, tirx.Var(tag, "int32"), tirx.IterVar.ThreadIndex, tag)
+        body = tirx.AttrStmt(axis, "thread_extent", tirx.convert(extent), body)
+    return body
+
+
+def _build(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Module:
+    """Split host and device, and compile both, as TVM's own pipelines end."""
+    from tvm.s_tir.pipeline import finalize_device_passes, finalize_host_passes
+    from tvm.tirx.build import split_host_device_mods, tir_to_runtime
+
+    low = tirx.transform
+    passes = [low.SplitHostDevice(), low.MakePackedAPI()]
+    passes += [low.FP8StorageLegalize(), low.BF16StorageLegalize()]
+    with target:
+        host, devices = split_host_device_mods(tvm.transform.Sequential(passes)(mod))
+        # Equal targets may be told apart by the order of what they say.
+        together = {s: f for each in devices.values() for s, f in each.functions_items()}
+        device = finalize_device_passes()(tvm.IRModule(together))
+        return tir_to_runtime(finalize_host_passes()(host), {target: device}, target.host)

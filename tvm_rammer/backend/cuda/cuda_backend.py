@@ -1,0 +1,128 @@
+"""The back end for GPUs of NVIDIA: what the protocol asks, by way of the modules beside this file.
+
+They are imported when they are asked for: ``tvm-rammer doctor`` looks at machines on which TVM does
+not work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tvm_rammer.backend.protocol import WAIT_LIMIT, Backend, EncodedPlan
+from tvm_rammer.errors import DeviceError
+
+if TYPE_CHECKING:
+    import tvm
+    from tvm import tirx
+
+    from tvm_rammer.backend.signature import RegionSignature
+    from tvm_rammer.kernel.scheduled import Scheduled
+    from tvm_rammer.kernel.split import SplitKernel
+    from tvm_rammer.machine import VDevice
+    from tvm_rammer.rprogram import RProgram
+
+
+@dataclass(frozen=True)
+class BlockCompiler:
+    """Compiles the bodies of one model, all at once: nvcc takes them as one text."""
+
+    target: tvm.target.Target
+
+    def start(self, bodies: Mapping[str, tirx.PrimFunc], complete: bool = False) -> None:
+        """Nothing is worth to be started early."""
+
+    def seconds(self, bodies: Mapping[str, tirx.PrimFunc]) -> dict[str, float]:
+        """Nobody counts them."""
+        return {}
+
+    def module(
+        self, bodies: Mapping[str, tirx.PrimFunc], regions: Sequence[RegionSignature]
+    ) -> tvm.runtime.Module:
+        """What exports an entry for each region."""
+        from tvm_rammer.backend.cuda.arch_target import LIMITS
+        from tvm_rammer.backend.cuda.codegen.region_kernels import build_regions
+
+        return build_regions(bodies, regions, self.target, LIMITS)
+
+
+class CudaBackend(Backend):
+    """GPUs of NVIDIA; see :class:`~tvm_rammer.backend.protocol.Backend`."""
+
+    name = "cuda"
+    kinds = ("cuda",)
+    forms = ("program", "wavefront", "per-op")
+    exports = True
+
+    def resolve(self, target: tvm.target.Target | None) -> tvm.target.Target:
+        from tvm_rammer.backend.cuda.arch_target import resolve_target
+
+        return resolve_target(target)
+
+    def vdevice(
+        self, target: tvm.target.Target, num_veus: int | None = None, oversubscribe: bool = False
+    ) -> VDevice:
+        from tvm_rammer.backend.cuda.arch_target import vdevice_of
+
+        return vdevice_of(target, num_veus)
+
+    def schedule(
+        self,
+        func: tirx.PrimFunc,
+        constants: frozenset[int],
+        vdevice: VDevice,
+        winograd_tolerance: float,
+    ) -> Scheduled:
+        from tvm_rammer.backend.cuda.arch_target import LIMITS, target_of
+        from tvm_rammer.backend.cuda.schedules import schedule
+
+        return schedule(func, target_of(vdevice.features[0]), LIMITS)
+
+    def split(self, func: tirx.PrimFunc, vdevice: VDevice) -> SplitKernel:
+        from tvm_rammer.backend.cuda.arch_target import LIMITS, target_of
+        from tvm_rammer.backend.cuda.stages import made_stages
+
+        return made_stages(func, target_of(vdevice.features[0]), LIMITS).split
+
+    def compiler(self, target: tvm.target.Target) -> BlockCompiler:
+        return BlockCompiler(target)
+
+    def encode(
+        self,
+        program: RProgram,
+        signature: RegionSignature,
+        ids: Mapping[str, int],
+        by_wave: bool = False,
+        wait_limit: float = WAIT_LIMIT,
+    ) -> EncodedPlan:
+        from tvm_rammer.backend.cuda.codegen.plan_table import BaseLayout, arena_bytes, plan_table
+
+        table = plan_table(program, BaseLayout.of(signature), ids, by_wave, wait_limit)
+        return EncodedPlan(table, arena_bytes(program))
+
+    def build_operators(
+        self, functions: Mapping[str, tirx.PrimFunc], target: tvm.target.Target
+    ) -> list[tvm.runtime.Module]:
+        import tvm
+
+        named = {name: func.with_attr("global_symbol", name) for name, func in functions.items()}
+        with target:
+            return [tvm.tirx.build(tvm.IRModule(named), target)] if named else []
+
+    def device(self, given: Any) -> Any:
+        import tvm
+
+        device = given or tvm.cuda(0)
+        if not isinstance(device, tvm.runtime.Device):
+            raise DeviceError(f"{device!r} is no device; give create() tvm.cuda(0), or nothing")
+        if device.dlpack_device_type() != tvm.cuda(0).dlpack_device_type():
+            raise DeviceError(f"a library for CUDA does not run on {device}; give it tvm.cuda(0)")
+        if not device.exist:
+            raise DeviceError(
+                f"there is no {device} here: CUDA's driver finds none, or is not installed"
+            )
+        return device
+
+    def adopt(self, module: tvm.runtime.Module) -> None:
+        """Nothing of this process matters to a GPU."""

@@ -1,0 +1,91 @@
+"""From a scheduled PrimFunc to its stages: an rTask body, tiles and footprints for each launch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import tvm
+from tvm import tirx
+
+from tvm_rammer.backend.cuda.block_seconds import BlockShare, tile_seconds
+from tvm_rammer.backend.cuda.devices import usual_gpu
+from tvm_rammer.backend.cuda.launches import launches_of
+from tvm_rammer.backend.cuda.thread_body import ThreadBody, thread_body
+from tvm_rammer.errors import ModelError
+from tvm_rammer.kernel.split import SplitKernel, split_into_stages
+
+#: Attribute of a body: bytes of shared memory that a block needs to run it.
+SHARED_BYTES = "tvm_rammer.shared_bytes"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a resident block has.
+
+    Attributes
+    ----------
+    threads : int
+    shared_bytes : int
+        Most bytes of the pool.
+    blocks_per_sm : int
+        Resident beside each other.
+    """
+
+    threads: int
+    shared_bytes: int
+    blocks_per_sm: int
+
+
+@dataclass(frozen=True)
+class MadeStages:
+    """The stages of a PrimFunc, and what a block needs to run each of them."""
+
+    split: SplitKernel
+    bodies: tuple[ThreadBody, ...]
+
+
+@lru_cache(maxsize=256)
+def made_stages(func: tirx.PrimFunc, target: tvm.target.Target, limits: Limits) -> MadeStages:
+    """Take a scheduled PrimFunc apart.
+
+    Parameters
+    ----------
+    func : PrimFunc
+        Its loops are bound to blocks and threads.
+    target : Target
+        Of kind ``cuda``.
+    limits : Limits
+
+    Raises
+    ------
+    ModelError
+        When a launch exceeds the limits, or cannot become a body of its own.
+    """
+    launches = launches_of(func)
+    split = split_into_stages(launches.plain)
+    if len(split.stages) != len(launches.functions):
+        raise ModelError(
+            "a kernel for CUDA writes one buffer in several launches: leave the operator out of "
+            "the plan"
+        )
+    bodies = tuple(
+        thread_body(launch, stage.arguments, target, limits.threads)
+        for launch, stage in zip(launches.functions, split.stages, strict=True)
+    )
+    for body in bodies:
+        if body.shared_bytes > limits.shared_bytes:
+            raise ModelError(
+                f"a kernel for CUDA wants {body.shared_bytes:,} bytes of shared memory, and a "
+                f"resident block has {limits.shared_bytes:,}: leave the operator out of the plan"
+            )
+    share = BlockShare(usual_gpu(str(target.attrs["arch"])), limits.blocks_per_sm)
+    stages = tuple(
+        replace(
+            stage,
+            body=body.func.with_attr(SHARED_BYTES, body.shared_bytes),
+            tile_seconds=tile_seconds(stage, body.threads, share),
+        )
+        for stage, body in zip(split.stages, bodies, strict=True)
+    )
+    return MadeStages(SplitKernel(stages, launches.scratch), bodies)
