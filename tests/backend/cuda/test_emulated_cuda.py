@@ -11,12 +11,14 @@ import pytest
 import tvm_ffi
 from emulated_cuda import (
     ORDERS,
+    barriers,
     compile_source,
     lane_order,
     obstacle,
     resident_blocks,
     run_emulated,
     time_limit,
+    without_barrier,
 )
 from emulated_cuda.compile_source import translate
 
@@ -82,20 +84,14 @@ def test_barriers_hold_in_every_order():
 
 
 @pytest.mark.parametrize("nth", [0, 1])
-def test_a_barrier_that_is_missing_shows_in_some_order(nth):
-    parts = NEIGHBOURS.split("__syncthreads();")
-    parts[nth] += parts.pop(nth + 1)
-    run = kernel("__syncthreads();".join(parts))
-    assert any((result != neighbours()).any() for result in runs(run, np.arange(128), 1, 128))
-
-
-@pytest.mark.parametrize("nth", [0, 1])
-def test_a_barrier_that_is_missing_is_a_race(nth):
-    parts = NEIGHBOURS.split("__syncthreads();")
-    parts[nth] += parts.pop(nth + 1)
-    run = kernel("__syncthreads();".join(parts), races=True)
-    assert refusal(run, np.arange(128), 1, 128).startswith("emulated CUDA: a race: thread ")
-    assert (kernel(NEIGHBOURS, races=True)(np.arange(128), 1, 128) == neighbours()).all()
+def test_a_barrier_that_is_missing_shows_in_some_order_and_is_a_race(nth):
+    line = barriers("\n\n" + NEIGHBOURS)[nth]
+    watched = kernel(NEIGHBOURS, races=True)
+    assert (watched(np.arange(128), 1, 128) == neighbours()).all()
+    with without_barrier(line):
+        results = runs(kernel(NEIGHBOURS), np.arange(128), 1, 128)
+        assert any((result != neighbours()).any() for result in results)
+        assert refusal(watched, np.arange(128), 1, 128).startswith("emulated CUDA: a race: thread ")
 
 
 RACES = {
@@ -255,6 +251,8 @@ def test_a_barrier_of_the_grid():
         run = kernel(GRID_BARRIER, "#include <cooperative_groups.h>", races=races)
         for result in runs(run, np.arange(17), 17, 1):
             assert (result == 17 * 16 / 2 + 17).all()
+    with without_barrier(-1):
+        assert refusal(run, np.arange(17), 17, 1).startswith("emulated CUDA: a race: thread ")
 
 
 def test_too_many_blocks_are_an_error_as_on_a_gpu():
@@ -276,6 +274,9 @@ WRONG = {
     "if (threadIdx.x & 1) x[0] = __shfl_xor_sync(0xffffffffu, 1, 1); else __syncthreads();": (
         "deadlock: block (0, 0, 0): 32 at __syncthreads (line 3), "
         "32 at a warp's shuffle or __syncwarp (line 3)"
+    ),
+    "((int*)(long)x[0])[threadIdx.x] = 1;": (
+        "thread 0 of block 0 uses an address that is not there"
     ),
     "__shared__ int big[60000]; big[threadIdx.x] = 1;": (
         "240000 bytes of shared memory: at most 232448"

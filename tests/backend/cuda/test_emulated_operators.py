@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import tvm
 from cuda_operators import OPERATORS, TARGET, operator
-from emulated_cuda import ORDERS, edited, lane_order, looking_for_races, run_emulated
+from emulated_cuda import (
+    ORDERS,
+    barriers,
+    edited,
+    lane_order,
+    looking_for_races,
+    run_emulated,
+    without_barrier,
+)
 from tvm import relax
 from tvm.script import ir as I
 from tvm.script import relax as R
@@ -17,59 +26,79 @@ from tvm.script import relax as R
 TOLERANCE = 1e-4
 
 
-def worst_errors(
-    kind: str, without: int | None = None, races: bool = False
-) -> tuple[list[float], int]:
-    """The error in each lane order, maybe without a barrier; and how many barriers there are."""
+@dataclass(frozen=True)
+class Kernel:
+    """An operator of stock TVM, compiled for the emulation.
+
+    Attributes
+    ----------
+    run : callable
+        Gives the error of its result, in the lane order that is set.
+    barriers : list of int
+        The lines with a ``__syncthreads``.
+    """
+
+    run: Callable[[], float]
+    barriers: list[int]
+
+
+def compiled(kind: str, races: bool = False) -> Kernel:
     module, inputs, expected = operator(kind)
-    barriers = 0
-
-    def edit(source: str) -> str:
-        nonlocal barriers
-        at = [found.start() for found in re.finditer("__syncthreads\\(\\);", source)]
-        barriers = len(at)
-        if without is None:
-            return source
-        return source[: at[without]] + source[at[without] + len("__syncthreads();") :]
-
-    with edited(edit), TARGET, looking_for_races() if races else nullcontext():
+    sources: list[str] = []
+    watching = looking_for_races() if races else nullcontext()
+    with edited(lambda source: sources.append(source) or source), TARGET, watching:
         built = tvm.compile(module, target=TARGET)
-    errors = []
-    for order in ORDERS:
+
+    def run() -> float:
         device = tvm.cuda(0)
         result = tvm.runtime.tensor(np.full_like(expected, np.nan), device)
-        with lane_order(order):
-            built[kind](*[tvm.runtime.tensor(x, device) for x in inputs], result)
+        built[kind](*[tvm.runtime.tensor(x, device) for x in inputs], result)
         error = np.abs(result.numpy() - expected).max() / np.abs(expected).max()
-        errors.append(float(np.nan_to_num(error, nan=np.inf)))
-    return errors, barriers
+        return float(np.nan_to_num(error, nan=np.inf))
+
+    return Kernel(run, barriers(sources[0]))
+
+
+def worst_error(kind: str, races: bool = False) -> float:
+    kernel = compiled(kind, races)
+    errors = []
+    for order in ORDERS:
+        with lane_order(order):
+            errors.append(kernel.run())
+    return max(errors)
 
 
 @pytest.mark.parametrize("kind", OPERATORS)
 def test_a_kernel_computes_what_numpy_does_in_every_order(kind):
-    errors, _ = run_emulated(worst_errors, kind)
-    assert max(errors) < TOLERANCE
+    assert run_emulated(worst_error, kind) < TOLERANCE
 
 
 @pytest.mark.parametrize("kind", OPERATORS)
 def test_a_kernel_of_stock_tvm_has_no_races(kind):
-    errors, _ = run_emulated(worst_errors, kind, races=True)
-    assert max(errors) < TOLERANCE
+    assert run_emulated(worst_error, kind, races=True) < TOLERANCE
 
 
-def is_noticed(kind: str, without: int, races: bool) -> bool:
-    try:
-        return max(worst_errors(kind, without, races)[0]) > TOLERANCE
-    except Exception as error:
-        assert "emulated CUDA: a race" in str(error)
-        return True
+def is_noticed(kernel: Kernel, line: int) -> bool:
+    """Whether a kernel without a barrier gives an error or a wrong result in some lane order."""
+    for order in ORDERS:
+        try:
+            with lane_order(order), without_barrier(line):
+                if kernel.run() > TOLERANCE:
+                    return True
+        except Exception as error:
+            assert "emulated CUDA: a race" in str(error)
+            return True
+    return False
 
 
 def notice(kind: str) -> tuple[list[bool], list[bool]]:
     """For each barrier, whether its removal shows in a result, and whether as a race."""
-    _, barriers = worst_errors(kind)
-    results = [is_noticed(kind, nth, False) for nth in range(barriers)]
-    return results, [is_noticed(kind, nth, True) for nth in range(barriers)]
+    plain, watched = compiled(kind), compiled(kind, races=True)
+    assert plain.barriers == watched.barriers
+    return (
+        [is_noticed(plain, line) for line in plain.barriers],
+        [is_noticed(watched, line) for line in watched.barriers],
+    )
 
 
 @pytest.mark.parametrize(("kind", "idle"), [("matmul", []), ("conv", []), ("softmax", [1, 4])])

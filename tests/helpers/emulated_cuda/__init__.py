@@ -30,6 +30,7 @@ from emulated_cuda.own_process import run_emulated
 
 __all__ = [
     "ORDERS",
+    "barriers",
     "compile_source",
     "edited",
     "install",
@@ -39,6 +40,7 @@ __all__ = [
     "resident_blocks",
     "run_emulated",
     "time_limit",
+    "without_barrier",
 ]
 
 #: Lanes, warps and blocks forward, backward and shuffled.
@@ -107,6 +109,17 @@ def lane_order(order: int) -> Any:
 def resident_blocks(most: int) -> Any:
     """Cooperative launches inside may have so many blocks: more are an error, as on a GPU."""
     return _environment("EMULATED_CUDA_RESIDENT", most)
+
+
+def without_barrier(line: int) -> Any:
+    """Launches inside pass by the ``__syncthreads`` of a line of the source, or -1: the grid's."""
+    return _environment("EMULATED_CUDA_WITHOUT", line)
+
+
+def barriers(source: str) -> list[int]:
+    """The lines of a source with a ``__syncthreads``."""
+    lines = enumerate(source.splitlines(), start=1)
+    return [number for number, line in lines if "__syncthreads();" in line]
 
 
 def time_limit(seconds: int) -> Any:

@@ -7,6 +7,7 @@
 // Environment, read at every launch:
 //   EMULATED_CUDA_ORDER     0: lanes, warps and blocks forward; 1: backward; else a seed
 //   EMULATED_CUDA_RESIDENT  most blocks that a cooperative launch may have (no bound if 0)
+//   EMULATED_CUDA_WITHOUT   the line of a __syncthreads that is passed by, or -1 for the grid's
 //   EMULATED_CUDA_SECONDS   a launch that takes longer ends with an error (60)
 #include "include/threads.h"
 #include "races.h"
@@ -88,6 +89,7 @@ void (*kernel)(void*);
 void* arguments;
 std::string error;
 unsigned order_seed, random_state;
+int passed_by;
 // Whether the host thread is in code of the kernel, where it may be preempted.
 volatile sig_atomic_t in_kernel = 0;
 std::atomic<uint64_t> switches{0};
@@ -151,6 +153,28 @@ void preempt(int) {
   if (in_kernel && !races::busy) wait(PREEMPTED, 0);
 }
 
+// The running thread ends here, and with it the launch.
+[[noreturn]] void stop(const std::string& text) {
+  in_kernel = 0;
+  if (error.empty()) error = text;
+  running->state = DONE;
+  _longjmp(scheduler, 1);
+}
+
+std::string at_line(int line) { return line ? " (line " + std::to_string(line) + ")" : ""; }
+
+std::string last_at(int line) {
+  return line ? ", last at line " + std::to_string(line) + "," : "";
+}
+
+void bad_address(int signal) {
+  if (in_kernel)
+    stop("thread " + std::to_string(running->number) + " of block " +
+         std::to_string(running->block_number) + last_at(running->line) +
+         " uses an address that is not there");
+  ::signal(signal, SIG_DFL);
+}
+
 // The lanes of a warp that wait in `state` at the same place as `fiber`.
 unsigned together(const Fiber* lanes, unsigned count, const Fiber& fiber) {
   unsigned found = 0;
@@ -211,8 +235,6 @@ void release(Block& block, State state) {
   for (Fiber& fiber : block.fibers)
     if (fiber.state == state) fiber.state = READY;
 }
-
-std::string at_line(int line) { return line ? " (line " + std::to_string(line) + ")" : ""; }
 
 // Ends a __syncthreads that all threads have come to; whether there was one.
 bool resolve_block(Block& block) {
@@ -364,6 +386,22 @@ class Watch {
   std::thread thread_;
 };
 
+// What a signal does during a launch.
+class Handler {
+ public:
+  Handler(int signal, void (*act)(int)) : signal_(signal) {
+    struct sigaction action = {};
+    action.sa_handler = act;
+    action.sa_flags = SA_NODEFER | SA_RESTART;
+    sigaction(signal, &action, &before_);
+  }
+  ~Handler() { sigaction(signal_, &before_, nullptr); }
+
+ private:
+  int signal_;
+  struct sigaction before_;
+};
+
 std::string obstacle(const Launch& how) {
   const uint64_t threads = uint64_t(how.block.x) * how.block.y * how.block.z;
   const uint64_t blocks = uint64_t(how.grid.x) * how.grid.y * how.grid.z;
@@ -413,10 +451,13 @@ void run_grid(const Launch& how) {
 }  // namespace
 
 void fail(const std::string& text) {
-  if (error.empty()) error = text;
+  races::busy = 0;
+  stop(text);
 }
 
 void wait(State state, int line, unsigned mask) {
+  if (passed_by && state == AT_BARRIER && line == passed_by) return;
+  if (passed_by == -1 && state == AT_GRID_BARRIER) return;
   in_kernel = 0;
   Fiber* me = running;
   me->state = state;
@@ -433,11 +474,7 @@ uint64_t exchange(int line, unsigned mask, uint64_t value, int source) {
   return running->value;
 }
 
-void trap(int line) {
-  in_kernel = 0;
-  fail("the kernel trapped" + at_line(line));
-  wait(DONE, line);
-}
+void trap(int line) { stop("the kernel trapped" + at_line(line)); }
 
 void warp_barrier(int line, unsigned mask) {
   running->orders = true;
@@ -453,8 +490,8 @@ void* static_shared(int site, size_t bytes) {
     found = block.sites.emplace(site, Shared(bytes)).first;
     block.shared_bytes += bytes;
     if (block.shared_bytes > kMostShared)
-      error = std::to_string(block.shared_bytes) + " bytes of shared memory: at most " +
-              std::to_string(kMostShared);
+      stop(std::to_string(block.shared_bytes) + " bytes of shared memory: at most " +
+           std::to_string(kMostShared));
   }
   in_kernel = 1;
   return found->second.begin();
@@ -477,17 +514,13 @@ const char* launch(void (*body)(void*), void* given, const Launch& how) {
   too_late = false;
   order_seed = unsigned(setting("EMULATED_CUDA_ORDER", 0));
   random_state = order_seed * 2654435761u | 1;
+  passed_by = int(setting("EMULATED_CUDA_WITHOUT", 0));
   error = obstacle(how);
   if (error.empty()) {
-    struct sigaction action = {}, before;
-    action.sa_handler = preempt;
-    action.sa_flags = SA_NODEFER | SA_RESTART;
-    sigaction(SIGURG, &action, &before);
-    {
-      Watch watch(setting("EMULATED_CUDA_SECONDS", 60));
-      run_grid(how);
-    }
-    sigaction(SIGURG, &before, nullptr);
+    const Handler preempting(SIGURG, preempt), no_memory(SIGSEGV, bad_address),
+        no_device(SIGBUS, bad_address);
+    Watch watch(setting("EMULATED_CUDA_SECONDS", 60));
+    run_grid(how);
   }
   if (!error.empty()) error = "emulated CUDA: " + error;
   return error.empty() ? nullptr : error.c_str();

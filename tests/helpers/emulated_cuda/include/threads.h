@@ -32,8 +32,8 @@ struct Place {
 extern Place* here;
 extern Dim grid_size, block_size;
 
-// Ends the launch with an error.
-void fail(const std::string& text);
+// Ends the launch with an error; does not return.
+[[noreturn]] void fail(const std::string& text);
 void wait(State state, int line, unsigned mask = 0);
 // What lane `source` brought, when all lanes of `mask` have come.
 uint64_t exchange(int line, unsigned mask, uint64_t value, int source);
@@ -42,7 +42,7 @@ void warp_barrier(int line, unsigned mask);
 void fence();
 void note_load(const volatile void* at, bool acquires);
 void note_store(const volatile void* at, bool releases, bool keeps);
-void trap(int line);
+[[noreturn]] void trap(int line);
 void* static_shared(int site, size_t bytes);
 void* dynamic_shared();
 int64_t clock_ticks();
