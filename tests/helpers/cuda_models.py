@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import tvm
 from emulated_cuda import ORDERS, edited, lane_order
+from onnx import ModelProto
 from onnx.reference import ReferenceEvaluator
 
 import tvm_rammer
 from tvm_rammer.testing.models import get_model
+from tvm_rammer.testing.models.builder import GraphBuilder
 from tvm_rammer.testing.reference import random_inputs, relative_error
 
 TARGET = {"kind": "cuda", "arch": "sm_90"}
@@ -35,6 +37,19 @@ class Run:
     source: str
     waits: int
     operators: int
+
+
+def branches() -> ModelProto:
+    """Two convolutions side by side, their results together, and a softmax."""
+    graph = GraphBuilder("branches")
+    x = graph.input("x", (1, 8, 10, 10))
+    parts = [
+        graph.op("Conv", x, graph.weight((8, 8, size, size), 0.3), pads=[size // 2] * 4)
+        for size in (1, 3)
+    ]
+    together = graph.op("Concat", *parts, axis=1)
+    graph.output("y", graph.op("Softmax", graph.op("Flatten", together, axis=1), axis=-1))
+    return graph.build()
 
 
 def run_model(name: str, **options: Any) -> Run:

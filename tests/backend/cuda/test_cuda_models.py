@@ -3,33 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from cuda_models import TARGET, outputs, run_model, run_onnx, worst
+from cuda_models import TARGET, branches, outputs, run_model, run_onnx, worst
 from emulated_cuda import edited, resident_blocks, run_emulated
-from onnx import ModelProto
 from onnx.reference import ReferenceEvaluator
 
 import tvm_rammer
 from tvm_rammer.schedule import POLICIES
 from tvm_rammer.testing.models import get_model
-from tvm_rammer.testing.models.builder import GraphBuilder
 from tvm_rammer.testing.reference import random_inputs
 
 #: The form of one launch for each wavefront, and of one for all, whose blocks wait for each other.
 FORMS = ("wavefront", "program")
 TOLERANCE = 1e-4
-
-
-def branches() -> ModelProto:
-    """Two convolutions side by side, their results together, and a softmax."""
-    graph = GraphBuilder("branches")
-    x = graph.input("x", (1, 8, 10, 10))
-    parts = [
-        graph.op("Conv", x, graph.weight((8, 8, size, size), 0.3), pads=[size // 2] * 4)
-        for size in (1, 3)
-    ]
-    together = graph.op("Concat", *parts, axis=1)
-    graph.output("y", graph.op("Softmax", graph.op("Flatten", together, axis=1), axis=-1))
-    return graph.build()
 
 
 def run_branches(form: str):
