@@ -1,0 +1,144 @@
+"""Who is timed on a GPU: this project's forms, stock TVM and PyTorch, each in its own process.
+
+A run ends when the GPU has. Inputs lie on the device before, outputs stay there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tvm_rammer.testing.fair_timing import TimedContender
+
+Prepared = tuple[Callable[[], object], Callable[[], list[np.ndarray]]]
+
+
+@dataclass(frozen=True)
+class GpuContender:
+    """A contender before it knows its model.
+
+    Attributes
+    ----------
+    description : str
+    function : str
+        Of this module.
+    options : dict of str to anything
+        More arguments of it.
+    """
+
+    description: str
+    function: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+#: The most trusted first.
+GPU_CONTENDERS = {
+    "tvm": GpuContender("stock TVM, dlight's schedules", "stock_tvm"),
+    "tvm-graphs": GpuContender("stock TVM with CUDA graphs", "stock_tvm", {"graphs": True}),
+    "per-op": GpuContender(
+        "the same kernels launched one by one",
+        "rammer",
+        {"form": "per-op", "policy": "sequential"},
+    ),
+    "wavefront": GpuContender(
+        "one launch for each wavefront", "rammer", {"form": "wavefront", "policy": "wavefront"}
+    ),
+    "persistent": GpuContender("one cooperative launch", "rammer", {"form": "program"}),
+    "torch": GpuContender("PyTorch through onnx2torch, eager", "pytorch"),
+    "torch-graphs": GpuContender(
+        "PyTorch, torch.compile with CUDA graphs", "pytorch", {"graphs": True}
+    ),
+}
+
+
+def gpu_contender(name: str, model: Path, inputs: Path, arch: str) -> TimedContender:
+    """A contender of :data:`GPU_CONTENDERS` on a model.
+
+    Parameters
+    ----------
+    name : str
+    model, inputs : Path
+        An ONNX file, and an ``.npz`` file of its inputs.
+    arch : str
+        Of the GPU, such as ``"sm_90"``.
+    """
+    found = GPU_CONTENDERS[name]
+    arguments = {"model": str(model), "inputs": str(inputs), "arch": arch, **found.options}
+    return TimedContender(name, f"{__name__}:{found.function}", arguments)
+
+
+def stock_tvm(model: str, inputs: str, arch: str, graphs: bool = False) -> Prepared:
+    """Stock TVM with its default pipeline for CUDA."""
+    import tvm
+    from tvm import relax
+
+    from tvm_rammer.frontend import load_model
+
+    loaded = load_model(model)
+    target = tvm.target.Target({"kind": "cuda", "arch": arch}, host="llvm")
+    with target, tvm.transform.PassContext(config={"relax.backend.use_cuda_graph": graphs}):
+        pipeline = relax.get_default_pipeline(target)
+        built = relax.build(loaded.module, target, relax_pipeline=pipeline)
+    device = tvm.cuda(0)
+    machine = relax.VirtualMachine(built, device)
+    values = _arrays(inputs)
+    given = [tvm.runtime.tensor(values[name], device) for name in loaded.input_names]
+    main = machine["main"]
+    last: list[Any] = []
+
+    def run() -> None:
+        result = main(*given)
+        device.sync()
+        last[:] = [result] if hasattr(result, "numpy") else list(result)
+
+    return run, lambda: [each.numpy() for each in last]
+
+
+def rammer(model: str, inputs: str, arch: str, form: Any, policy: str = "auto") -> Prepared:
+    """This project's library in one of its forms."""
+    import tvm
+
+    import tvm_rammer
+
+    library = tvm_rammer.build(model, {"kind": "cuda", "arch": arch}, policy=policy, form=form)
+    device = tvm.cuda(0)
+    module = library.create(device)
+    for name, value in _arrays(inputs).items():
+        module.set_input(name, value)
+
+    def run() -> None:
+        module.run()
+        device.sync()
+
+    return run, lambda: [module.get_output(k).numpy() for k in range(module.get_num_outputs())]
+
+
+def pytorch(model: str, inputs: str, arch: str, graphs: bool = False) -> Prepared:
+    """PyTorch eager, or compiled with CUDA graphs; in float32 as all others."""
+    torch, onnx2torch = import_module("torch"), import_module("onnx2torch")
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    module = onnx2torch.convert(model).eval().cuda()
+    call = torch.compile(module, mode="reduce-overhead") if graphs else module
+    values = [torch.from_numpy(value).cuda() for value in _arrays(inputs).values()]
+    last: list[Any] = []
+
+    def run() -> None:
+        with torch.inference_mode():
+            result = call(*values)
+        torch.cuda.synchronize()
+        last[:] = result if isinstance(result, list | tuple) else [result]
+
+    # It compiles, and captures its graphs, in the first runs: that is set-up.
+    for _ in range(3 if graphs else 0):
+        run()
+    return run, lambda: [value.cpu().numpy() for value in last]
+
+
+def _arrays(path: str) -> dict[str, np.ndarray]:
+    with np.load(path) as saved:
+        return {name: saved[name] for name in saved.files}
