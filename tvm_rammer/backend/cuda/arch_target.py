@@ -14,9 +14,11 @@ from tvm_rammer.backend.cuda.devices import (
     usual_gpu,
 )
 from tvm_rammer.backend.cuda.occupancy import REGISTER_UNIT, blocks_per_sm
+from tvm_rammer.backend.cuda.sm_time import gpu_costs
 from tvm_rammer.backend.cuda.stages import Limits
 from tvm_rammer.errors import DeviceError
 from tvm_rammer.machine.vdevice import MemoryCosts, VDevice
+from tvm_rammer.schedule.costs import CostModel
 from tvm_rammer.units import listed
 
 #: What a resident block has, and how many an SM runs beside each other.
@@ -31,9 +33,6 @@ _ATTRIBUTES = {
     "max_shared_memory_per_block": LIMITS.shared_bytes,
     "thread_warp_size": WARP_THREADS,
 }
-#: Seconds from one launch to the next, of a barrier of all blocks, and from a block that sets a
-#: counter to one that waits for it: assumed, as nobody has measured them here.
-_LAUNCH, _BARRIER, _POINT_TO_POINT = 2.5e-6, 1.5e-6, 0.7e-6
 
 
 def resolve_target(target: Any) -> Any:
@@ -79,6 +78,7 @@ def vdevice_of(target: Any, num_veus: int | None = None) -> VDevice:
     """
     arch = str(target.attrs["arch"])
     gpu, found = usual_gpu(arch), architecture_of(arch)
+    costs = costs_of(arch)
     blocks = _resident_blocks(arch)
     veus = gpu.sms * blocks
     device = VDevice(
@@ -91,12 +91,17 @@ def vdevice_of(target: Any, num_veus: int | None = None) -> VDevice:
         l2_bytes=found.shared_bytes // blocks,
         l3_bytes=gpu.l2_bytes,
         features=(arch,),
-        launch_seconds=_LAUNCH,
-        barrier_seconds=_BARRIER,
-        point_to_point_seconds=_POINT_TO_POINT,
-        memory=MemoryCosts(0.0, 0.0, gpu.bandwidth / gpu.sms, gpu.bandwidth),
+        launch_seconds=costs.launch,
+        barrier_seconds=costs.barrier,
+        point_to_point_seconds=costs.point_to_point,
+        memory=MemoryCosts(0.0, 0.0, costs.core_memory_bandwidth, costs.memory_bandwidth),
     )
     return device if num_veus is None else device.with_veus(num_veus)
+
+
+def costs_of(arch: str) -> CostModel:
+    """What a plan costs besides its tiles, on the usual device of an architecture."""
+    return gpu_costs(usual_gpu(arch), _resident_blocks(arch))
 
 
 def _resident_blocks(arch: str) -> int:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tvm_rammer.kernel.split import SplitKernel
     from tvm_rammer.machine import VDevice
     from tvm_rammer.rprogram import RProgram
+    from tvm_rammer.schedule.costs import CostModel
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,11 @@ class CudaBackend(Backend):
         from tvm_rammer.backend.cuda.arch_target import vdevice_of
 
         return vdevice_of(target, num_veus)
+
+    def costs(self, vdevice: VDevice) -> CostModel:
+        from tvm_rammer.backend.cuda.arch_target import costs_of
+
+        return costs_of(vdevice.features[0])
 
     def schedule(
         self,

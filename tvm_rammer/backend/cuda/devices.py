@@ -37,8 +37,6 @@ INTEGER_RESULTS = 64
 SPECIAL_RESULTS = 16
 #: Lanes of loads, stores and shuffles. Source: V100, A100 and H100 (LD/ST units).
 LOAD_STORE_LANES = 32
-#: Cycles from an addition, product or multiply-add to one that needs it. Source: Jia.
-LATENCY_CYCLES = 4
 #: Each issues one instruction of a warp per clock. Source: V100, A100, H100.
 SCHEDULERS = 4
 

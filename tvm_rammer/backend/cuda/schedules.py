@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import tvm
+import tvm_ffi
 from tvm import tirx
 from tvm.s_tir import dlight
 
@@ -20,6 +21,8 @@ from tvm_rammer.kernel.scheduled import Scheduled
 from tvm_rammer.units import counted
 
 _SCHEDULED = "tirx.is_scheduled"
+#: dlight has steps of loops written out, up to 256 of them.
+_UNROLL, _MOST_UNROLLED = "pragma_auto_unroll_max_step", 32
 
 
 def schedule(func: tirx.PrimFunc, target: tvm.target.Target, limits: Limits) -> Scheduled:
@@ -88,5 +91,21 @@ def _apply(rule: Any, func: tirx.PrimFunc, target: tvm.target.Target) -> tirx.Pr
     if answer is None:
         return None
     found = answer[0] if isinstance(answer, list) else answer
-    result = found.mod["main"].with_attr(_SCHEDULED, True).with_attr("tirx.noalias", True)
-    return result.without_attr("global_symbol")
+    result = _less_unrolled(found.mod["main"])
+    return result.with_attrs({_SCHEDULED: True, "tirx.noalias": True}).without_attr("global_symbol")
+
+
+def _less_unrolled(func: tirx.PrimFunc) -> tirx.PrimFunc:
+    """A schedule whose loops are written out no further than nvcc has registers for.
+
+    nvcc unrolls as well, and knows how many there are.
+    """
+
+    def rolled(loop: Any) -> Any:
+        if _UNROLL not in loop.annotations:
+            return loop
+        notes = {**loop.annotations, _UNROLL: min(_MOST_UNROLLED, int(loop.annotations[_UNROLL]))}
+        bounds = (loop.loop_var, loop.min, loop.extent, loop.kind)
+        return tirx.For(*bounds, loop.body, loop.thread_binding, notes, loop.step)
+
+    return func.with_body(tvm_ffi.structural_map(func.body, (tirx.For, rolled)))

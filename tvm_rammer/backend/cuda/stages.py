@@ -8,10 +8,11 @@ from functools import lru_cache
 import tvm
 from tvm import tirx
 
-from tvm_rammer.backend.cuda.block_seconds import BlockShare, tile_seconds
-from tvm_rammer.backend.cuda.devices import usual_gpu
+from tvm_rammer.backend.cuda.devices import WARP_THREADS, usual_gpu
 from tvm_rammer.backend.cuda.launches import launches_of
-from tvm_rammer.backend.cuda.thread_body import ThreadBody, thread_body
+from tvm_rammer.backend.cuda.operation_counts import count_operations
+from tvm_rammer.backend.cuda.sm_time import block_time
+from tvm_rammer.backend.cuda.thread_body import ThreadBody, is_thread_index, thread_body
 from tvm_rammer.errors import ModelError
 from tvm_rammer.kernel.split import SplitKernel, split_into_stages
 
@@ -79,13 +80,20 @@ def made_stages(func: tirx.PrimFunc, target: tvm.target.Target, limits: Limits) 
                 f"a kernel for CUDA wants {body.shared_bytes:,} bytes of shared memory, and a "
                 f"resident block has {limits.shared_bytes:,}: leave the operator out of the plan"
             )
-    share = BlockShare(usual_gpu(str(target.attrs["arch"])), limits.blocks_per_sm)
+    arch = str(target.attrs["arch"])
     stages = tuple(
         replace(
             stage,
             body=body.func.with_attr(SHARED_BYTES, body.shared_bytes),
-            tile_seconds=tile_seconds(stage, body.threads, share),
+            tile_seconds=_tile_seconds(body, arch, limits),
         )
         for stage, body in zip(split.stages, bodies, strict=True)
     )
     return MadeStages(SplitKernel(stages, launches.scratch), bodies)
+
+
+def _tile_seconds(body: ThreadBody, arch: str, limits: Limits) -> float:
+    """What a tile takes a resident block, as its operations count: nobody has measured it."""
+    work = count_operations(body.func, body.num_tiles, limits.threads, is_thread_index)
+    warps = limits.threads // WARP_THREADS
+    return block_time(usual_gpu(arch), limits.blocks_per_sm, work, warps).seconds

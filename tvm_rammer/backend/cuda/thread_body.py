@@ -17,7 +17,7 @@ from typing import Any
 import tvm
 import tvm_ffi
 from tvm import s_tir, tirx
-from tvm.ir import Call, Op, PointerType, PrimType, TensorLoad
+from tvm.ir import Call, Op, PointerType, PrimType, StringImm, TensorLoad
 
 from tvm_rammer.backend.cuda.launches import bound_extents, count, linear_index
 from tvm_rammer.errors import ModelError
@@ -109,6 +109,12 @@ def thread_body(
     func = tirx.PrimFunc([start, stop, *pointers], tirx.SeqStmt([index, *views, loop, end]), _I32)
     func = func.with_attrs({"tirx.noalias": True, "tirx.is_scheduled": True, "s_tir": True})
     return ThreadBody(func, count(nest.extents, "blockIdx"), threads, shared_bytes)
+
+
+def is_thread_index(expression: Any) -> bool:
+    """Whether an expression is the linear index of the thread."""
+    names = [each.value for each in getattr(expression, "args", ()) if isinstance(each, StringImm)]
+    return isinstance(expression, Call) and names == [THREAD]
 
 
 def _lowered(launch: tirx.PrimFunc, target: tvm.target.Target) -> tirx.PrimFunc:
