@@ -6,10 +6,13 @@ from dataclasses import replace
 
 import pytest
 from graphs import US, costs
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tvm_rammer.rprogram import Buffer, Operator, OperatorGraph, RKernel
 from tvm_rammer.rprogram.program import CELLS, TILE_RANGES
 from tvm_rammer.schedule import Placed, Placement, simulate, synchronise
+from tvm_rammer.schedule.placement import split
 
 #: Bytes of every buffer: to fetch one takes 1 us, and 1 us more for its bytes.
 SIZE = 1024
@@ -54,6 +57,78 @@ def test_operators_that_are_divided_alike_fetch_nothing():
     veus = [[(0, 0, 1), (1, 0, 1)], [(0, 1, 2), (1, 1, 2)]]
     assert times(chain(2, DIVIDED), veus) == [[2.0, 2.0], [2.0, 2.0]]
     assert times(chain(2, WHOLE), veus) == [[2.0, 3.5], [2.0, 3.5]]
+
+
+#: Each range of tiles has the next few cells.
+ROWS = tuple((1 << CELLS // TILE_RANGES) - 1 << start for start in range(0, CELLS, 4))
+
+
+def cut_alike(graph: OperatorGraph, num_veus: int) -> list:
+    """Microseconds that tasks take longer than their tiles, every operator cut the same way."""
+    veus: list[list[tuple[int, int, int]]] = [[] for _ in range(num_veus)]
+    for number, operator in enumerate(graph.operators):
+        for veu, (start, stop) in enumerate(split(operator.candidates[0].num_tiles, num_veus)):
+            veus[veu].append((number, start, stop))
+    return [
+        [round(seconds - 2 * (stop - start), 3) for seconds, (_, start, stop) in pairs]
+        for pairs in (
+            zip(found, veu, strict=True)
+            for found, veu in zip(times(graph, veus), veus, strict=True)
+        )
+    ]
+
+
+@given(st.integers(2, 300), st.integers(2, 64))
+def test_operators_that_are_cut_alike_fetch_nothing_however_fine(tiles, num_veus):
+    """Ranges of tiles end within cells: these are in part one vEU's, in part its neighbour's."""
+    num_veus = min(tiles, num_veus)
+    kernel = RKernel("body", tiles, ("read", "write"), 2 * US, footprints=(ROWS, ROWS))
+    made = chain(2, ROWS)
+    made = replace(
+        made, operators=tuple(replace(op, candidates=(kernel,)) for op in made.operators)
+    )
+    assert cut_alike(made, num_veus) == [[0.0, 0.0]] * num_veus
+
+
+@given(st.integers(2, 300), st.integers(2, 64))
+def test_parts_that_are_cut_alike_and_their_whole_fetch_nothing(tiles, num_veus):
+    num_veus = min(tiles, num_veus)
+    buffers = (
+        Buffer("input", (SIZE // 4,), "float32", "input"),
+        Buffer("whole", (64, SIZE // 256), "float32", "output", 0),
+        Buffer("left", (64, SIZE // 512), "float32", "part", 1, 0, SIZE // 64),
+        Buffer("right", (64, SIZE // 512), "float32", "part", 1, SIZE // 512, SIZE // 64),
+        Buffer("result", (SIZE // 4,), "float32", "output", 1),
+    )
+    kernel = RKernel("body", tiles, ("read", "write"), 2 * US, footprints=(ROWS, ROWS))
+    operators = tuple(
+        Operator(f"op{k}", (kernel,), arguments)
+        for k, arguments in enumerate(((0, 2), (0, 3), (1, 4)))
+    )
+    made = OperatorGraph("test", buffers, operators)
+    assert cut_alike(made, num_veus) == [[0.0, 0.0, 0.0]] * num_veus
+
+
+def test_a_halo_is_fetched_from_the_neighbours():
+    """Each range of tiles reads a range more on either side; a range is 1/64 of 1 us."""
+    halo = tuple(
+        ROWS[k] | ROWS[max(0, k - 1)] | ROWS[min(TILE_RANGES - 1, k + 1)]
+        for k in range(TILE_RANGES)
+    )
+    made = chain(2, halo)
+    kernels = [
+        RKernel("body", 64, ("read", "write"), 2 * US, footprints=(reads, ROWS))
+        for reads in (ROWS, halo)
+    ]
+    made = replace(
+        made,
+        operators=tuple(
+            replace(op, candidates=(kernel,))
+            for op, kernel in zip(made.operators, kernels, strict=True)
+        ),
+    )
+    found = [late for _, late in cut_alike(made, 4)]
+    assert found == pytest.approx([1 + 1 / 64, 1 + 2 / 64, 1 + 2 / 64, 1 + 1 / 64], abs=1e-3)
 
 
 def test_what_was_fetched_once_is_there():

@@ -32,7 +32,8 @@ class Transfers:
 
     What a vEU wrote is in its own cache until as many bytes as that holds have gone through it, and
     then in the last-level cache, which is far from other complexes alone. One waits for the first
-    line, as a core has many reads under way, and for all bytes. What is written costs nothing:
+    line, as a core has many reads under way, and for all bytes. Of the cells that tiles of several
+    vEUs have written to, each of these has the part that it reads. What is written costs nothing:
     memory is planned so that vEUs write where they wrote before (:class:`~.arena.Arena`).
 
     Parameters
@@ -94,39 +95,37 @@ class Transfers:
         cells &= ~known
         if not cells:
             return {}
-        theirs: dict[Distance, int] = {}
-        found: dict[Distance, float] = defaultdict(float)
+        own: dict[int, int] = defaultdict(int)
+        theirs: dict[tuple[Distance, int], int] = defaultdict(int)
         drawn, most, topology = self._drawn, self.costs.l2_bytes, self.costs.topology
         distance: Distance = "complex"
-        for piece in self._written[root_of(self.program.buffers, buffer)]:
-            writer, written, held, when = piece
+        for writer, written, held, when in self._written[root_of(self.program.buffers, buffer)]:
             if writer == veu:
+                own[written] |= held
                 continue
             if topology is not None:
                 distance = topology.distance(veu, writer)
             if distance == "complex" and drawn[writer] - when > most:
                 continue
-            if written == buffer:
-                theirs[distance] = theirs.get(distance, 0) | held
-            else:
-                found[distance] += self._common(buffer, cells, piece)
-        # What several have written is fetched once, from the farthest.
-        for distance in sorted(theirs, key=lambda d: -self._pairs[d].transfer_byte):
-            found[distance] += self._nbytes(buffer, cells & theirs[distance])
-            cells &= ~theirs[distance]
+            theirs[distance, written] |= held
+        found: dict[Distance, float] = defaultdict(float)
+        # What several others have written is fetched once, from the farthest.
+        for distance, written in sorted(theirs, key=lambda key: -self._pairs[key[0]].transfer_byte):
+            held = theirs[distance, written] & ~own[written]
+            own[written] |= held
+            found[distance] += self._common(buffer, cells, written, held)
         return found
 
-    def _common(self, buffer: int, cells: int, piece: _Written) -> float:
-        """Bytes that part of a buffer and all of it have in common, as far as they are touched."""
+    def _common(self, buffer: int, cells: int, other: int, held: int) -> float:
+        """Bytes that some cells of a buffer and of another one in the same place have in common."""
         buffers = self.program.buffers
-        parts = [k for k in (buffer, piece.buffer) if buffers[k].space == "part"]
+        if other == buffer:
+            return buffers[buffer].nbytes * (cells & held).bit_count() / CELLS
+        parts = [k for k in (buffer, other) if buffers[k].space == "part"]
         if len(parts) == 2:
             return 0.0
-        rows, others = (prod(buffers[k].shape[:-1]) for k in (buffer, piece.buffer))
+        rows, others = (prod(buffers[k].shape[:-1]) for k in (buffer, other))
         # In each row of cells the part has some columns of the whole, no matter which.
         down = cell_rows(rows) if rows == others else 1
-        pairs = sum(map(mul, cells_by_row(cells, down), cells_by_row(piece.cells, down)))
+        pairs = sum(map(mul, cells_by_row(cells, down), cells_by_row(held, down)))
         return buffers[parts[0]].nbytes * pairs * down / CELLS**2
-
-    def _nbytes(self, buffer: int, cells: int) -> float:
-        return self.program.buffers[buffer].nbytes * cells.bit_count() / CELLS
