@@ -8,6 +8,7 @@ import pytest
 from graphs import US, costs
 
 from tvm_rammer.rprogram import Buffer, Operator, OperatorGraph, RKernel
+from tvm_rammer.rprogram.program import CELLS
 from tvm_rammer.schedule import Placed, Placement, bounds, simulate, synchronise
 
 #: Bytes of every weight.
@@ -49,6 +50,47 @@ def test_a_weight_that_the_veu_has_read_is_near():
 def test_another_veu_has_it_in_a_cache_of_its_own():
     given = replace(costs(), far_byte=0.5 * US / WEIGHT)
     assert times([0, 0], [[0], [1]], given) == [[2.0], [2.0]]
+
+
+def halves(ranges: list[tuple[int, int]]) -> list[float]:
+    """Microseconds of these tiles of one operator after the other, all with the same weight.
+
+    The first tile reads one half of it, the second the other one.
+    """
+    half = (1 << CELLS // 2) - 1
+    footprints = ((half, half << CELLS // 2), ((1 << CELLS) - 1,) * 2)
+    kernel = RKernel("body", 2, ("read", "write"), 2 * US, footprints=footprints)
+    buffers = [Buffer("weight", (WEIGHT // 4,), "float32", "constant", 0)]
+    operators, tasks = [], []
+    for number, (start, stop) in enumerate(ranges):
+        operators.append(Operator(f"op{number}", (kernel,), (0, len(buffers))))
+        buffers.append(Buffer(f"result{number}", (1,), "float32", "output", number))
+        tasks.append(Placed(number, 0, start, stop, 0))
+    rest = [
+        Placed(placed.operator, 0, *other, 0)
+        for placed in tasks
+        for other in ((0, placed.start), (placed.stop, 2))
+        if other[0] < other[1]
+    ]
+    graph = OperatorGraph("test", tuple(buffers), tuple(operators), WEIGHT)
+    program = synchronise(graph, Placement("test", (tuple(tasks), tuple(rest))))
+    given = replace(costs(), far_byte=1 * US / WEIGHT, l2_bytes=4 * WEIGHT)
+    spans = simulate(program, given).spans
+    return [round(span.duration / US, 6) for span in spans if span.veu == 0]
+
+
+def test_another_part_of_a_weight_is_far():
+    """Of four microseconds one is saved where all is near, and half of one where a half is."""
+    assert halves([(0, 1), (0, 1)]) == [2.0, 1.5]
+    assert halves([(0, 1), (1, 2)]) == [2.0, 2.0]
+    assert halves([(0, 1), (0, 2), (1, 2)]) == [2.0, 3.5, 1.5]
+
+
+def test_a_near_weight_is_not_drawn_from_the_shared_cache():
+    """Both vEUs read 1028 bytes in 2 us at first, more than there is, and then four each."""
+    bandwidth = 1028 / (2 * US) * 1.25
+    given = replace(costs(), bandwidth=bandwidth, l2_bytes=4 * WEIGHT, far_byte=0.0)
+    assert times([0, 1, 0, 1], [[0, 2], [1, 3]], given) == [[2.0, 2.0], [3.2, 2.0]]
 
 
 def test_a_weight_that_made_room_for_another_is_far():

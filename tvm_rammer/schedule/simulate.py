@@ -28,8 +28,7 @@ class Bounds:
     work : float
         All tiles, spread evenly over the vEUs.
     traffic : float
-        All bytes that rTasks read and write over the bandwidth of the last-level cache, or the
-        weights that it cannot hold over that of memory.
+        The weights that the last-level cache cannot hold over the bandwidth of memory.
     """
 
     critical_path: float

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from functools import cached_property
+from typing import NamedTuple
 
-from tvm_rammer.rprogram.program import RProgram, RTask
+from tvm_rammer.rprogram.program import CELLS, RProgram, RTask
 from tvm_rammer.schedule.costs import CostModel
 from tvm_rammer.schedule.transfers import Transfers
 
@@ -13,15 +14,23 @@ from tvm_rammer.schedule.transfers import Transfers
 _FOR_WEIGHTS = 0.75
 
 
+class _Weight(NamedTuple):
+    """A constant that an operator reads, its size, and which of the operator's pointers it is."""
+
+    buffer: int
+    nbytes: int
+    pointer: int
+
+
 class Traffic:
     """Durations of a program's rTasks, given what ran before on their vEU and what runs beside.
 
     The costs of kernels are those of a vEU alone whose operands come from the last-level cache.
-    Four things change them. A weight that the vEU has read lately is in its own cache. Weights that
-    the last-level cache does not keep until the next run come from memory. What another vEU has
-    just written has to be fetched from its cache (:class:`~.transfers.Transfers`). And vEUs of a
-    complex or a socket that together ask for more than its last-level cache or its memory delivers
-    stretch each other.
+    Four things change them. What a vEU has read lately of a weight is in its own cache, and is not
+    drawn again. Weights that the last-level cache does not keep until the next run come from
+    memory. What another vEU has just written has to be fetched from its cache
+    (:class:`~.transfers.Transfers`). And vEUs of a complex that together ask for more than its
+    last-level cache delivers, or those of a socket for more than its memory, stretch each other.
 
     Parameters
     ----------
@@ -32,8 +41,9 @@ class Traffic:
     def __init__(self, program: RProgram, costs: CostModel) -> None:
         self.program = program
         self.costs = costs
+        #: Cells of weights that each vEU has in its cache, by weight; the latest last.
         self._recent: list[OrderedDict[int, int]] = [OrderedDict() for _ in program.veus]
-        self._recent_bytes = [0] * program.num_veus
+        self._recent_bytes = [0.0] * program.num_veus
         self._running = [(0.0, 0.0, 0.0)] * program.num_veus
         self._transfers = Transfers(program, costs)
 
@@ -41,11 +51,12 @@ class Traffic:
         """Seconds of an rTask that starts on ``veu`` at ``start``; to be asked in order of time."""
         operator = task.operator
         share = (task.stop - task.start) / (self.program.kernel_of(operator).num_tiles or 1)
-        seconds = self.alone[operator] * share
-        if self._is_near(veu, operator, share):
-            seconds -= self.saving[operator] * share
-        cache = self.nbytes[operator] * share
-        seconds += self._transfers.seconds(veu, task, cache)
+        near = self._near(veu, task)
+        seconds = (self.alone[operator] - near * self.saving[operator]) * share
+        weight = self._weights[operator]
+        nbytes = self.nbytes[operator] * share
+        seconds += self._transfers.seconds(veu, task, nbytes)
+        cache = nbytes - near * weight.nbytes * share if weight else nbytes
         memory = self.memory_bytes[operator] * share
         stretch = self._stretch(veu, start, cache, memory, seconds) if seconds else 1.0
         seconds *= stretch
@@ -87,48 +98,52 @@ class Traffic:
     def saving(self) -> list[float]:
         """Seconds that each operator saves whose weight is in the vEU's own cache; at most half."""
         return [
-            0.0 if weight is None else min(0.5 * alone, size * self.costs.far_byte)
-            for alone, (weight, size) in zip(self.alone, self._weights, strict=True)
+            min(0.5 * alone, weight.nbytes * self.costs.far_byte) if weight else 0.0
+            for alone, weight in zip(self.alone, self._weights, strict=True)
         ]
 
     @cached_property
     def least(self) -> list[float]:
         """Seconds that each operator takes at least, wherever its data is."""
-        readers: dict[int, int] = {}
-        for weight, _ in self._weights:
-            if weight is not None:
-                readers[weight] = readers.get(weight, 0) + 1
+        readers = Counter(weight.buffer for weight in self._weights if weight)
         return [
-            alone - (saving if weight is not None and readers[weight] > 1 else 0.0)
-            for alone, saving, (weight, _) in zip(
-                self.alone, self.saving, self._weights, strict=True
-            )
+            alone - (saving if weight and readers[weight.buffer] > 1 else 0.0)
+            for alone, saving, weight in zip(self.alone, self.saving, self._weights, strict=True)
         ]
 
     @cached_property
-    def _weights(self) -> list[tuple[int | None, int]]:
-        """The largest constant that each operator reads, and its size."""
-        found: list[tuple[int | None, int]] = []
+    def _weights(self) -> list[_Weight | None]:
+        """The largest constant that each operator reads."""
+        buffers = self.program.buffers
+        found: list[_Weight | None] = []
         for op in self.program.operators:
-            constants = [b for b in op.arguments if self.program.buffers[b].space == "constant"]
-            weight = max(constants, key=lambda b: self.program.buffers[b].nbytes, default=None)
-            found.append((weight, 0 if weight is None else self.program.buffers[weight].nbytes))
+            constants = [
+                _Weight(b, buffers[b].nbytes, pointer)
+                for pointer, b in enumerate(op.arguments)
+                if buffers[b].space == "constant"
+            ]
+            found.append(max(constants, key=lambda weight: weight.nbytes, default=None))
         return found
 
-    def _is_near(self, veu: int, operator: int, share: float) -> bool:
-        """Whether the weight is in the vEU's cache; it is from now on."""
-        weight, nbytes = self._weights[operator]
-        if weight is None:
-            return False
-        recent = self._recent[veu]
-        near = weight in recent
-        known = recent.get(weight, 0)
-        recent[weight] = max(known, int(nbytes * share))
-        self._recent_bytes[veu] += recent[weight] - known
-        recent.move_to_end(weight)
-        while len(recent) > 1 and self._recent_bytes[veu] > _FOR_WEIGHTS * self.costs.l2_bytes:
-            self._recent_bytes[veu] -= recent.popitem(last=False)[1]
-        return near and recent[weight] <= _FOR_WEIGHTS * self.costs.l2_bytes
+    def _near(self, veu: int, task: RTask) -> float:
+        """Which part of the weight is in the vEU's cache already; all that it reads is from now."""
+        weight = self._weights[task.operator]
+        if weight is None or not weight.nbytes:
+            return 0.0
+        kernel = self.program.kernel_of(task.operator)
+        cells = kernel.touched(weight.pointer, task.start, task.stop)
+        recent, room = self._recent[veu], _FOR_WEIGHTS * self.costs.l2_bytes
+        known = recent.get(weight.buffer, 0)
+        recent[weight.buffer] = known | cells
+        recent.move_to_end(weight.buffer)
+        cell = weight.nbytes / CELLS
+        self._recent_bytes[veu] += (cells & ~known).bit_count() * cell
+        while len(recent) > 1 and self._recent_bytes[veu] > room:
+            other, lost = recent.popitem(last=False)
+            self._recent_bytes[veu] -= lost.bit_count() * self.program.buffers[other].nbytes / CELLS
+        if recent[weight.buffer].bit_count() * cell > room:
+            return 0.0
+        return (cells & known).bit_count() / max(1, cells.bit_count())
 
     def _stretch(
         self, veu: int, start: float, cache: float, memory: float, seconds: float
