@@ -22,7 +22,7 @@ from tvm.ir import Call, Op, PointerType, PrimType, StringImm, TensorLoad
 from tvm_rammer.backend.cuda.launches import bound_extents, count, linear_index
 from tvm_rammer.errors import ModelError
 from tvm_rammer.kernel.lowering.safe_division import SafeDivision
-from tvm_rammer.kernel.nodes import statements
+from tvm_rammer.kernel.nodes import collect, statements
 from tvm_rammer.kernel.work import element
 from tvm_rammer.rprogram import dtype_bytes
 
@@ -101,20 +101,27 @@ def thread_body(
     ]
     sources = {lowered.params[number]: p for number, p in zip(arguments, pointers, strict=True)}
     views = [tirx.DeclBuffer(view, data=sources[p]) for view, p in nest.views if p in sources]
-    loop = tirx.For(
-        tile, start, stop - start, tirx.ForKind.SERIAL, tirx.SeqStmt([*statements(body), _sync()])
-    )
-    index = tirx.Bind(thread, tirx.call_extern("int32", THREAD))
+    # What nobody goes beyond is said nevertheless: TVM's simplifier lets variables go up to 2^31,
+    # and ends with an overflow where they are multiplied.
+    num_tiles = count(nest.extents, "blockIdx")
+    first, last = (tirx.min(tirx.max(each, 0), num_tiles) for each in (start, stop))
+    steps = tirx.SeqStmt([*statements(body), _sync()])
+    loop = tirx.For(tile, first, last - first, tirx.ForKind.SERIAL, steps)
+    own = tirx.min(tirx.max(tirx.call_pure_extern("int32", THREAD), 0), block_threads - 1)
+    index = tirx.Bind(thread, own)
     end = tirx.Return(tirx.const(0, "int32"))
     func = tirx.PrimFunc([start, stop, *pointers], tirx.SeqStmt([index, *views, loop, end]), _I32)
     func = func.with_attrs({"tirx.noalias": True, "tirx.is_scheduled": True, "s_tir": True})
-    return ThreadBody(func, count(nest.extents, "blockIdx"), threads, shared_bytes)
+    return ThreadBody(func, num_tiles, threads, shared_bytes)
 
 
 def is_thread_index(expression: Any) -> bool:
     """Whether an expression is the linear index of the thread."""
-    names = [each.value for each in getattr(expression, "args", ()) if isinstance(each, StringImm)]
-    return isinstance(expression, Call) and names == [THREAD]
+    return any(
+        isinstance(name, StringImm) and name.value == THREAD
+        for call in collect(expression, Call)
+        for name in call.args[:1]
+    )
 
 
 def _lowered(launch: tirx.PrimFunc, target: tvm.target.Target) -> tirx.PrimFunc:
