@@ -16,7 +16,9 @@ from math import inf
 
 import psutil
 import pytest
-from test_tune import model, tried
+from test_tune import model
+from tvm.rpc import RPCSession
+from tvm.s_tir.meta_schedule.runner import RPCConfig
 
 import tvm_rammer
 from tvm_rammer.backend import resolve_target
@@ -26,7 +28,7 @@ from tvm_rammer.tuning import tracker as tracker_module
 from tvm_rammer.tuning.database import RECORDS, Database
 from tvm_rammer.tuning.journal import read_log
 from tvm_rammer.tuning.model import tasks_of
-from tvm_rammer.tuning.tracker import Tracker
+from tvm_rammer.tuning.tracker import ServerLostError, Tracker, close_session, open_session
 
 KEY = "bench"
 
@@ -100,6 +102,18 @@ def measuring(server: subprocess.Popen) -> bool:
     return len(psutil.Process(server.pid).children(recursive=True)) > 1
 
 
+def elsewhere() -> dict[str, object]:
+    """A machine with this one's code and more cores."""
+    return {**resolve_target(None).export(), "num-cores": 64}
+
+
+def seconds(database: Database) -> list[float]:
+    """All that was measured for it."""
+    module = tvm_rammer.load_model(model()).module
+    tasks, _ = tasks_of(module, resolve_target(elsewhere()), Options())
+    return [each for found in tasks for each in database.tried(found.task).values()]
+
+
 def refusal(kind: type[Exception], call: Callable[[], object]) -> str:
     with pytest.raises(kind) as caught:
         call()
@@ -107,11 +121,7 @@ def refusal(kind: type[Exception], call: Callable[[], object]) -> str:
 
 
 def test_a_server_dies_while_it_measures(pool, tmp_path):
-    """What it measured is measured again on the other, and nothing is lost or counted twice.
-
-    The target is no machine that is here: it has more cores.
-    """
-    target = {**resolve_target(None).export(), "num-cores": 64}
+    """What it measured is measured again on the other, and nothing is lost or counted twice."""
     address, victim = next(iter(pool.servers.items()))
 
     def murder() -> None:
@@ -120,13 +130,12 @@ def test_a_server_dies_while_it_measures(pool, tmp_path):
 
     murderer = threading.Thread(target=murder)
     murderer.start()
-    database = tvm_rammer.tune(model(), target, trials=6, work_dir=tmp_path, tracker=pool.tracker)
+    database = tvm_rammer.tune(
+        model(), elsewhere(), trials=6, work_dir=tmp_path, tracker=pool.tracker
+    )
     murderer.join()
     assert pool.tracker.servers() == [each for each in pool.servers if each != address]
-    module = tvm_rammer.load_model(model()).module
-    tasks = [each.task for each in tasks_of(module, resolve_target(target), Options())[0]]
-    seconds = [each for task in tasks for each in database.tried(task).values()]
-    assert len(seconds) == 6 and max(seconds) < inf
+    assert len(found := seconds(database)) == 6 and max(found) < inf
     assert len((tmp_path / RECORDS).read_text().splitlines()) == 6
     notes = [line["note"] for line in read_log(tmp_path) if "note" in line]
     assert notes == ["servers were lost: 1 measurement repeated on others"]
@@ -149,7 +158,12 @@ def test_all_servers_die(pool, tmp_path):
     said = refusal(
         TuningError,
         lambda: tvm_rammer.tune(
-            model(), trials=6, work_dir=tmp_path, tracker=pool.tracker, watch=murder
+            model(),
+            elsewhere(),
+            trials=6,
+            work_dir=tmp_path,
+            tracker=pool.tracker,
+            watch=murder,
         ),
     )
     address = pool.tracker.address
@@ -158,8 +172,41 @@ def test_all_servers_die(pool, tmp_path):
         f"none); start one: python -m tvm.exec.rpc_server --tracker {address} --key bench; "
         "the same call goes on where it was"
     )
-    assert tried(Database(tmp_path)) == 2
+    assert len(found := seconds(Database(tmp_path))) == 2 and max(found) < inf
     assert not [line for line in read_log(tmp_path) if "error" in line]
+
+
+def test_what_a_choice_takes_along(pool):
+    """It may hang, or end the process that runs it; a server ends by others."""
+    tracker = pool.tracker
+    hung = opened(tracker, 1)
+
+    def hang() -> None:
+        try:
+            time.sleep(1.5)
+            hung.listdir("")
+        finally:
+            close_session(hung, "choices.tar")
+
+    said = refusal(TuningError, hang)
+    assert said == f"on the server at {address(hung)} it took longer than 90 s"
+    sessions = [opened(tracker, 60) for _ in range(2)]
+    crashed, gone = map(address, sessions)
+    psutil.Process(pool.servers[crashed].pid).children(recursive=True)[-1].kill()
+    kill(pool.servers[gone])
+    said = refusal(TuningError, lambda: close_session(sessions[0], "choices.tar"))
+    assert said == f"on the server at {crashed} it ended its process"
+    said = refusal(ServerLostError, lambda: close_session(sessions[1], "choices.tar"))
+    assert said == f"the server at {gone} is gone"
+
+
+def opened(tracker: Tracker, seconds: int) -> RPCSession:
+    config = RPCConfig(tracker.host, tracker.port, KEY, session_timeout_sec=seconds)
+    return open_session(tracker, config)
+
+
+def address(session: RPCSession) -> str:
+    return ":".join(map(str, session.server))
 
 
 def test_a_tracker_that_is_not_there(tmp_path, monkeypatch):

@@ -37,6 +37,8 @@ _RUN_SECONDS, _SILENT_SECONDS = 90, 120.0
 _BUSY_SECONDS = 5.0
 #: Seconds between two tries to reach what refuses a connection.
 _PAUSE_SECONDS = 0.2
+#: Seconds in which a server that is dying is dead.
+_DYING_SECONDS = 1.0
 _PORTS = range(1, 1 << 16)
 
 
@@ -252,13 +254,31 @@ def close_session(session: rpc.RPCSession | None, path: str | None) -> None:
     try:
         default_cleanup(session, path)
     except Exception as error:
-        where = ":".join(map(str, session.server))
-        try:
-            socket.create_connection(session.server, ANSWER_SECONDS).close()
-        except OSError:
-            raise ServerLostError(f"the server at {where} is gone") from error
         if isinstance(reason, TuningError):
             return
-        timeout = "RPCSessionTimeoutError" in str(reason)
-        how = f"took longer than {_RUN_SECONDS} s" if timeout else "ended its process"
+        where = ":".join(map(str, session.server))
+        if "RPCSessionTimeoutError" in str(reason):  # which the server has sent
+            how = f"took longer than {_RUN_SECONDS} s"
+        elif _gone(session.server):
+            raise ServerLostError(f"the server at {where} is gone") from error
+        else:
+            how = "ended its process"
         raise TuningError(f"on the server at {where} it {how}") from error
+
+
+def _gone(server: tuple[str, int]) -> bool:
+    """Whether nobody listens there any more; of what is being killed, the listener may be last."""
+    try:
+        connection = socket.create_connection(server, ANSWER_SECONDS)
+    except OSError:
+        return True
+    with connection:
+        connection.settimeout(_DYING_SECONDS)
+        try:
+            # Who listens waits for our first word.
+            connection.recv(1)
+        except TimeoutError:
+            return False
+        except OSError:
+            return True
+    return True
