@@ -109,7 +109,10 @@ def test_another_device_is_another_workload():
 
     func, _ = product()
     narrow = replace(HOST, vector_bytes=HOST.vector_bytes // 2)
+    cycles = replace(HOST.speeds.cycles, multiply_add_latency=8.0)
+    late = replace(HOST, speeds=replace(HOST.speeds, cycles=cycles))
     with TARGET:
-        one, other = task_of(func).workload(), task_of(func, narrow).workload()
-    assert not tvm_ffi.structural_equal(one, other)
+        one, *others = (task_of(func, each).workload() for each in (HOST, narrow, late))
+    assert not any(tvm_ffi.structural_equal(one, other) for other in others)
+    assert Task.of(others[1]).vdevice.speeds == late.speeds
     assert tvm_ffi.structural_equal(one, task_of(func).workload())

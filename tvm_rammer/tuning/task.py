@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -19,6 +19,8 @@ from tvm_rammer.errors import TuningError
 from tvm_rammer.kernel.scheduled import UNTUNED, Choice, Scheduled
 from tvm_rammer.kernel.split import num_tiles, root_nests
 from tvm_rammer.machine import VDevice
+from tvm_rammer.machine.speeds import DEFAULT_SPEEDS, Speeds
+from tvm_rammer.records import read_as
 
 #: Attribute of a workload's PrimFunc: what else the ways to schedule it depend on, as JSON.
 _TASK = "tvm_rammer.task"
@@ -147,6 +149,9 @@ class Task:
             "vdevice": {name: getattr(self.vdevice, name) for name in _OF_DEVICE},
             "choices": hashlib.sha256(texts.encode()).hexdigest()[:16],
         }
+        # Records of all machines have none yet.
+        if self.vdevice.speeds != DEFAULT_SPEEDS:
+            known["speeds"] = asdict(self.vdevice.speeds)
         attributes = {"global_symbol": "main", _TASK: json.dumps(known, sort_keys=True)}
         return tvm.IRModule({"main": self.func.with_attrs(attributes)})
 
@@ -155,7 +160,8 @@ class Task:
         """The task behind a workload, also behind one that a schedule has annotated."""
         func = workload["main"]
         known = json.loads(func.attrs[_TASK])
-        vdevice = VDevice(**known["vdevice"])
+        speeds = read_as(Speeds, known["speeds"]) if "speeds" in known else DEFAULT_SPEEDS
+        vdevice = VDevice(**known["vdevice"], speeds=speeds)
         plain = _without_annotations(func).without_attr(_TASK).without_attr("global_symbol")
         return Task(plain, tuple(known["constants"]), vdevice, known["winograd_tolerance"])
 
