@@ -91,25 +91,46 @@ __device__ __forceinline__ void {clear}(int num_veus) {{
   for (int veu = threadIdx.x; veu < num_veus; veu += blockDim.x) *rammer_counter(veu) = 0;
 }}
 
-__device__ __forceinline__ void {walk}(int segment, const int* table) {{
+// Where a block is in its rows, and where they end; not in registers, which bodies need all.
+__device__ __forceinline__ int* rammer_place() {{
+  __shared__ int place[2];
+  return place;
+}}
+
+__device__ __forceinline__ const int* rammer_row(const int* table) {{
+  return table + table[{ROWS}] + rammer_place()[0] * {task_words};
+}}
+
+__device__ __forceinline__ void rammer_wait_all(const int* table) {{
+  const int* row = rammer_row(table);
+  const int last = row[{LAST_WAIT}];
+  if (row[{FIRST_WAIT}] == last) return;
+  for (int wait = row[{FIRST_WAIT}] + threadIdx.x; wait < last; wait += blockDim.x) {{
+    const int* awaited = table + table[{WAITS}] + wait * {wait_words};
+    rammer_wait(rammer_counter(awaited[0]), awaited[1], table[{WAIT_LIMIT}]);
+  }}
   __syncthreads();
-  const int veu = blockIdx.x;
-  const int* starts = table + table[{STARTS}] + segment * (gridDim.x + 1) + veu;
-  const int last = starts[1];
-  for (int task = starts[0]; task < last; ++task) {{
-    const int* row = table + table[{ROWS}] + task * {task_words};
-    const int first_wait = row[{FIRST_WAIT}], last_wait = row[{LAST_WAIT}];
-    if (first_wait < last_wait) {{
-      for (int wait = first_wait + threadIdx.x; wait < last_wait; wait += blockDim.x) {{
-        const int* awaited = table + table[{WAITS}] + wait * {wait_words};
-        rammer_wait(rammer_counter(awaited[0]), awaited[1], table[{WAIT_LIMIT}]);
-      }}
-      __syncthreads();
-    }}
+}}
+
+__device__ __forceinline__ void {walk}(int segment, const int* table) {{
+  if (threadIdx.x == 0) {{
+    const int* starts = table + table[{STARTS}] + segment * (gridDim.x + 1) + blockIdx.x;
+    rammer_place()[0] = starts[0];
+    rammer_place()[1] = starts[1];
+  }}
+  __syncthreads();
+  while (rammer_place()[0] < rammer_place()[1]) {{
+    rammer_wait_all(table);
+    const int* row = rammer_row(table);
     int* operands = (int*)table + table[{OPERANDS}] + row[{OPERAND}] * {operand_words};
     {dispatch}(row[{KERNEL}], row[{START}], row[{STOP}], operands);
-    // Every body ends with a barrier.
-    if (row[{SIGNAL}] > 0 && threadIdx.x == 0) rammer_release(rammer_counter(veu), row[{SIGNAL}]);
+    // Every body ends with a barrier: all threads are done with this row.
+    if (threadIdx.x == 0) {{
+      const int signal = rammer_row(table)[{SIGNAL}];
+      if (signal > 0) rammer_release(rammer_counter(blockIdx.x), signal);
+      rammer_place()[0] += 1;
+    }}
+    __syncthreads();
   }}
 }}
 """
