@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import onnx
 
 from tvm_rammer.backend import resolve_target
@@ -13,9 +15,12 @@ from tvm_rammer.transform.pipeline import partition_module
 
 
 def operator_graphs(
-    model: onnx.ModelProto, options: Options | None = None, measured: bool = False
+    model: onnx.ModelProto,
+    options: Options | None = None,
+    measured: bool = False,
+    target: Any = None,
 ) -> list[OperatorGraph]:
-    """The operator graphs of a model for this machine.
+    """The operator graphs of a model.
 
     Parameters
     ----------
@@ -24,8 +29,10 @@ def operator_graphs(
     measured : bool
         With measured costs of the kernels, which compiles those that were never measured here; with
         modelled ones otherwise.
+    target : str, dict or Target, optional
+        This machine if not given.
     """
-    target = resolve_target()
+    target = resolve_target(target)
     partitioned = partition_module(load_model(model).module, target, options or Options())
     module, compiler = partitioned.module, partitioned.compiler
     symbols = [symbol for symbol, func in module.functions_items() if is_region(func)]

@@ -450,7 +450,7 @@ void run_grid(const Launch& how) {
 
 }  // namespace
 
-void fail(const std::string& text) {
+void fail(const char* text) {
   races::busy = 0;
   stop(text);
 }

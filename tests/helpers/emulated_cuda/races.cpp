@@ -105,10 +105,11 @@ void report(const Access& before, bool before_stores, bool stores) {
     return "thread " + std::to_string(access.thread) + " of block " + std::to_string(access.block);
   };
   const int line = here->line;
-  fail("a race: " + who({int(here->block_number), here->number}) +
+  const std::string text = "a race: " + who({int(here->block_number), here->number}) +
        (line ? ", last at line " + std::to_string(line) + "," : "") +
        (stores ? " writes" : " reads") + " what " + who(before) +
-       (before_stores ? " writes" : " reads") + ", and nothing orders them");
+       (before_stores ? " writes" : " reads") + ", and nothing orders them";
+  fail(text.c_str());
 }
 
 void access(uintptr_t address, size_t bytes, bool stores) {

@@ -1,7 +1,6 @@
 // CUDA C for a C++ compiler: what generated sources use, with threads that are fibers of one host
 // thread. The scheduler is in emulated.cpp; this header is compiled with every kernel and is small.
 #pragma once
-#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <initializer_list>
@@ -117,7 +116,7 @@ T add(T* at, V value, bool acquires, bool releases) {
 #define __shfl_sync(...) emulated::shuffle_from(__LINE__, __VA_ARGS__)
 #define __nanosleep(ns) emulated::wait(emulated::SPINNING, __LINE__)
 #define __threadfence() emulated::fence()
-#define __threadfence_block() std::atomic_signal_fence(std::memory_order_seq_cst)
+#define __threadfence_block() __atomic_signal_fence(__ATOMIC_SEQ_CST)
 #define __threadfence_system() emulated::fence()
 #define __trap() emulated::trap(__LINE__)
 #define __CUDA_ARCH__ 900

@@ -2,7 +2,6 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <string>
 
 namespace emulated {
 
@@ -33,7 +32,7 @@ extern Place* here;
 extern Dim grid_size, block_size;
 
 // Ends the launch with an error; does not return.
-[[noreturn]] void fail(const std::string& text);
+[[noreturn]] void fail(const char* text);
 void wait(State state, int line, unsigned mask = 0);
 // What lane `source` brought, when all lanes of `mask` have come.
 uint64_t exchange(int line, unsigned mask, uint64_t value, int source);

@@ -1,0 +1,63 @@
+"""Estimates for GPUs: fewer launches are faster, and the page says that nothing was measured."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from bench.cuda_estimate import CudaEstimate, estimate, page
+from click.testing import CliRunner
+
+from tvm_rammer.testing.models import get_model
+
+SCRIPT = Path(__file__).parents[2] / "python" / "estimate_cuda.py"
+
+
+@pytest.fixture(scope="module")
+def script():
+    spec = importlib.util.spec_from_file_location("estimate_cuda", SCRIPT)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["estimate_cuda"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("arch", ["sm_70", "sm_90"])
+def test_fewer_launches_of_small_operators_are_faster(arch):
+    found = estimate(get_model("lstm_8x8x256").tiny(), arch)
+    assert found.operators > 20
+    assert found.per_op > 2 * found.wavefront > 2 * found.persistent > 0
+
+
+def test_the_page_says_that_nothing_was_measured():
+    text = page({"nasnet_cifar": {"V100": CudaEstimate(900, 4e-3, 2e-3, 1e-3)}})
+    assert text.startswith("Nothing on this page was measured on a GPU")
+    row = "| nasnet_cifar | 900 | V100 | 4.000 | 2.000 (2.0x) | 1.000 (4.0x) | 1.7x |"
+    assert row in text.splitlines()
+
+
+def test_what_is_in_the_file_is_not_simulated_again(script, tmp_path):
+    saved = tmp_path / "estimate.json"
+    known = {"operators": 7, "per_op": 3e-3, "wavefront": 2e-3, "persistent": 1e-3}
+    saved.write_text(json.dumps({"mlp": {"V100": known}}))
+    options = ["--models", "mlp", "--gpus", "V100,A100", "--quick", "--json", str(saved)]
+    result = CliRunner().invoke(script.main, options)
+    assert result.exit_code == 0, result.output
+    found = json.loads(saved.read_text())["mlp"]
+    assert found["V100"] == known and found["A100"]["operators"] == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--gpus", "K80"], "there is no 'K80': choose of V100, A100, H100"),
+        (["--models", "lstm_8x8x25"], "there is no model 'lstm_8x8x25'; did you mean 'lstm_8x8x2"),
+    ],
+)
+def test_what_is_not_there(script, options, message):
+    result = CliRunner().invoke(script.main, options)
+    assert result.exit_code in (1, 2) and message in result.output
