@@ -70,7 +70,7 @@ class EncodedPlan:
     Attributes
     ----------
     table : ndarray
-        One-dimensional, int32.
+        Of int32; its shape, too, is the back end's own: a host cannot read what is on its device.
     arena_bytes : int
         Of the tensor that the kernel takes as its arena.
     """

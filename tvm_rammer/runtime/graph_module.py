@@ -211,6 +211,7 @@ class GraphModule:
             )
         for _ in range(warm_up):
             self.run()
+        self._device.sync()
         return BenchmarkResult(tuple(self._time(number) for _ in range(repeat)))
 
     def profile(self, runs: int = 21) -> Profile:
@@ -252,6 +253,8 @@ class GraphModule:
         started = time.perf_counter()
         for _ in range(number):
             self.run()
+        # Some devices run on after the call.
+        self._device.sync()
         return (time.perf_counter() - started) / number
 
     def _run_main(self) -> Any:
