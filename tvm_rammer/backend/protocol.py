@@ -353,6 +353,9 @@ class Backend(Protocol):
         """What exports :data:`GUARD`, which every entry calls first."""
         return None
 
+    def complete(self, module: tvm.runtime.Module, target: tvm.target.Target) -> None:
+        """Put into a module, before it is written to a file, what it needs where it is loaded."""
+
     def device(self, given: Any) -> Any:
         """The device to run on: ``given``, checked, or the one that libraries run on."""
         ...

@@ -214,6 +214,8 @@ class Library:
         require_exports(self.description.backend, target)
         if not isinstance(self.executable, Executable):
             raise LibraryError(f"{target}: a loaded library is a file already; copy that")
+        backend, compiled_for = self.description.backend, self.description.target
+        backend.complete(self.executable.mod, tvm.target.Target(compiled_for))
         try:
             with working_folder(target.parent) as folder:
                 written = folder / target.name

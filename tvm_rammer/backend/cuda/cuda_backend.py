@@ -110,11 +110,14 @@ class CudaBackend(Backend):
     def build_operators(
         self, functions: Mapping[str, tirx.PrimFunc], target: tvm.target.Target
     ) -> list[tvm.runtime.Module]:
-        import tvm
+        from tvm_rammer.backend.cuda.codegen.host_and_device import build_operators
 
-        named = {name: func.with_attr("global_symbol", name) for name, func in functions.items()}
-        with target:
-            return [tvm.tirx.build(tvm.IRModule(named), target)] if named else []
+        return build_operators(functions, target)
+
+    def complete(self, module: tvm.runtime.Module, target: tvm.target.Target) -> None:
+        from tvm_rammer.backend.cuda.codegen.machine_code import embed_machine_code
+
+        embed_machine_code(module, str(target.attrs["arch"]))
 
     def device(self, given: Any) -> Any:
         import tvm

@@ -24,6 +24,7 @@ from tvm_rammer.backend.cuda.codegen.block_text import (
     WALK,
     block_text,
 )
+from tvm_rammer.backend.cuda.codegen.host_and_device import compile_both
 from tvm_rammer.backend.cuda.codegen.inline_bodies import inlined_bodies
 from tvm_rammer.backend.cuda.codegen.plan_table import BaseLayout
 from tvm_rammer.backend.cuda.stages import SHARED_BYTES, Limits
@@ -79,7 +80,7 @@ def build_regions(
     for region in regions:
         functions[GlobalVar(region.name)] = _entry(region, text, target, limits.threads)
     with inlined_bodies(limits.blocks_per_sm):
-        return _build(tvm.IRModule(functions), target)
+        return compile_both(_split(tvm.IRModule(functions)), target)
 
 
 def _dispatcher(symbols: Sequence[GlobalVar], bodies: Mapping[str, tirx.PrimFunc]) -> tirx.PrimFunc:
@@ -165,17 +166,9 @@ def _launch(blocks: Any, threads: int, statements: Sequence[Any]) -> Any:
     return body
 
 
-def _build(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Module:
-    """Split host and device, and compile both, as TVM's own pipelines end."""
-    from tvm.s_tir.pipeline import finalize_device_passes, finalize_host_passes
-    from tvm.tirx.build import split_host_device_mods, tir_to_runtime
-
+def _split(mod: tvm.IRModule) -> tvm.IRModule:
+    """What runs on the host, and what on the device, as functions of their own."""
     low = tirx.transform
     passes = [low.SplitHostDevice(), low.MakePackedAPI()]
     passes += [low.FP8StorageLegalize(), low.BF16StorageLegalize()]
-    with target:
-        host, devices = split_host_device_mods(tvm.transform.Sequential(passes)(mod))
-        # Equal targets may be told apart by the order of what they say.
-        together = {s: f for each in devices.values() for s, f in each.functions_items()}
-        device = finalize_device_passes()(tvm.IRModule(together))
-        return tir_to_runtime(finalize_host_passes()(host), {target: device}, target.host)
+    return tvm.transform.Sequential(passes)(mod)

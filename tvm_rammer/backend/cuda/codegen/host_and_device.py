@@ -1,0 +1,55 @@
+"""Compiles lowered functions, those of the host and those of the device, into one module."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import tvm
+from tvm import tirx
+
+from tvm_rammer.backend.cuda.codegen.machine_code import remember_signatures
+
+
+def compile_both(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Module:
+    """Compile a module whose host and device functions are split, as TVM's own pipelines end.
+
+    Parameters
+    ----------
+    mod : IRModule
+    target : Target
+        Of kind ``cuda``, with its host.
+    """
+    from tvm.s_tir.pipeline import finalize_device_passes, finalize_host_passes
+    from tvm.tirx.build import split_host_device_mods, tir_to_runtime
+
+    with target:
+        host, devices = split_host_device_mods(mod)
+        # Equal targets may be told apart by the order of what they say.
+        together = {s: f for each in devices.values() for s, f in each.functions_items()}
+        device = finalize_device_passes()(tvm.IRModule(together))
+        built = tir_to_runtime(finalize_host_passes()(host), {target: device}, target.host)
+    for each in built.imports:
+        if each.kind == "cuda":
+            remember_signatures(each.inspect_source(), device.functions)
+    return built
+
+
+def build_operators(
+    functions: Mapping[str, tirx.PrimFunc], target: tvm.target.Target
+) -> list[tvm.runtime.Module]:
+    """Compile scheduled PrimFuncs for calls from Relax, by TVM's own lowering.
+
+    Parameters
+    ----------
+    functions : mapping of str to PrimFunc
+        By the symbol under which a module is to export them.
+    target : Target
+        Of kind ``cuda``, with its host.
+    """
+    if not functions:
+        return []
+    named = {name: func.with_attr("global_symbol", name) for name, func in functions.items()}
+    with target:
+        bound = tirx.transform.BindTarget(target)(tvm.IRModule(named))
+        lower, _, _ = tirx.get_default_tir_pipeline(target)
+        return [compile_both(lower(bound), target)]
