@@ -67,6 +67,9 @@ barriers and hand-overs cost what others have measured. Where it is wrong:
   tuned. What is won is therefore larger here, most of all where operators are small convolutions.
 - **A launch is the gap to the next kernel** in a stream that is never empty. A host that cannot
   launch as fast makes launches dearer, and the gains larger.
+- **Launches are from two sources that count differently.** V100's, taken for A100 too, is the gap
+  between kernels that hide a part of it, 0.9 us; H100's is all of an empty kernel, 2.1 us. Gains on
+  H100 are not to be compared with the others.
 - **Walking the table is free**: that a block looks up its next task, some loads from the L2 cache,
   is not counted, and takes most from plans of many small tasks.
 - **Every number is of one source and one device.** What comes from V100 or A100 and is assumed to
