@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
@@ -150,6 +150,17 @@ class Template(ABC, Generic[D, C]):
     """
 
     name: str
+
+    def apply(
+        self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice
+    ) -> Scheduled | None:
+        """The usual configurations together; parameters as for :meth:`Rule.apply`."""
+        found = self.match(func, constants, vdevice)
+        together: Scheduled | None = None
+        if found is not None:
+            for configuration in reversed(self.usual(found)):
+                together = replace(self.emit(found, configuration), finer=together)
+        return together
 
     @abstractmethod
     def match(self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice) -> D | None:

@@ -4,32 +4,89 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.ir import TensorLoad
 
-from tvm_rammer.backend.cpu.templates.tiled_nest import TiledNest, tiled_nest, with_nests
+from tvm_rammer.backend.cpu.templates.finer import VERY_LARGE_DEVICE, Option, finer_tilings
+from tvm_rammer.backend.cpu.templates.tiled_nest import (
+    TILE_ACCESSES,
+    TiledNest,
+    tiled_nest,
+    with_nests,
+)
 from tvm_rammer.backend.cpu.templates.transposition import walked_inside, without_remainders
 from tvm_rammer.kernel.blocks import distinct, is_number, loads
 from tvm_rammer.kernel.contraction import Axis
 from tvm_rammer.kernel.inlined_size import kept_results
 from tvm_rammer.kernel.pointwise import FlatViews, Pointwise, pointwise_store, substitute
-from tvm_rammer.kernel.scheduled import Scheduled
+from tvm_rammer.kernel.scheduled import Scheduled, Template
 from tvm_rammer.kernel.split import root_nests
 from tvm_rammer.machine import VDevice
+from tvm_rammer.rprogram import dtype_bytes
 
 
 @dataclass(frozen=True)
-class Elementwise:
+class PointTiles:
+    """A configuration: the loads and stores that a tile aims at."""
+
+    accesses: int
+
+    def __str__(self) -> str:
+        return f"tiles of {self.accesses} loads and stores"
+
+
+#: The usual one first.
+_SIZES = tuple(PointTiles(TILE_ACCESSES * 4 // part) for part in (4, 1, 2, 8, 16, 32))
+
+
+@dataclass(frozen=True)
+class PointwiseFunction:
+    """A PrimFunc of results that are computed point by point, on a device.
+
+    Buffers that are ``kept`` are between the results.
+    """
+
+    func: tirx.PrimFunc
+    views: FlatViews
+    blocks: tuple[Pointwise, ...]
+    kept: tuple[tirx.Var, ...]
+    vdevice: VDevice
+
+    def nests(self, tiles: PointTiles) -> list[TiledNest]:
+        """The nest of every result."""
+        return [
+            tiled_nest(
+                block,
+                self.vdevice,
+                inside=walked_inside(block, self.vdevice),
+                tile_accesses=tiles.accesses,
+            )
+            for block in self.blocks
+        ]
+
+    def option(self, tiles: PointTiles) -> Option[PointTiles]:
+        """The tiles of the result that takes longest."""
+        timed = [
+            (nest.num_tiles, nest.tile_cycles(self.vdevice, dtype_bytes(str(block.target.dtype))))
+            for nest, block in zip(self.nests(tiles), self.blocks, strict=True)
+        ]
+        return Option(tiles, *max(timed, key=prod))
+
+
+@dataclass(frozen=True)
+class Elementwise(Template[PointwiseFunction, PointTiles]):
     """Schedules PrimFuncs of which every point is computed by itself."""
 
     name: str = "elementwise"
 
-    def apply(
+    def match(
         self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice
-    ) -> Scheduled | None:
+    ) -> PointwiseFunction | None:
+        """As in :meth:`.Template.match`."""
         own = s_tir.renew_defs(func).with_attr("global_symbol", "main")
         results = _results(own)
         if not results:
@@ -38,13 +95,30 @@ class Elementwise:
         kept = [result.store.buffer for result in results if result.store.buffer not in params]
         views = FlatViews([*params, *kept])
         points = [pointwise_store(result.axes, result.store, views) for result in results]
-        nests = [_nest(point, vdevice) for point in points if point is not None]
-        return None if len(nests) < len(points) else with_nests(own, views, nests, self.name, kept)
+        blocks = tuple(without_remainders(point) for point in points if point is not None)
+        if len(blocks) < len(points):
+            return None
+        return PointwiseFunction(own, views, blocks, tuple(kept), vdevice)
 
+    def space(self, found: PointwiseFunction) -> list[PointTiles]:
+        """Sizes of tiles, each of which makes another number of them."""
+        sizes = {found.option(size).num_tiles: size for size in reversed(_SIZES)}
+        return [size for size in _SIZES if size in sizes.values()]
 
-def _nest(point: Pointwise, vdevice: VDevice) -> TiledNest:
-    block = without_remainders(point)
-    return tiled_nest(block, vdevice, inside=walked_inside(block, vdevice))
+    def usual(self, found: PointwiseFunction) -> list[PointTiles]:
+        """Some hundred nanoseconds, and smaller tiles for devices that these leave idle."""
+        usual, *others = map(found.option, _SIZES)
+        count = found.vdevice.num_veus
+        return [usual.tiling, *finer_tilings(usual, others, count, VERY_LARGE_DEVICE)]
+
+    def emit(self, found: PointwiseFunction, configuration: PointTiles) -> Scheduled:
+        """One size of tiles."""
+        nests = found.nests(configuration)
+        return with_nests(found.func, found.views, nests, self.name, found.kept)
+
+    def rounding(self, configuration: PointTiles) -> tuple[()]:
+        """Tiles have no part in what a point is."""
+        return ()
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,13 @@ import tvm_ffi
 from tvm import s_tir, sym, tirx
 from tvm.ir import Range, TensorLoad
 
-from tvm_rammer.backend.cpu.templates.tiled_nest import tiled_nest, with_nests
+from tvm_rammer.backend.cpu.templates.finer import VERY_LARGE_DEVICE, Option, finer_tilings
+from tvm_rammer.backend.cpu.templates.tiled_nest import (
+    TILE_ACCESSES,
+    TiledNest,
+    tiled_nest,
+    with_nests,
+)
 from tvm_rammer.kernel.blocks import is_choice, is_zero, loads, only_reduction, variables
 from tvm_rammer.kernel.contraction import Axis
 from tvm_rammer.kernel.nodes import collect
@@ -31,7 +37,7 @@ from tvm_rammer.kernel.pointwise import (
     substitute,
     with_last_axis_cut,
 )
-from tvm_rammer.kernel.scheduled import Scheduled
+from tvm_rammer.kernel.scheduled import Scheduled, Template
 from tvm_rammer.machine import VDevice
 from tvm_rammer.rprogram import dtype_bytes
 
@@ -41,17 +47,68 @@ _MOST_TERMS = 32
 _FEWEST_TILES = 32
 #: Windows that are computed together.
 _TOGETHER = 4
+#: Loads and stores that tiles aim at.
+_SIZES = (TILE_ACCESSES, TILE_ACCESSES // 2, TILE_ACCESSES // 4)
 
 
 @dataclass(frozen=True)
-class Pooling:
+class PoolTiles:
+    """A configuration: so many groups of channels, and the loads and stores that a tile aims at."""
+
+    groups: int
+    accesses: int
+
+    def __str__(self) -> str:
+        return f"{self.groups} groups of channels, tiles of {self.accesses} loads and stores"
+
+
+@dataclass(frozen=True)
+class PooledPoints:
+    """A pool as a block of points, on flat ``views``, on a device."""
+
+    func: tirx.PrimFunc
+    views: FlatViews
+    point: Pointwise
+    vdevice: VDevice
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of a result."""
+        return dtype_bytes(str(self.point.target.dtype))
+
+    @property
+    def counts(self) -> list[int]:
+        """How many groups of whole vectors there can be."""
+        axes, value = self.point.axes, self.point.value
+        if len(axes) < 2 or _compares(value, axes[-1].var):
+            return [1]
+        lanes, channels = self.vdevice.vector_bytes // self.itemsize, axes[-1].extent
+        most = channels // lanes
+        return [n for n in range(1, most + 1) if channels % (n * lanes) == 0] or [1]
+
+    def nest(self, tiles: PoolTiles) -> TiledNest:
+        """The nest of so many groups, each with all pixels of a row."""
+        point, (*outer, last) = self.point, self.point.axes or (None,)
+        if tiles.groups > 1 and last is not None:
+            point = with_last_axis_cut(point, last.extent // tiles.groups, len(outer) - 1)
+        return tiled_nest(point, self.vdevice, _TOGETHER, tile_accesses=tiles.accesses)
+
+    def option(self, tiles: PoolTiles) -> Option[PoolTiles]:
+        """The number of tiles and the modelled cycles of each."""
+        nest = self.nest(tiles)
+        return Option(tiles, nest.num_tiles, nest.tile_cycles(self.vdevice, self.itemsize))
+
+
+@dataclass(frozen=True)
+class Pooling(Template[PooledPoints, PoolTiles]):
     """Schedules maxima and sums over windows, padded or not, and their epilogue."""
 
     name: str = "pooling"
 
-    def apply(
+    def match(
         self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice
-    ) -> Scheduled | None:
+    ) -> PooledPoints | None:
+        """As in :meth:`.Template.match`."""
         found = only_reduction(func)
         if found is None:
             return None
@@ -66,23 +123,30 @@ class Pooling:
         inlined = sch.mod["main"]
         views = FlatViews(list(inlined.params))
         point = pointwise_store(*pool.followed_by(sch.get(blocks[-1])), views)
-        if point is None:
-            return None
-        grouped = _in_groups(point, vdevice.vector_bytes // dtype_bytes(str(point.target.dtype)))
-        return with_nests(inlined, views, [tiled_nest(grouped, vdevice, _TOGETHER)], self.name)
+        return None if point is None else PooledPoints(inlined, views, point, vdevice)
 
+    def space(self, found: PooledPoints) -> list[PoolTiles]:
+        """All numbers of groups, in tiles of several sizes."""
+        return [PoolTiles(*each) for each in product(found.counts, _SIZES)]
 
-def _in_groups(point: Pointwise, lanes: int) -> Pointwise:
-    """The channels in groups, each with all pixels of a row, where there are few rows."""
-    if not point.axes:
-        return point
-    *outer, last = point.axes
-    rows = prod(axis.extent for axis in outer[:-1])
-    groups = [n for n in range(1, last.extent // lanes + 1) if last.extent % (n * lanes) == 0]
-    wanted = next((n for n in groups if n * rows >= _FEWEST_TILES), max(groups, default=1))
-    if wanted == 1 or not outer or _compares(point.value, last.var):
-        return point
-    return with_last_axis_cut(point, last.extent // wanted, len(outer) - 1)
+    def usual(self, found: PooledPoints) -> list[PoolTiles]:
+        """Whole channels, in groups where there are few rows, and more for larger devices."""
+        rows = prod(axis.extent for axis in found.point.axes[:-2])
+        counts = found.counts
+        wanted = next((n for n in counts if n * rows >= _FEWEST_TILES), counts[-1])
+        usual, *others = (
+            found.option(PoolTiles(n, size)) for n in counts if n >= wanted for size in _SIZES
+        )
+        count = found.vdevice.num_veus
+        return [usual.tiling, *finer_tilings(usual, others, count, VERY_LARGE_DEVICE)]
+
+    def emit(self, found: PooledPoints, configuration: PoolTiles) -> Scheduled:
+        """One size of tiles."""
+        return with_nests(found.func, found.views, [found.nest(configuration)], self.name)
+
+    def rounding(self, configuration: PoolTiles) -> tuple[()]:
+        """Every window is summed up in the same order."""
+        return ()
 
 
 def _compares(value: Any, var: Any) -> bool:

@@ -49,7 +49,9 @@ RULES: tuple[Rule, ...] = (
 #: Those that keep a result where it would make expressions too large; others inline all or nothing.
 _KEEPING: tuple[Rule, ...] = (Elementwise(), Generic())
 #: Those that list their configurations, besides Winograd's.
-_TEMPLATES: tuple[Template[Any, Any], ...] = (Convolution(), Depthwise(), Matmul())
+_TEMPLATES: tuple[Template[Any, Any], ...] = tuple(
+    rule for rule in RULES if isinstance(rule, Template)
+)
 
 
 def schedule(
@@ -150,7 +152,7 @@ def choices(
     Returns
     -------
     list of Choice
-        Empty where no rule offers a choice.
+        Empty where rules offer no more than one.
     """
     if func.attrs and "tirx.is_scheduled" in func.attrs:
         return []
@@ -161,7 +163,7 @@ def choices(
         templates = [Winograd(winograd_tolerance), *_TEMPLATES, *templates]
     found = [choice for each in templates for choice in each.choices(func, packable, vdevice)]
     usual = partial(schedule, func, constants, vdevice, winograd_tolerance)
-    return [Choice(UNTUNED, usual), *found] if found else []
+    return [Choice(UNTUNED, usual), *found] if len(found) > 1 else []
 
 
 def schedule_as(made: Sequence[Choice]) -> Scheduled | None:

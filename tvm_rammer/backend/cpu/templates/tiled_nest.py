@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import ceil, prod
 from typing import Any
 
@@ -23,21 +24,43 @@ from tvm_rammer.kernel.scheduled import Scheduled
 from tvm_rammer.machine import VDevice
 
 #: Loads and stores that a tile aims at: some hundred nanoseconds, and many tiles to share out.
-_TILE_ACCESSES = 4096
+TILE_ACCESSES = 4096
 #: Fewer points of an axis that is walked inside of vectors would waste the lines that they read.
 _FEWEST_INSIDE = 64
 
 
 @dataclass(frozen=True)
 class TiledNest:
-    """A parallel loop over tiles, and what a tile is, in words."""
+    """A parallel loop over tiles.
 
-    statement: Any
+    Attributes
+    ----------
+    statement : callable
+        Makes it.
+    tiling : str
+        What a tile is, in words.
+    num_tiles : int
+    accesses : int
+        Loads and stores of all points.
+    """
+
+    statement: Callable[[], Any]
     tiling: str
+    num_tiles: int = 1
+    accesses: int = 1
+
+    def tile_cycles(self, vdevice: VDevice, itemsize: int) -> float:
+        """Modelled cycles of a tile, which finds its elements in the last-level cache."""
+        speeds = vdevice.speeds
+        return self.accesses * itemsize / speeds.cache_bytes / self.num_tiles + speeds.cycles.task
 
 
 def tiled_nest(
-    block: Pointwise, vdevice: VDevice, together: int = 1, inside: Axis | None = None
+    block: Pointwise,
+    vdevice: VDevice,
+    together: int = 1,
+    inside: Axis | None = None,
+    tile_accesses: int = TILE_ACCESSES,
 ) -> TiledNest:
     """Make the loop nest of a block for a device.
 
@@ -51,13 +74,17 @@ def tiled_nest(
     inside : Axis, optional
         An axis of the block, all of whose axes are merged, that is walked inside of every vector of
         the last one.
+    tile_accesses : int
+        Loads and stores that a tile aims at.
     """
     if inside is not None:
-        return _Builder.across(block, cut_into_pieces(block, vdevice), inside).build()
+        pieces = cut_into_pieces(block, vdevice)
+        return _Builder.across(block, pieces, inside, tile_accesses).nest()
     block = merged(block)
     if not block.axes:
-        return TiledNest(tirx.BufferStore(block.target, block.value, [block.index]), "one value")
-    return _Builder.of(block, cut_into_pieces(block, vdevice), together).build()
+        store = tirx.BufferStore(block.target, block.value, [block.index])
+        return TiledNest(lambda: store, "one value")
+    return _Builder.of(block, cut_into_pieces(block, vdevice), together, tile_accesses).nest()
 
 
 def with_nests(
@@ -72,7 +99,7 @@ def with_nests(
     Buffers ``between`` the nests are allocated before them.
     """
     allocated = [tirx.AllocBuffer(buffer) for buffer in between]
-    nested = [nest.statement for nest in nests]
+    nested = [nest.statement() for nest in nests]
     body = tirx.SeqStmt([*allocated, *views.declarations(), *nested])
     # Relax asks every PrimFunc for its root block.
     root = s_tir.SBlockRealize([], True, s_tir.SBlock([], [], [], "root", body))
@@ -97,39 +124,48 @@ class _Builder:
     inside_parts: int = 1
 
     @classmethod
-    def of(cls, block: Pointwise, pieces: Pieces, together: int) -> _Builder:
-        accesses = 1 + max(len(loads(piece.value)) for piece in pieces.exact)
+    def of(cls, block: Pointwise, pieces: Pieces, together: int, wished: int) -> _Builder:
+        accesses = _accesses(pieces)
         work = [axis.extent for axis in block.axes]
         for number in range(len(work) - 2, -1, -1):
             work[number] *= work[number + 1]
         last = len(work) - 1
         if last < 2 or together > block.axes[-2].extent:
             together = 1
-        fits = (k for k in range(last) if work[k + 1] * accesses <= _TILE_ACCESSES)
+        fits = (k for k in range(last) if work[k + 1] * accesses <= wished)
         cut = min(next(fits, last), last if together == 1 else last - 2)
-        wanted = max(1, round(work[cut] * accesses / _TILE_ACCESSES))
+        wanted = max(1, round(work[cut] * accesses / wished))
         if cut < last:
             parts = _near_divisor(block.axes[cut].extent, wanted)
             return cls(block, pieces, together, cut, parts)
         return cls(block, pieces, 1, cut, max(1, min(wanted, _most_parts(pieces))))
 
     @classmethod
-    def across(cls, block: Pointwise, pieces: Pieces, inside: Axis) -> _Builder:
+    def across(cls, block: Pointwise, pieces: Pieces, inside: Axis, wished: int) -> _Builder:
         """A nest that walks an axis inside of the vectors of the last one."""
-        accesses = 1 + max(len(loads(piece.value)) for piece in pieces.exact)
+        accesses = _accesses(pieces)
         others = tuple(axis for axis in block.axes if axis is not inside)
         points = others[-1].extent * inside.extent
-        wanted = max(1, round(points * accesses / _TILE_ACCESSES))
+        wanted = max(1, round(points * accesses / wished))
         parts = max(1, min(wanted, _most_parts(pieces)))
         inside_parts = max(1, min(round(wanted / parts), inside.extent // _FEWEST_INSIDE))
         rest = replace(block, axes=others)
         return cls(rest, pieces, 1, len(others) - 1, parts, inside, inside_parts)
 
-    def build(self) -> TiledNest:
-        dtype = self.block.axes[0].dtype
-        tile = tirx.Var("tile", dtype)
+    def nest(self) -> TiledNest:
+        """What is known of the nest without making it."""
         count = prod(axis.extent for axis in self.block.axes[: self.cut])
         count *= self.parts * self.inside_parts
+        points = prod(axis.extent for axis in self.block.axes)
+        points *= self.inside.extent if self.inside else 1
+        tiling = f"{count} tiles of {self._words(ceil(points / count))}"
+        return TiledNest(
+            partial(self._build, count), tiling, count, points * _accesses(self.pieces)
+        )
+
+    def _build(self, count: int) -> Any:
+        dtype = self.block.axes[0].dtype
+        tile = tirx.Var("tile", dtype)
         outer, part = _place(tile, self.parts)
         places: dict[Any, Any] = {}
         if self.inside is not None:
@@ -138,18 +174,13 @@ class _Builder:
             outer, places[axis.var] = _place(outer, axis.extent)
         body = self._rows(self.cut, places, part, self.parts)
         bounds = (tirx.const(0, dtype), tirx.const(count, dtype))
-        loop = tirx.For(tile, *bounds, tirx.ForKind.PARALLEL, body)
-        return TiledNest(loop, f"{count} tiles of {self._words(count)}")
+        return tirx.For(tile, *bounds, tirx.ForKind.PARALLEL, body)
 
-    def _words(self, count: int) -> str:
-        points = prod(axis.extent for axis in self.block.axes)
-        points *= self.inside.extent if self.inside else 1
+    def _words(self, points: int) -> str:
         if interleaves(self.block):
-            return (
-                f"{ceil(points / count)} points, {self.block.axes[-1].extent} streams interleaved"
-            )
+            return f"{points} points, {self.block.axes[-1].extent} streams interleaved"
         widths = sorted({piece.lanes for piece in self.pieces.exact}, reverse=True)
-        return f"{ceil(points / count)} points in vectors of {'/'.join(map(str, widths))}"
+        return f"{points} points in vectors of {'/'.join(map(str, widths))}"
 
     def _rows(self, number: int, places: dict[Any, Any], part: Any, parts: int) -> Any:
         """The loops from an axis on; of that axis only one of so many parts."""
@@ -221,6 +252,11 @@ class _Builder:
     def _store(self, piece: Piece, values: dict[Any, Any]) -> Any:
         index, value = substitute(self.block.index, values), substitute(piece.value, values)
         return tirx.BufferStore(self.block.target, value, [index])
+
+
+def _accesses(pieces: Pieces) -> int:
+    """Loads and stores of a point."""
+    return 1 + max(len(loads(piece.value)) for piece in pieces.exact)
 
 
 def _most_parts(pieces: Pieces) -> int:

@@ -30,21 +30,16 @@ from tvm_rammer.backend.cpu.templates.rows.vector_axis import VectorAxis
 #: Independent vectors that a reduction accumulates in: latency times additions per cycle.
 _ACCUMULATORS = 4
 #: Elements that a tile has at least, where there are so many.
-_TILE = 1024
+TILE = 1024
 
 
 @dataclass(frozen=True)
 class AlongRows:
-    """Tiles of whole rows."""
+    """Tiles of so many whole rows, which divide all of them."""
 
     program: RowProgram
     vector: VectorAxis
-
-    @property
-    def rows_of_tile(self) -> int:
-        wanted = max(1, _TILE // self.program.num_columns)
-        rows = self.program.num_rows
-        return next(n for n in range(min(wanted, rows), 0, -1) if rows % n == 0)
+    rows_of_tile: int
 
     @property
     def num_tiles(self) -> int:
