@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
 import pytest
 import tvm
+from cuda_models import run_model
+from emulated_cuda import run_emulated
 
 from tvm_rammer.backend.cuda.cubin import find_tool
 
@@ -39,3 +42,27 @@ def test_written_libraries_hold_machine_code_and_no_source(tmp_path):
         assert content.count(ELF) == 2
         assert b"__global__" not in content
     assert done.stdout.count("there is no cuda:0 here") == 2
+
+
+def source_of_an_lstm() -> str:
+    return run_model("lstm_8x8x256", policy="wavefront", num_veus=4).source
+
+
+@pytest.mark.skipif(find_tool("nvcc") is None, reason="nvcc is not there")
+def test_bodies_read_what_other_blocks_wrote_through_coherent_caches(tmp_path):
+    """Only the table, which nobody writes, is read through the other one."""
+    (tmp_path / "kernels.cu").write_text(run_emulated(source_of_an_lstm))
+    command = [
+        str(find_tool("nvcc")),
+        "-w",
+        "-arch=sm_90",
+        "-ptx",
+        "kernels.cu",
+        "-o",
+        "kernels.ptx",
+    ]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    ptx = (tmp_path / "kernels.ptx").read_text()
+    assert set(re.findall(r"ld\.global\.nc\.(\w+)", ptx)) == {"u32"}
+    assert "ld.global.f32" in ptx and "ld.f32" not in ptx
+    assert "ld.acquire.gpu" in ptx and "st.release.gpu" in ptx

@@ -118,6 +118,7 @@ T add(T* at, V value, bool acquires, bool releases) {
 #define __threadfence() emulated::fence()
 #define __threadfence_block() __atomic_signal_fence(__ATOMIC_SEQ_CST)
 #define __threadfence_system() emulated::fence()
+#define __cvta_global_to_generic(address) ((void*)(address))
 #define __trap() emulated::trap(__LINE__)
 #define __CUDA_ARCH__ 900
 #define clock64() emulated::clock_ticks()

@@ -49,8 +49,10 @@ __device__ __forceinline__ void {base}(int number, const void* pointer) {{
 
 __device__ __forceinline__ void* {operand}(const int* operands, int number) {{
   const int* words = operands + {operand_words} * number;
-  char* base = (char*)rammer_bases()[words[0] / {alignment}];
-  return base + words[0] % {alignment} + (int64_t)words[1] * {alignment};
+  const uint64_t base = rammer_bases()[words[0] / {alignment}];
+  const uint64_t address = base + words[0] % {alignment} + (int64_t)words[1] * {alignment};
+  // Says that it points to global memory: bodies need not find out.
+  return __cvta_global_to_generic(address);
 }}
 
 __device__ __forceinline__ int* rammer_counter(int veu) {{
@@ -58,24 +60,13 @@ __device__ __forceinline__ int* rammer_counter(int veu) {{
 }}
 
 __device__ __forceinline__ int rammer_acquire(const int* counter) {{
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 700
   int count;
   asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(count) : "l"(counter) : "memory");
   return count;
-#else
-  const int count = *(const volatile int*)counter;
-  __threadfence();
-  return count;
-#endif
 }}
 
 __device__ __forceinline__ void rammer_release(int* counter, int count) {{
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 700
   asm volatile("st.release.gpu.global.s32 [%0], %1;" : : "l"(counter), "r"(count) : "memory");
-#else
-  __threadfence();
-  *(volatile int*)counter = count;
-#endif
 }}
 
 // A wait that takes too long ends the run with an error of the device: no later run can be trusted.
