@@ -38,11 +38,6 @@ def measured(monkeypatch):
     return calls
 
 
-def tile_times(library):
-    (program,) = library.programs.values()
-    return [kernel.tile_time for kernel in program.kernels]
-
-
 def test_every_distinct_kernel_is_measured_once(empty_cache, measured):
     model = get_model("recommender").tiny()
     first = tvm_rammer.build(model)
