@@ -16,7 +16,8 @@ from tvm_rammer.tuning.task import Task
 def build_wrong_choices(mod: Any, target: Any, _: Any) -> Any:
     task = Task.of(mod)
     found = [(number, task.choice(number)) for number in choice_numbers(mod)]
-    made = [doubled(choice) if number % 2 else choice for number, choice in found]
+    # Numbers below 0 are finer choices of what is made without tuning.
+    made = [doubled(choice) if number > 0 and number % 2 else choice for number, choice in found]
     return task.tuner.compile(made, target)
 
 
