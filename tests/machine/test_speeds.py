@@ -31,6 +31,7 @@ OTHERS = {
     ),
     "backend/cpu/templates/winograd/line_choice.py": ({0.8, 5.0, 3.0}, "as of choice.py"),
     "schedule/auto.py": ({0.01, 0.02}, "gains that are worth measuring, and worth a doubt"),
+    "schedule/cut_alike.py": ({0.995}, "a gain that is worth more rTasks"),
     "schedule/estf.py": ({0.98, 1e-9}, f"a gain that is worth a second look; {ROUNDING}"),
     "schedule/explain.py": ({0.9}, "what is close, in words"),
     "schedule/fewer_candidates.py": ({0.995}, "a gain that is worth fewer candidates"),

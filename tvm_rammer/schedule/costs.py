@@ -120,6 +120,11 @@ class CostModel:
         near = PairCosts(self.point_to_point, self.transfer, self.transfer_byte)
         return {"complex": near, **(self.topology.far() if self.topology is not None else {})}
 
+    def moves_data(self, veus: int) -> bool:
+        """Whether it takes time that what one of so many vEUs wrote is read by another."""
+        pairs = self.pairs().values()
+        return veus > 1 and any(pair.transfer or pair.transfer_byte for pair in pairs)
+
     def complexes(self, veus: int) -> int:
         """Core complexes that the first ``veus`` vEUs lie in: so many last-level caches."""
         return self.topology.count_complexes(veus) if self.topology is not None else 1

@@ -10,6 +10,7 @@ from tvm_rammer.plug_ins import home_of
 from tvm_rammer.rprogram.graph import OperatorGraph
 from tvm_rammer.rprogram.structure import check_tasks
 from tvm_rammer.schedule.costs import CostModel
+from tvm_rammer.schedule.cut_alike import cut_alike
 from tvm_rammer.schedule.fewer_candidates import place_with_any
 from tvm_rammer.schedule.placement import Placed, Placement
 from tvm_rammer.schedule.synchronise import synchronise
@@ -49,7 +50,11 @@ class Policy:
     limit: Callable[[OperatorGraph, int], str] = unlimited
 
     def __call__(self, graph: OperatorGraph, num_veus: int, costs: CostModel) -> Placement:
-        return place_with_any(self.place, graph, num_veus, costs)
+        def place(fewer: OperatorGraph, num_veus: int, costs: CostModel) -> Placement:
+            # Of the whole graph: what stands in for a plan that is too large has seen no other.
+            return cut_alike(graph, self.place(fewer, num_veus, costs), costs)
+
+        return place_with_any(place, graph, num_veus, costs)
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,7 @@ class CheckedPlace:
 
     def __call__(self, graph: OperatorGraph, num_veus: int, costs: CostModel) -> Placement:
         try:
-            placement = self.policy(graph, num_veus, costs)
+            placement = place_with_any(self.policy.place, graph, num_veus, costs)
         except Exception as error:
             raise PlanError(
                 f"{self._name()} raised {type(error).__name__}: {error}; mend its package, or "

@@ -8,6 +8,7 @@ operators that are spread over vEUs take longer to fetch their operands than to 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from math import prod
 from operator import mul
 from typing import NamedTuple
@@ -46,8 +47,7 @@ class Transfers:
         self.program = program
         self.costs = costs
         self._pairs = costs.pairs()
-        dear = [pair for pair in self._pairs.values() if pair.transfer or pair.transfer_byte]
-        self._free = program.num_veus == 1 or not dear
+        self._free = not costs.moves_data(program.num_veus)
         self._drawn = [0.0] * program.num_veus
         self._written: dict[int, list[_Written]] = defaultdict(list)
         self._fetched: dict[tuple[int, int], int] = {}
@@ -57,42 +57,45 @@ class Transfers:
         """Seconds of an rTask that reads and writes ``nbytes``; to be asked in order of time."""
         if self._free:
             return 0.0
-        program, operator = self.program, self.program.operators[task.operator]
-        modes = program.kernels[operator.kernel].modes
-        arriving: dict[Distance, float] = defaultdict(float)
-        written: list[tuple[int, int]] = []
-        touched = self._touched(task)
-        for buffer, mode, cells in zip(operator.arguments, modes, touched, strict=True):
-            if program.buffers[buffer].space in ("constant", "input"):
-                continue
-            if mode == "write":
-                written.append((buffer, cells))
-            else:
-                for distance, held in self._written_by_others(veu, buffer, cells).items():
-                    arriving[distance] += held
+        found = self.waiting(veu, task)
         self._drawn[veu] += nbytes
-        for buffer, cells in written:
-            piece = _Written(veu, buffer, cells, self._drawn[veu])
-            self._written[root_of(program.buffers, buffer)].append(piece)
+        for buffer, mode, cells in self._moved(task):
+            if mode == "write":
+                piece = _Written(veu, buffer, cells, self._drawn[veu])
+                self._written[root_of(self.program.buffers, buffer)].append(piece)
+            else:
+                known = self._fetched.get((veu, buffer), 0)
+                self._fetched[veu, buffer] = known | cells
+        return found
+
+    def waiting(self, veu: int, task: RTask) -> float:
+        """Seconds of an rTask if it ran now."""
+        arriving: dict[Distance, float] = defaultdict(float)
+        reading: dict[int, int] = {}
+        for buffer, mode, cells in self._moved(task):
+            if mode != "write":
+                new = cells & ~reading.get(buffer, self._fetched.get((veu, buffer), 0))
+                reading[buffer] = reading.get(buffer, 0) | cells
+                for distance, held in self._written_by_others(veu, buffer, new).items():
+                    arriving[distance] += held
         pairs = [(self._pairs[distance], held) for distance, held in arriving.items() if held]
         first = max((pair.transfer for pair, _ in pairs), default=0.0)
         return first + sum(held * pair.transfer_byte for pair, held in pairs)
 
-    def _touched(self, task: RTask) -> tuple[int, ...]:
-        """The cells of each argument that a task touches."""
-        number = self.program.operators[task.operator].kernel
-        key = (number, task.start, task.stop)
+    def _moved(self, task: RTask) -> Iterator[tuple[int, str, int]]:
+        """Buffer, mode and cells of each argument of a task that some task has written."""
+        operator = self.program.operators[task.operator]
+        kernel = self.program.kernels[operator.kernel]
+        key = (operator.kernel, task.start, task.stop)
         if key not in self._cells:
-            kernel = self.program.kernels[number]
             pointers = range(len(kernel.modes))
             self._cells[key] = tuple(kernel.touched(p, task.start, task.stop) for p in pointers)
-        return self._cells[key]
+        for each in zip(operator.arguments, kernel.modes, self._cells[key], strict=True):
+            if self.program.buffers[each[0]].space not in ("constant", "input"):
+                yield each
 
     def _written_by_others(self, veu: int, buffer: int, cells: int) -> dict[Distance, float]:
         """Bytes of what is about to be read that other vEUs have, by how far these are."""
-        known = self._fetched.get((veu, buffer), 0)
-        self._fetched[veu, buffer] = known | cells
-        cells &= ~known
         if not cells:
             return {}
         own: dict[int, int] = defaultdict(int)
