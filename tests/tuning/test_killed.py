@@ -25,6 +25,8 @@ sys.path.insert(0, sys.argv[1])
 from test_tune import model
 import tvm_rammer
 from tvm_rammer.errors import TuningError
+from tvm_rammer.tuning import model as tuning_model
+tuning_model.least_seconds = lambda *args: 0.0
 print("ready", flush=True)
 try:
     tvm_rammer.tune(

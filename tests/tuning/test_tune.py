@@ -8,7 +8,6 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +23,6 @@ from tvm_rammer.backend import resolve_target
 from tvm_rammer.errors import InputError, TuningError
 from tvm_rammer.options import Options
 from tvm_rammer.tuning import bench
-from tvm_rammer.tuning import model as tuning_model
 from tvm_rammer.tuning.database import (
     RACES,
     RECORDS,
@@ -57,14 +55,6 @@ def model() -> onnx.ModelProto:
         [numpy_helper.from_array(weight, f"w{k}") for k, weight in enumerate(weights)],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def far_from_the_bound() -> Iterator[None]:
-    """No session ends early because a busy machine lets the untuned choice look perfect."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tuning_model, "least_seconds", lambda *args: 0.0)
-        yield
 
 
 @pytest.fixture(scope="module")
