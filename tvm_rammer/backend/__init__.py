@@ -1,7 +1,7 @@
 """What depends on the kind of a device, a folder for each, behind one protocol.
 
 - ``protocol``: what the rest asks of a back end; ``signature``: what a region's kernel is called
-  with
+  with; ``plan_rows``: what the tables of all of them hold of a plan
 - ``registry``: which back ends there are, and which of them serves a target; ``rules`` from
   outside; ``diagnose``: what all of them find on this machine
 - ``cpu``: x86-64 and AArch64 processors, by LLVM and the threads of TVM's pool

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tvm_rammer.backend.cuda.codegen.plan_table import (
-    BaseLayout,
     arena_bytes,
     counter_bytes,
     plan_table,
 )
+from tvm_rammer.backend.plan_rows import BaseLayout
 from tvm_rammer.errors import PlanError
 from tvm_rammer.machine import VDevice
 from tvm_rammer.rprogram import RProgram, RTask, Wait

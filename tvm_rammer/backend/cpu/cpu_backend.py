@@ -203,13 +203,10 @@ class CpuBackend(Backend):
         by_wave: bool = False,
         wait_limit: float = WAIT_LIMIT,
     ) -> EncodedPlan:
-        from tvm_rammer.backend.cpu.codegen.table import (
-            ArgumentLayout,
-            arena_tensor_bytes,
-            instruction_table,
-        )
+        from tvm_rammer.backend.cpu.codegen.table import arena_tensor_bytes, instruction_table
+        from tvm_rammer.backend.plan_rows import BaseLayout
 
-        layout = ArgumentLayout.of(signature)
+        layout = BaseLayout.of(signature)
         table = instruction_table(program, layout, ids, by_wave, wait_limit)
         return EncodedPlan(table, arena_tensor_bytes(program, layout))
 

@@ -102,7 +102,8 @@ class CudaBackend(Backend):
         by_wave: bool = False,
         wait_limit: float = WAIT_LIMIT,
     ) -> EncodedPlan:
-        from tvm_rammer.backend.cuda.codegen.plan_table import BaseLayout, arena_bytes, plan_table
+        from tvm_rammer.backend.cuda.codegen.plan_table import arena_bytes, plan_table
+        from tvm_rammer.backend.plan_rows import BaseLayout
 
         table = plan_table(program, BaseLayout.of(signature), ids, by_wave, wait_limit)
         return EncodedPlan(table, arena_bytes(program))

@@ -15,12 +15,12 @@ from tvm import te
 from tvm_rammer.backend import resolve_target, vdevice_for
 from tvm_rammer.backend.cpu.codegen.shard_compiler import ShardCompiler
 from tvm_rammer.backend.cpu.codegen.table import (
-    ArgumentLayout,
     arena_tensor_bytes,
     bases_offset,
     instruction_table,
 )
 from tvm_rammer.backend.cpu.codegen.worker import build_module
+from tvm_rammer.backend.plan_rows import BaseLayout
 from tvm_rammer.backend.signature import RegionSignature, TensorSpec
 from tvm_rammer.region.kernel_library import KernelLibrary
 from tvm_rammer.rprogram import RProgram
@@ -55,8 +55,8 @@ def kernel():
 def fitting():
     """Arrays that the kernel takes."""
     inputs, outputs = ([np.ones(s.shape, s.dtype) for s in specs] for specs in (INPUTS, OUTPUTS))
-    table = instruction_table(PROGRAM, ArgumentLayout.of(SIGNATURE), {})
-    arena = np.full(arena_tensor_bytes(PROGRAM, ArgumentLayout.of(SIGNATURE)), 0xFF, np.uint8)
+    table = instruction_table(PROGRAM, BaseLayout.of(SIGNATURE), {})
+    arena = np.full(arena_tensor_bytes(PROGRAM, BaseLayout.of(SIGNATURE)), 0xFF, np.uint8)
     return [
         *inputs,
         *map(aligned_copy, (np.zeros(64, np.uint8), table)),
@@ -67,7 +67,7 @@ def fitting():
 
 def pointers(arrays):
     """The base pointers that a run left at the head of the arena."""
-    count = ArgumentLayout.of(SIGNATURE).num_bases
+    count = BaseLayout.of(SIGNATURE).num_bases
     start = bases_offset(PROGRAM.num_veus)
     return arrays[ARENA][start : start + 8 * count].view(np.int64).tolist()
 

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tvm_rammer.backend.cpu.codegen.table import (
-    ArgumentLayout,
     arena_tensor_bytes,
     header_bytes,
     instruction_table,
 )
+from tvm_rammer.backend.plan_rows import BaseLayout
 from tvm_rammer.errors import PlanError
 from tvm_rammer.machine import VDevice
 from tvm_rammer.rprogram import RProgram, RTask, Wait
@@ -76,12 +76,12 @@ def decode(words: list[int], arity: list[int]) -> Decoded:
     return Decoded(own, serial)
 
 
-def layout_of(program: RProgram) -> ArgumentLayout:
+def layout_of(program: RProgram) -> BaseLayout:
     indices = {
         space: [b.index for b in program.buffers if b.space == space]
         for space in ("input", "output")
     }
-    return ArgumentLayout(*(1 + max(indices[space], default=-1) for space in ("input", "output")))
+    return BaseLayout(*(1 + max(indices[space], default=-1) for space in ("input", "output")))
 
 
 def encode(program: RProgram, by_wave: bool = False) -> Decoded:
@@ -238,7 +238,7 @@ def test_arenas_beyond_128_gib_are_refused():
 def test_counters_flag_and_pointers_do_not_overlap(num_veus, inputs, outputs):
     """The arena tensor: a cache line for each counter and the flag, the pointers, the arena."""
     program = RProgram("empty", "none", (), (), (), ((),) * num_veus, arena_bytes=100)
-    layout = ArgumentLayout(inputs, outputs)
+    layout = BaseLayout(inputs, outputs)
     pointers = 8 * (2 + inputs + outputs)
     assert header_bytes(program, layout) % 64 == 0
     assert 64 * (num_veus + 1) + pointers <= header_bytes(program, layout)

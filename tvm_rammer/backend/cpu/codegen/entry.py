@@ -14,11 +14,11 @@ from tvm.ir import Call, GlobalVar, PointerType, PrimType
 from tvm_rammer.backend.cpu.codegen.argument_text import check_function, check_symbol
 from tvm_rammer.backend.cpu.codegen.table import (
     COUNTER_BYTES,
-    FIRST_INPUT_BASE,
     HEADER_WORDS,
     Header,
 )
 from tvm_rammer.backend.cpu.codegen.wait_text import EXPIRED, report_function, report_symbol
+from tvm_rammer.backend.plan_rows import FIRST_INPUT_BASE
 from tvm_rammer.backend.signature import RegionSignature
 from tvm_rammer.kernel.bodies import exported
 

@@ -51,10 +51,9 @@ from tvm_rammer.backend.cpu.codegen.table import (
     COUNTER_BYTES,
     FIRST_STAMP,
     HEADER_WORDS,
-    ROW_WORDS,
     Header,
-    Row,
 )
+from tvm_rammer.backend.plan_rows import ROW_WORDS, Row
 from tvm_rammer.backend.signature import RegionSignature
 from tvm_rammer.machine.target import architecture
 

@@ -20,12 +20,12 @@ import numpy as np
 import tvm
 
 from tvm_rammer.backend.cpu.codegen.table import (
-    ArgumentLayout,
     arena_tensor_bytes,
     header_bytes,
     instruction_table,
 )
 from tvm_rammer.backend.cpu.host import host_cpu
+from tvm_rammer.backend.plan_rows import BaseLayout
 from tvm_rammer.backend.signature import RegionSignature
 from tvm_rammer.kernel.operands import KernelUse, Operand, copies_for
 from tvm_rammer.rprogram import (
@@ -115,7 +115,7 @@ class _Bench:
 
     def _memory(self, program: RProgram) -> Any:
         """An arena whose floating-point numbers are 0.5, and all others zero."""
-        layout = ArgumentLayout.of(self.signature)
+        layout = BaseLayout.of(self.signature)
         start = header_bytes(program, layout)
         memory = empty((arena_tensor_bytes(program, layout),), np.uint8)
         memory[:start] = 0
@@ -130,7 +130,7 @@ class _Bench:
     def _fastest(self, program: RProgram, memory: Any, runs: int) -> float:
         """Seconds of the fastest of so many runs."""
         table = tvm.runtime.tensor(
-            instruction_table(program, ArgumentLayout.of(self.signature), self.ids)
+            instruction_table(program, BaseLayout.of(self.signature), self.ids)
         )
         inputs = [_empty(spec.shape, spec.dtype) for spec in self.signature.inputs]
         outputs = [_empty(spec.shape, spec.dtype) for spec in self.signature.outputs]

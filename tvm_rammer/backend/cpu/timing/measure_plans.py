@@ -17,11 +17,11 @@ import numpy as np
 import tvm
 
 from tvm_rammer.backend.cpu.codegen.table import (
-    ArgumentLayout,
     arena_tensor_bytes,
     instruction_table,
 )
 from tvm_rammer.backend.cpu.host import configure_pool
+from tvm_rammer.backend.plan_rows import BaseLayout
 from tvm_rammer.backend.signature import RegionSignature, TensorSpec
 from tvm_rammer.rprogram import RProgram
 from tvm_rammer.tensors import as_tensor
@@ -96,7 +96,7 @@ def _bind(
     pool = as_tensor(constants)
 
     def bound(program: RProgram, by_wave: bool) -> Callable[[], None]:
-        layout = ArgumentLayout.of(signature)
+        layout = BaseLayout.of(signature)
         table = tvm.runtime.tensor(instruction_table(program, layout, ids, by_wave))
         arena = tvm.runtime.tensor(np.zeros(arena_tensor_bytes(program, layout), np.uint8))
         arguments = [*inputs, pool, table, *outputs, arena]

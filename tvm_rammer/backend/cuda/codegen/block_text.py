@@ -10,15 +10,9 @@ Nothing here is read through the cache for constants but the table, which nobody
 
 from __future__ import annotations
 
-from tvm_rammer.backend.cuda.codegen.plan_table import (
-    COUNTER_BYTES,
-    OPERAND_WORDS,
-    TASK_WORDS,
-    WAIT_WORDS,
-    PlanWord,
-    TaskWord,
-)
+from tvm_rammer.backend.cuda.codegen.plan_table import COUNTER_BYTES, PlanWord
 from tvm_rammer.backend.cuda.thread_body import SHARED, THREAD
+from tvm_rammer.backend.plan_rows import OPERAND_WORDS, ROW_WORDS, WAIT_WORDS, Row
 from tvm_rammer.rprogram import ALIGNMENT
 
 #: Functions of the text that the kernels of regions call.
@@ -89,14 +83,14 @@ __device__ __forceinline__ int* rammer_place() {{
 }}
 
 __device__ __forceinline__ const int* rammer_row(const int* table) {{
-  return table + table[{ROWS}] + rammer_place()[0] * {task_words};
+  return table + table[{ROWS}] + rammer_place()[0] * {row_words};
 }}
 
 __device__ __forceinline__ void rammer_wait_all(const int* table) {{
   const int* row = rammer_row(table);
-  const int last = row[{LAST_WAIT}];
-  if (row[{FIRST_WAIT}] == last) return;
-  for (int wait = row[{FIRST_WAIT}] + threadIdx.x; wait < last; wait += blockDim.x) {{
+  const int last = row[{ROW_LAST_WAIT}];
+  if (row[{ROW_FIRST_WAIT}] == last) return;
+  for (int wait = row[{ROW_FIRST_WAIT}] + threadIdx.x; wait < last; wait += blockDim.x) {{
     const int* awaited = table + table[{WAITS}] + wait * {wait_words};
     rammer_wait(rammer_counter(awaited[0]), awaited[1], table[{WAIT_LIMIT}]);
   }}
@@ -113,11 +107,11 @@ __device__ __forceinline__ void {walk}(int segment, const int* table) {{
   while (rammer_place()[0] < rammer_place()[1]) {{
     rammer_wait_all(table);
     const int* row = rammer_row(table);
-    int* operands = (int*)table + table[{OPERANDS}] + row[{OPERAND}] * {operand_words};
-    {dispatch}(row[{KERNEL}], row[{START}], row[{STOP}], operands);
+    int* operands = (int*)table + table[{OPERANDS}] + row[{ROW_OPERANDS}] * {operand_words};
+    {dispatch}(row[{ROW_KERNEL}], row[{ROW_START}], row[{ROW_STOP}], operands);
     // Every body ends with a barrier: all threads are done with this row.
     if (threadIdx.x == 0) {{
-      const int signal = rammer_row(table)[{SIGNAL}];
+      const int signal = rammer_row(table)[{ROW_SIGNAL}];
       if (signal > 0) rammer_release(rammer_counter(blockIdx.x), signal);
       rammer_place()[0] += 1;
     }}
@@ -139,7 +133,8 @@ def block_text(pool_bytes: int, num_bases: int) -> str:
     num_bases : int
         Most base pointers of a region.
     """
-    words = {f"{word.name}": word.value for word in (*PlanWord, *TaskWord)}
+    words = {word.name: word.value for word in PlanWord}
+    words |= {f"ROW_{word.name}": word.value for word in Row}
     return _TEXT.format(
         pool_bytes=max(1, pool_bytes),
         num_bases=num_bases,
@@ -154,7 +149,7 @@ def block_text(pool_bytes: int, num_bases: int) -> str:
         alignment=ALIGNMENT,
         counter_bytes=COUNTER_BYTES,
         operand_words=OPERAND_WORDS,
-        task_words=TASK_WORDS,
+        row_words=ROW_WORDS,
         wait_words=WAIT_WORDS,
         nap=_NAP,
         polls=_POLLS,
