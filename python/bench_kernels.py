@@ -19,6 +19,8 @@ from itertools import groupby
 from pathlib import Path
 
 import click
+from bench.kernel_bench import CaseResult, measure_case
+from bench.kernel_cases import KernelCase, kernel_cases
 from bench.kernel_page import KernelResults, read_speeds
 from bench.machine import machine
 from rich import box
@@ -30,8 +32,6 @@ from rich.text import Text
 from tvm_rammer.backend import resolve_target, vdevice_for
 from tvm_rammer.backend.cpu.host.ceilings import ceilings
 from tvm_rammer.backend.protocol import DEFAULT_TOLERANCE
-from tvm_rammer.testing.kernel_bench import CaseResult, measure_case
-from tvm_rammer.testing.kernel_cases import KernelCase, kernel_cases
 from tvm_rammer.units import duration
 
 SCRIPT = "python/bench_kernels.py"

@@ -4,7 +4,7 @@
     python python/bench_operators.py
     python python/bench_operators.py --filter "transposed" --contenders onnxruntime,openvino,auto
 
-Each is a small ONNX model (tvm_rammer/testing/operator_models.py). Every contender has a process of
+Each is a small ONNX model (bench/operator_models.py). Every contender has a process of
 its own and they take turns, the others asleep. The worst ratio to the first contender comes first.
 """
 
@@ -18,6 +18,7 @@ from typing import Any
 import click
 import numpy as np
 import onnx
+from bench.operator_models import OperatorModel, operator_models
 from rich import box
 from rich.console import Console
 from rich.progress import track
@@ -27,7 +28,6 @@ from rich.text import Text
 from tvm_rammer.errors import RammerError
 from tvm_rammer.testing.contenders import available_threads, contender, get_candidate
 from tvm_rammer.testing.fair_timing import Settings, time_contenders
-from tvm_rammer.testing.operator_models import OperatorModel, operator_models
 from tvm_rammer.testing.reference import random_inputs
 from tvm_rammer.testing.timing_results import Outcome, paired_ratio
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from statistics import median
 
 import click
+from bench.machine_state import measure_state
 from rich.console import Console
 from rich.status import Status
 from rich.table import Table
@@ -35,7 +36,6 @@ from tvm_rammer.options import Options
 from tvm_rammer.region.marks import is_region
 from tvm_rammer.region.planned import signature_of
 from tvm_rammer.schedule import POLICIES, CostModel, choices, plan, simulate
-from tvm_rammer.testing.machine_state import measure_state
 from tvm_rammer.testing.models import MODELS, get_model
 from tvm_rammer.testing.own_cores import OwnCores
 from tvm_rammer.transform.pipeline import PartitionedModule, partition_module

@@ -17,13 +17,13 @@ from statistics import median
 
 import click
 import numpy as np
+from bench.optimal import best_makespan, small_graph
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
 from tvm_rammer.machine import VDevice
 from tvm_rammer.schedule import POLICIES, CostModel, bounds, plan, simulate
-from tvm_rammer.testing.optimal import best_makespan, small_graph
 from tvm_rammer.testing.random_graphs import SHAPES
 
 #: Nothing but tiles, waits and the launch takes time.

@@ -21,10 +21,10 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from stress.soak import Soaked, busy, soak
 
 from tvm_rammer.backend.cpu.host import host_cpu
 from tvm_rammer.errors import RammerError
-from tvm_rammer.testing.soak import Soaked, busy, soak
 
 
 @click.command()

@@ -28,7 +28,7 @@ os.environ.setdefault("TVM_THREAD_POOL_SPIN_COUNT", "100")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0))
 def main(minutes: float, threads: int, seed: int) -> None:
     """Stress loading, running and forking."""
-    from tvm_rammer.testing.reload_stress import stress
+    from stress.reload_stress import stress
 
     with tempfile.TemporaryDirectory() as folder:
         found = stress(Path(folder), minutes * 60, threads, seed)

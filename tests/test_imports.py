@@ -12,14 +12,8 @@ import pytest
 import tvm_rammer
 
 ROOT = Path(tvm_rammer.__file__).parent
-#: They look at this machine's processors, and at nothing else.
-MEASURE_PROCESSORS = {
-    "testing/compiled_regions.py",
-    "testing/kernel_bench.py",
-    "testing/machine_state.py",
-    "testing/own_cores.py",
-    "testing/soak.py",
-}
+#: It looks at this machine's processors, and at nothing else.
+MEASURE_PROCESSORS = {"testing/own_cores.py"}
 #: Each imports of those before it, and of no other.
 ROOMS = (
     *("rprogram", "machine", "schedule", "kernel", "backend", "region", "transform"),

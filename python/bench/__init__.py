@@ -4,6 +4,9 @@
   something was measured, and the files that hold it; ``fresh_cache``: no model is known in it
 - ``race``, ``study``, ``plan_roofline``, ``slow_operators``, ``side_by_side``: ablations
 - ``scaling`` with ``graphs``: simulated makespans; ``proofs``: long checks
+- ``kernel_bench`` of ``kernel_cases``, with ``numpy_operators`` for right answers;
+  ``operator_models``: single operators for all contenders; ``machine_state``: whether the machine
+  is still the one it was; ``optimal``: the best schedule of a small graph
 - ``goals``, ``verdicts``, ``class_gains``: what was wanted, and what came out
 - ``peers``, ``ablation_tables``, ``scaling_tables``, ``kernel_page``, ``corpus_page``,
   ``overview``, ``readme_part``, ``pages``, ``plots``, ``markdown``, ``console_table``: how it is

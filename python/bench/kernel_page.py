@@ -11,10 +11,10 @@ from statistics import median
 from typing import Any
 
 from bench import machine
+from bench.kernel_bench import CaseResult
 from bench.markdown import table, whole_page
 from bench.result_file import load, write_whole
 from tvm_rammer.machine.ceilings import Ceilings
-from tvm_rammer.testing.kernel_bench import CaseResult
 from tvm_rammer.units import duration
 
 #: Raised when the contents of the file change.

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench.kernel_bench import CaseResult
 from bench.kernel_page import KernelResults, kernels_page, load_kernels
 
 from tvm_rammer.errors import InputError
 from tvm_rammer.machine.ceilings import Ceilings
-from tvm_rammer.testing.kernel_bench import CaseResult
 
 MACHINE: dict[str, Any] = {
     "cpu": "Some CPU",

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from stress.compiled_regions import in_new_thread, same_bits, source_of
 from tvm import tirx
 from tvm.ir import PointerType, PrimType
 
@@ -15,7 +16,6 @@ from tvm_rammer.backend.cpu.codegen.lowering import lowering_pipeline
 from tvm_rammer.errors import InputError
 from tvm_rammer.kernel.bodies import compile_bodies
 from tvm_rammer.rprogram import interpret_numeric, legal_interleavings
-from tvm_rammer.testing.compiled_regions import in_new_thread, same_bits, source_of
 
 TARGET = resolve_target(None)
 MODELS = ["recommender", "lstm_8x8x256", "resnext29_16x64d"]

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_graphs import TARGET, run
+from stress.compiled_regions import Source, in_new_thread
 from tvm import relax
 
 import tvm_rammer
 from tvm_rammer.rprogram import OperatorGraph, verify
 from tvm_rammer.schedule import POLICIES
-from tvm_rammer.testing.compiled_regions import Source, in_new_thread
 from tvm_rammer.testing.reference import assert_close
 
 OP = relax.op

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import onnx
 import pytest
+from bench.operator_models import operator_models
 from click.testing import CliRunner
-
-from tvm_rammer.testing.operator_models import operator_models
 
 SCRIPT = Path(__file__).parents[2] / "python" / "bench_operators.py"
 

@@ -8,6 +8,7 @@ from types import ModuleType
 import pytest
 from bench.corpus_records import CorpusResults, CorpusSetting, ModelRecord
 from bench.findings import Findings, FindingsSetting
+from bench.kernel_bench import CaseResult
 from bench.kernel_page import KernelResults
 from bench.records import Record, ResultFile, Setting
 from bench.scaling import BOUNDS, Scaling
@@ -19,7 +20,6 @@ from corpus.racing import RaceTimes
 
 from tvm_rammer.machine.ceilings import Ceilings
 from tvm_rammer.schedule import POLICIES
-from tvm_rammer.testing.kernel_bench import CaseResult
 from tvm_rammer.testing.timing_results import Outcome, Ratio
 
 HALF = Ratio(0.5, 0.4, 0.6)

@@ -9,11 +9,11 @@ import pytest
 import tvm
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stress.compiled_regions import tiny_model
 from tvm import relax
 
 import tvm_rammer
 from tvm_rammer.kernel.inlined_size import inlined_sizes
-from tvm_rammer.testing.compiled_regions import tiny_model
 from tvm_rammer.testing.reference import assert_close
 from tvm_rammer.transform import fusion_ends
 from tvm_rammer.transform.fuse_operators import FuseOperators

@@ -10,6 +10,7 @@ import tvm
 import tvm_ffi
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from stress.compiled_regions import aligned_copy, in_new_thread
 from tvm import te
 
 from tvm_rammer.backend import resolve_target, vdevice_for
@@ -24,7 +25,6 @@ from tvm_rammer.backend.plan_rows import BaseLayout
 from tvm_rammer.backend.signature import RegionSignature, TensorSpec
 from tvm_rammer.region.kernel_library import KernelLibrary
 from tvm_rammer.rprogram import RProgram
-from tvm_rammer.testing.compiled_regions import aligned_copy, in_new_thread
 
 INPUTS = (
     TensorSpec((2, 1, 3), "float32"),

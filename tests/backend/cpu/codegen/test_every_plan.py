@@ -9,6 +9,7 @@ from itertools import islice
 
 import numpy as np
 import pytest
+from stress.compiled_regions import Source, in_new_thread, same_bits, tiny_model
 
 from tvm_rammer.backend.cpu.codegen.lowering import lowering_pipeline
 from tvm_rammer.backend.cpu.host import configure_pool, host_cpu
@@ -21,7 +22,6 @@ from tvm_rammer.rprogram import (
     legal_interleavings,
 )
 from tvm_rammer.rprogram.rows import root_of, writers_of
-from tvm_rammer.testing.compiled_regions import Source, in_new_thread, same_bits, tiny_model
 from tvm_rammer.testing.models import MODELS, get_model
 from tvm_rammer.testing.random_graphs import SHAPES
 from tvm_rammer.testing.random_models import random_model

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import tvm
+from stress.compiled_regions import source_of
 
 from tvm_rammer.backend.cpu.codegen import lowering
 from tvm_rammer.backend.cpu.codegen.llvm_text import support_functions
 from tvm_rammer.backend.cpu.codegen.shards import lower_shard
 from tvm_rammer.machine.target import architecture
-from tvm_rammer.testing.compiled_regions import source_of
 
 #: FlattenBuffer declares buffers anew, which is code of its own without effect.
 REDECLARING = ("s_tir.CompactBufferAllocation", "tirx.FlattenBuffer")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
@@ -10,11 +9,11 @@ import sys
 import time
 
 import pytest
+from stress.compiled_regions import in_new_thread, same_bits, source_of
 
 from tvm_rammer.backend.cpu.codegen.table import Header
 from tvm_rammer.backend.cpu.host import host_cpu
 from tvm_rammer.backend.protocol import WAIT_LIMIT
-from tvm_rammer.testing.compiled_regions import in_new_thread, same_bits, source_of
 
 WORKERS = tuple(w for w in (1, 2, 3) if w <= 4 * host_cpu().threads)
 
@@ -68,8 +67,8 @@ def test_the_limit_in_the_table():
 
 STOPPED = """
 import sys
-sys.path.insert(0, {tests!r})
-from tvm_rammer.testing.compiled_regions import source_of
+sys.path[:0] = {path!r}
+from stress.compiled_regions import source_of
 from test_wait_limit import never_over
 source = source_of("lstm_8x8x256")
 compiled = source.compile(source.plan("wavefront", 2))
@@ -85,7 +84,7 @@ except RuntimeError:
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs signals that stop a process")
 def test_time_in_which_the_process_is_stopped_does_not_count():
     """Stopped for longer than the limit, a run still has most of its limit left."""
-    script = STOPPED.format(tests=os.path.dirname(__file__))
+    script = STOPPED.format(path=sys.path)
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"

@@ -9,6 +9,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tvm_ffi
+from stress.compiled_regions import (
+    Source,
+    aligned_copy,
+    in_new_thread,
+    same_bits,
+    source_of,
+    tiny_model,
+)
 from tvm.script import ir as I
 from tvm.script import relax as R
 from tvm.script import tirx as T
@@ -21,14 +29,6 @@ from tvm_rammer.backend.cpu.host.target import target_features
 from tvm_rammer.errors import DeviceError
 from tvm_rammer.region.planned import signature_of
 from tvm_rammer.rprogram import ALIGNMENT
-from tvm_rammer.testing.compiled_regions import (
-    Source,
-    aligned_copy,
-    in_new_thread,
-    same_bits,
-    source_of,
-    tiny_model,
-)
 from tvm_rammer.testing.reference import relative_error
 
 VEUS = (1, 2, 3, 4)

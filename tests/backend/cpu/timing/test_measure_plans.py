@@ -8,12 +8,12 @@ from functools import partial
 
 import numpy as np
 import pytest
+from stress.compiled_regions import Source
 
 from tvm_rammer.backend.cpu.timing import measure_plans as plans_module
 from tvm_rammer.backend.cpu.timing.measure_plans import measure_plans
 from tvm_rammer.frontend import load_model
 from tvm_rammer.region.planned import signature_of
-from tvm_rammer.testing.compiled_regions import Source
 from tvm_rammer.testing.models.registry import get_model
 
 

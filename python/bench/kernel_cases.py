@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from tvm import relax
 
-from tvm_rammer.testing import numpy_operators as ref
+from bench import numpy_operators as ref
 
 Array = npt.NDArray[Any]
 Unit = Literal["GFLOP/s", "GB/s", "Gelem/s"]

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from bench import numpy_operators as ref
+from bench.kernel_bench import measure_case
+from bench.kernel_cases import KernelCase, kernel_cases
 from click.testing import CliRunner
 
 from tvm_rammer.backend import resolve_target, vdevice_for
 from tvm_rammer.machine.ceilings import Ceilings
-from tvm_rammer.testing import numpy_operators as ref
-from tvm_rammer.testing.kernel_bench import measure_case
-from tvm_rammer.testing.kernel_cases import KernelCase, kernel_cases
 
 TARGET = resolve_target()
 HOST = vdevice_for(TARGET)

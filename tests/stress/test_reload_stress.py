@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from stress import reload_stress
 
 from tvm_rammer.errors import LibraryError
-from tvm_rammer.testing import reload_stress
 
 SCRIPT = Path(__file__).parents[2] / "python" / "stress_loading.py"
 

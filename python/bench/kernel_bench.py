@@ -10,6 +10,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from bench.kernel_cases import KernelCase, Problem
 from tvm_rammer.backend.cpu.host.one_core import on_one_core
 from tvm_rammer.backend.cpu.timing.kernel_timing import (
     CompiledJobs,
@@ -25,7 +26,6 @@ from tvm_rammer.machine.ceilings import Ceilings
 from tvm_rammer.region.kernel_library import KernelLibrary
 from tvm_rammer.region.operator_graph import RegionGraph, region_graph
 from tvm_rammer.rprogram import OperatorGraph
-from tvm_rammer.testing.kernel_cases import KernelCase, Problem
 from tvm_rammer.transform.prepare import Prepare
 
 

@@ -21,10 +21,10 @@ from math import ceil
 
 import numpy as np
 
+from stress.compiled_regions import Compiled, Source, in_new_thread, same_bits
 from tvm_rammer.backend.cpu.host import configure_pool
 from tvm_rammer.errors import RammerError
 from tvm_rammer.schedule import choices
-from tvm_rammer.testing.compiled_regions import Compiled, Source, in_new_thread, same_bits
 from tvm_rammer.testing.random_graphs import Shape
 from tvm_rammer.testing.random_models import random_model
 

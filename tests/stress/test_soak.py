@@ -9,10 +9,10 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from stress import soak as soaking
+from stress.soak import busy
 
 from tvm_rammer.errors import RammerError
-from tvm_rammer.testing import soak as soaking
-from tvm_rammer.testing.soak import busy
 
 SCRIPT = Path(__file__).parents[2] / "python" / "soak.py"
 
@@ -85,9 +85,11 @@ def test_other_processes_end():
     assert all(process.poll() is not None for process in processes)
 
 
-_HOLDS_A_BUSY_PROCESS = """
+_HOLDS_A_BUSY_PROCESS = f"""
+import sys
+sys.path[:0] = {sys.path!r}
 import time
-from tvm_rammer.testing.soak import busy
+from stress.soak import busy
 with busy(1) as (process,):
     print(process.pid, flush=True)
     time.sleep(600)

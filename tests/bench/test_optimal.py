@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from bench.optimal import best_makespan, small_graph
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tvm_rammer.machine.vdevice import VDevice
 from tvm_rammer.rprogram import Buffer, Operator, OperatorGraph, RKernel
 from tvm_rammer.schedule import POLICIES, CostModel, bounds, plan, simulate
-from tvm_rammer.testing.optimal import best_makespan, small_graph
 from tvm_rammer.testing.random_graphs import SHAPES
 
 US = 1e-6
