@@ -10,8 +10,8 @@ from tvm_rammer.tuning import model
 
 
 @pytest.fixture(scope="module", autouse=True)
-def far_from_the_bound() -> Iterator[None]:
-    """No session ends early because a busy machine lets the untuned choice look perfect."""
+def ceilings_that_are_wrong() -> Iterator[None]:
+    """All measurements beat their bounds, as where a busy machine reached little: none counts."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(model, "least_seconds", lambda *args: 0.0)
+        patch.setattr(model, "least_seconds", lambda *args: 1.0)
         yield

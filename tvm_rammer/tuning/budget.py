@@ -11,6 +11,9 @@ from math import inf
 _HOPE, _FADES = 0.3, 0.5
 #: A new best choice that gains less than this is no gain.
 _GAIN = 0.01
+#: What may be gained below a bound that no batch has tested: it rests on what the machine reached
+#: at one moment, which may have been a busy one.
+_DOUBT = 0.05
 #: Nothing is near where all operators together are expected to gain less than this of the plan.
 _WORTHWHILE = 1e-3
 
@@ -24,11 +27,13 @@ class TaskProgress:
     untuned, best : float
         Seconds of the untuned choice and of the best one.
     bound : float
-        Seconds that no choice can beat.
+        Seconds that no choice can beat, if the machine was measured well.
     hope : float
         The share of its time that the next batch is expected to gain.
     exhausted : bool
         Whether there is no choice left.
+    tested : bool
+        Whether the last batch brought no gain: only then its bound can end an operator.
     """
 
     untuned: float = inf
@@ -36,19 +41,35 @@ class TaskProgress:
     bound: float = 0.0
     hope: float = _HOPE
     exhausted: bool = False
+    tested: bool = False
 
     def took(self, seconds: float) -> None:
         """A batch was measured, the fastest of which took so many seconds."""
         gain = max(0.0, 1 - seconds / self.best) if self.best < inf else 0.0
         self.best = min(self.best, seconds)
-        self.hope = max(gain, _FADES * self.hope) if gain >= _GAIN else _FADES * self.hope
+        self.tested = gain < _GAIN
+        self.hope = _FADES * self.hope if self.tested else max(gain, _FADES * self.hope)
 
-    @property
-    def expected(self) -> float:
-        """The share of its time that can be gained, and is expected to be."""
+    def expected(self, trust: float = 1.0) -> float:
+        """The share of its time that can be gained, and is expected to be.
+
+        Parameters
+        ----------
+        trust : float
+            What of the bound counts.
+        """
         if self.exhausted or self.best == inf:
             return 0.0
-        return max(0.0, min(self.hope, 1 - self.bound / self.best))
+        room = max(0.0, 1 - trust * self.bound / self.best)
+        return min(self.hope, room if self.tested else max(room, _DOUBT))
+
+
+def trust_in_bounds(progress: Sequence[TaskProgress]) -> float:
+    """What of the bounds counts, so that no measurement beats one.
+
+    They all rest on the same ceilings of the machine: where one is beaten, all are too high.
+    """
+    return min([1.0, *(each.best / each.bound for each in progress if each.bound > 0)])
 
 
 def next_task(progress: Sequence[TaskProgress], weights: Sequence[float]) -> int | None:
@@ -65,7 +86,8 @@ def next_task(progress: Sequence[TaskProgress], weights: Sequence[float]) -> int
     int or None
         ``None`` where what all are expected to gain is not worth while.
     """
-    expected = [w * p.expected for w, p in zip(weights, progress, strict=True)]
+    trust = trust_in_bounds(progress)
+    expected = [w * p.expected(trust) for w, p in zip(weights, progress, strict=True)]
     if sum(expected) <= _WORTHWHILE * sum(weights):
         return None
     return max(range(len(expected)), key=expected.__getitem__)
