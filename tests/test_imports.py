@@ -17,7 +17,7 @@ MEASURE_PROCESSORS = {"testing/own_cores.py"}
 #: Each imports of those before it, and of no other.
 ROOMS = (
     *("rprogram", "machine", "schedule", "kernel", "backend", "region", "transform"),
-    *("frontend", "tuning", "view", "runtime", "testing", "commands"),
+    *("frontend", "view", "runtime", "tuning", "testing", "commands"),
 )
 FILES = {path.relative_to(ROOT).as_posix(): path for path in sorted(ROOT.rglob("*.py"))}
 MODULES = {

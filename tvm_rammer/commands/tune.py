@@ -180,6 +180,7 @@ def _document(now: TuningStatus) -> dict[str, Any]:
         "failures": list(now.failures),
         "notes": list(now.notes),
         "gains": [list(each) for each in now.gains],
+        "network": now.network,
     }
 
 
@@ -192,6 +193,8 @@ def _texts(now: TuningStatus) -> list[Any]:
     for each in now.operators:
         table.add_row(each.name, duration(each.untuned), duration(each.best), f"{each.gain:.2f}x")
     texts: list[Any] = [f"the plan is expected to be {now.plan_gain:.2f}x as fast", "", table]
+    if now.network:
+        texts += ["", now.network]
     if now.failures:
         texts += ["", f"failed: {listed(now.failures, 4)}"]
     return texts

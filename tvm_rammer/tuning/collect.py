@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tvm_rammer.errors import InputError
 from tvm_rammer.files import advice_for, write_whole
-from tvm_rammer.tuning.database import RACES, RECORDS, WORKLOADS, Database, read_workload
+from tvm_rammer.tuning.database import (
+    NETWORKS,
+    RACES,
+    RECORDS,
+    WORKLOADS,
+    Database,
+    read_workload,
+)
 from tvm_rammer.tuning.folder import locked_folder
 from tvm_rammer.tuning.task import TaskOrigin
 
@@ -27,7 +34,7 @@ def collected(databases: Sequence[Database], keep: Callable[[TaskOrigin], bool])
     keep : callable
         Whether records of an origin are taken.
     """
-    found: Lines = {WORKLOADS: [], RECORDS: [], RACES: []}
+    found: Lines = {WORKLOADS: [], RECORDS: [], RACES: [], NETWORKS: []}
     places: dict[Any, int] = {}
     known: set[str] = set()
     for database in databases:
@@ -41,16 +48,32 @@ def collected(databases: Sequence[Database], keep: Callable[[TaskOrigin], bool])
             renumbered[number] = places[workload.key]
         for name, line in database.measured_lines():
             content = json.loads(line)
-            race = isinstance(content, dict)
-            old = content["workload"] if race else content[0]
-            if old not in renumbered:
+            if not _renumber(content, renumbered):
                 continue
-            content["workload" if race else 0] = renumbered[old]
             text = json.dumps(content)
             if text not in known:
                 known.add(text)
                 found[name].append(text)
     return found
+
+
+def _renumber(content: Any, renumbered: Mapping[int, int]) -> bool:
+    """Give what a line is of its new number; False if that is left out."""
+    match content:
+        case {"workloads": numbers, "taken": taken}:
+            if any(number not in renumbered for number in numbers):
+                return False
+            content["workloads"] = sorted(renumbered[number] for number in numbers)
+            for each in taken:
+                each["workload"] = renumbered[each["workload"]]
+            return True
+        case {"workload": number}:
+            place: Any = "workload"
+        case [number, *_]:
+            place = 0
+    if number in renumbered:
+        content[place] = renumbered[number]
+    return number in renumbered
 
 
 def write_lines(lines: Lines, path: Path) -> None:

@@ -1,7 +1,8 @@
 """Records of the tuner on disk, and which choices a build takes by them.
 
-A folder with three files of a line for each record: the workloads and the measurements are
-MetaSchedule's own, the races are what choices took in turns with the untuned one.
+A folder with four files of a line for each record: the workloads and the measurements are
+MetaSchedule's own, the races are what choices took in turns with the untuned one, and networks by
+records in turns with those without.
 """
 
 from __future__ import annotations
@@ -26,12 +27,13 @@ from tvm_rammer.kernel.scheduled import Choice
 from tvm_rammer.machine import VDevice
 from tvm_rammer.records import parse_json, read_as
 from tvm_rammer.region.kernel_library import Tuned
-from tvm_rammer.tuning.fronts import RacedChoice, chosen_front
+from tvm_rammer.tuning.fronts import RacedChoice, Races, chosen_front, proved
+from tvm_rammer.tuning.networks import NetworkRace, left_out
 from tvm_rammer.tuning.task import Task, TaskOrigin
 from tvm_rammer.units import counted, listed
 
 WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
-RACES = "database_race.json"
+RACES, NETWORKS = "database_race.json", "database_network.json"
 #: What failed is recorded as taking longer than this.
 _FAILED_SECONDS = 1e9
 
@@ -117,17 +119,28 @@ class Database:
         ]
         return sorted(found, key=lambda each: each.seconds)
 
-    def raced(self, task: Task) -> list[RacedChoice]:
-        """What ran in turns with the untuned choice of a task, by its last race."""
-        return list(self._races.get(_key(task.workload()), {}).values())
+    def races(self, task: Task) -> Races:
+        """What ran in turns with the untuned choice of a task, in the order of the races."""
+        return self._races.get(_key(task.workload()), {})
 
     def chosen(self, task: Task) -> list[Choice]:
         """The choices that a build takes: the most efficient one, and finer ones that pay.
 
-        Nothing if none is better than the untuned one, in turns with it.
+        Nothing if none is better than the untuned one, in turns with it, or a network was found to
+        be better off without.
         """
-        front = chosen_front(self.raced(task), task.vdevice.num_veus, self.fast_only)
+        front = self.front(task)
+        if (_key(task.workload()), tuple(each.number for each in front)) in self._left_out:
+            return []
         return [task.choice(each.number) for each in front]
+
+    def front(self, task: Task) -> list[RacedChoice]:
+        """The same by the races of the operator alone, whatever its networks say."""
+        return chosen_front(proved(self.races(task)), task.vdevice.num_veus, self.fast_only)
+
+    def networks(self) -> list[NetworkRace]:
+        """The networks that ran by records in turns with those without, in the order of races."""
+        return list(self._networks)
 
     def tuned(self, vdevice: VDevice, winograd_tolerance: float) -> Tuned:
         """What a build asks for the choices of an operator."""
@@ -183,9 +196,9 @@ class Database:
         return found
 
     @cached_property
-    def _races(self) -> Mapping[Any, Mapping[int, RacedChoice]]:
-        """By workload and number of a choice."""
-        found: dict[Any, dict[int, RacedChoice]] = {}
+    def _races(self) -> Mapping[Any, Races]:
+        """By workload."""
+        found: dict[Any, dict[int, list[RacedChoice]]] = {}
         for place, line in enumerate(self._lines(RACES), 1):
             try:
                 race: TaskRace = read_as(TaskRace, json.loads(line))
@@ -195,8 +208,31 @@ class Database:
                 continue
             if workload is not None:
                 self._usable.append((RACES, line))
-                found.setdefault(workload, {}).update({each.number: each for each in race.raced})
+                known = found.setdefault(workload, {})
+                for each in race.raced:
+                    known.setdefault(each.number, []).append(each)
         return found
+
+    @cached_property
+    def _networks(self) -> list[NetworkRace]:
+        found = []
+        for place, line in enumerate(self._lines(NETWORKS), 1):
+            try:
+                race: NetworkRace = read_as(NetworkRace, json.loads(line))
+                known = [self._workload(number) for number in race.workloads]
+                known += [self._workload(each.workload) for each in race.taken]
+            except (ValueError, LookupError):
+                self.skipped.append(f"{NETWORKS}, line {place}: no race of a network")
+                continue
+            if None not in known:
+                self._usable.append((NETWORKS, line))
+                found.append(race)
+        return found
+
+    @cached_property
+    def _left_out(self) -> set[tuple[Any, tuple[int, ...]]]:
+        """Workloads and choices that do not pay in a network."""
+        return {(self._workload(place), each) for place, each in left_out(self._networks)}
 
     def workload_lines(self) -> Iterator[tuple[str, Workload | None]]:
         """The lines of workloads, and what each holds."""
@@ -204,7 +240,8 @@ class Database:
 
     def measured_lines(self) -> list[tuple[str, str]]:
         """The lines of records and races that can be used, each with the name of its file."""
-        assert self._seconds is not None and self._races is not None  # which reads them
+        for read in (self._seconds, self._races, self._networks):
+            assert read is not None
         return list(self._usable)
 
     def _workload(self, index: int) -> Any:

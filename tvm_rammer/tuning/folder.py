@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tvm_rammer.errors import InputError, TuningError
 from tvm_rammer.files import write_whole
-from tvm_rammer.tuning.database import RACES, RECORDS, WORKLOADS
+from tvm_rammer.tuning.database import NETWORKS, RACES, RECORDS, WORKLOADS
 from tvm_rammer.units import counted
 
 
@@ -56,7 +56,7 @@ def repair(folder: Path) -> list[str]:
     """
     removed: list[str] = []
     workloads = 0
-    for name in (WORKLOADS, RECORDS, RACES):
+    for name in (WORKLOADS, RECORDS, RACES, NETWORKS):
         path = folder / name
         path.touch()
         text = path.read_text(errors="replace")
@@ -83,8 +83,8 @@ def _is_json(line: str) -> bool:
 
 
 def _workload(line: str) -> float:
-    """The workload that a record or a race is of; one that is not there where it names none."""
+    """The last workload that a line is of; one that is not there where it names none."""
     match json.loads(line):
-        case {"workload": int(number)} | [int(number), *_]:
+        case {"workload": int(number)} | {"workloads": [*_, int(number)]} | [int(number), *_]:
             return number
     return inf

@@ -6,10 +6,10 @@ its most efficient one when others share it: a build takes both, and what is bet
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from math import ceil
+from math import ceil, inf
 
 #: Choices replace the untuned one if they take at most this part of its time: less is noise.
 _BETTER = 0.97
@@ -19,6 +19,8 @@ _AS_GOOD = 1.01
 MOST_KEPT, LONGEST = 3, 1.5
 #: A finer choice has so many times the tiles at least.
 _FINER = 1.5
+#: Of the fastest choices with a number of tiles, so many are looked at.
+_LOOKED_AT = 4
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,23 @@ class RacedChoice:
         return self.cost * ceil(self.tiles / num_veus) / self.tiles
 
 
+#: What choices of one operator took, by their numbers: in each race that they took part in.
+Races = Mapping[int, Sequence[RacedChoice]]
+
+
+def latest(races: Races) -> list[RacedChoice]:
+    """Each choice by its last race."""
+    return [each[-1] for each in races.values()]
+
+
+def proved(races: Races) -> list[RacedChoice]:
+    """The untuned ones, and those that were in a second race after the one that chose them.
+
+    The winner of many was lucky in the race that it won; the next one knows nothing of that.
+    """
+    return [each[-1] for number, each in races.items() if number <= 0 or len(each) > 1]
+
+
 def chosen_front(
     raced: Sequence[RacedChoice], num_veus: int, fast_only: bool = False
 ) -> list[RacedChoice]:
@@ -85,6 +104,26 @@ def chosen_front(
         if gain <= least:
             best, least = front, gain
     return best
+
+
+def fastest_by_tiles(seconds: Mapping[int, float], tiles: Callable[[int], int]) -> list[int]:
+    """The fastest few choices for each number of tiles, the fastest of all first.
+
+    Parameters
+    ----------
+    seconds : mapping of int to float
+        What all tiles of a choice take one core, by its number; infinite where it failed.
+    tiles : callable
+        The tiles of a choice.
+    """
+    found: list[int] = []
+    left: dict[int, int] = {}
+    for number in sorted(seconds, key=lambda number: (seconds[number], number)):
+        if seconds[number] < inf:
+            count = tiles(number)
+            left[count] = left.get(count, _LOOKED_AT) - 1
+            found += [number] if left[count] >= 0 else []
+    return found
 
 
 def pareto_front(choices: Sequence[RacedChoice]) -> list[RacedChoice]:

@@ -77,6 +77,10 @@ class Journal:
         """A choice of a task could not be measured, or computes something else."""
         self._write({"task": task, "error": error})
 
+    def network(self, text: str) -> None:
+        """The network ran by records in turns with the one without."""
+        self._write({"network": text})
+
     def note(self, text: str) -> None:
         """Something happened."""
         self._write({"note": text})

@@ -22,8 +22,9 @@ from tvm_rammer.region.marks import regions_of
 from tvm_rammer.relax_util import operator_name
 from tvm_rammer.transform.pipeline import partition_module
 from tvm_rammer.tuning.database import Database
-from tvm_rammer.tuning.journal import Progress
+from tvm_rammer.tuning.journal import Journal, Progress
 from tvm_rammer.tuning.least_seconds import least_seconds
+from tvm_rammer.tuning.race_network import keep_what_pays
 from tvm_rammer.tuning.session import WeightedTask, tune_tasks
 from tvm_rammer.tuning.shares import PlannedTask, PlanShares
 from tvm_rammer.tuning.task import Task, tuner_of
@@ -47,8 +48,10 @@ def tune(
 
     Every operator whose template lists configurations is a task: products, convolutions, depthwise
     convolutions, Winograd's transforms. What is made without tuning is measured first; whatever
-    looks better is checked and runs in turns with it, so that a build with these records takes
-    nothing that is slower. It takes about half a second a trial.
+    looks better is checked and runs in turns with it, twice, so that a build with these records
+    takes nothing that is slower. At the end the network by these records runs in turns with the one
+    without, and operators that do not pay in it stay as they are without tuning; on a tracker's
+    machines it does not. It takes about half a second a trial.
 
     Parameters
     ----------
@@ -97,6 +100,11 @@ def tune(
     tasks, shares = tasks_of(loaded.module, resolved, options)
     if not tasks:
         raise TuningError("no operator of the model has configurations to choose from")
+
+    def finish(database: Database, journal: Journal) -> None:
+        if tracker is None:
+            keep_what_pays(loaded, resolved, num_veus, tasks, database, journal)
+
     return tune_tasks(
         tasks,
         resolved,
@@ -106,6 +114,7 @@ def tune(
         weigh=shares,
         tracker=tracker,
         watch=watch,
+        finish=finish,
     )
 
 

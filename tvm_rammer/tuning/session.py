@@ -23,7 +23,13 @@ from tvm_rammer.tuning.bench import Bench, failure, seconds_of, without_intrinsi
 from tvm_rammer.tuning.budget import TaskProgress, next_task
 from tvm_rammer.tuning.database import RACES, RECORDS, WORKLOADS, Database, TaskRace
 from tvm_rammer.tuning.folder import locked_folder, repair
-from tvm_rammer.tuning.fronts import RacedChoice, chosen_front
+from tvm_rammer.tuning.fronts import (
+    RacedChoice,
+    chosen_front,
+    fastest_by_tiles,
+    latest,
+    proved,
+)
 from tvm_rammer.tuning.journal import Journal, Progress
 from tvm_rammer.tuning.space import EmittedFeatures, choice_numbers, space_of, trace_of
 from tvm_rammer.tuning.task import Task
@@ -36,8 +42,6 @@ _NEEDED = ("xgboost", "psutil", "cloudpickle")
 _AT_ONCE = 16
 #: Of the evolutionary search: lists have some hundred choices, and features take milliseconds.
 _POPULATION, _GENERATIONS = 48, 2
-#: Of the fastest choices of an operator, so many are looked at when a race is made up.
-_LOOKED_AT = 24
 #: What MetaSchedule records of a choice that failed.
 _FAILED = 1e10
 #: Records of earlier sessions that the cost model learns from, for each operator.
@@ -80,6 +84,7 @@ def tune_tasks(
     weigh: Weigh | None = None,
     tracker: Tracker | None = None,
     watch: Callable[[Progress], None] = lambda progress: None,
+    finish: Callable[[Database, Journal], None] = lambda database, journal: None,
 ) -> Database:
     """Tune operators.
 
@@ -100,6 +105,8 @@ def tune_tasks(
         Of the machines to measure on.
     watch : callable
         Called with the progress after every batch of measurements.
+    finish : callable
+        Called at the end, while the folder is still this process's alone.
 
     Returns
     -------
@@ -122,6 +129,7 @@ def tune_tasks(
             journal.note(f"taken out: {line}")
         bench = Bench([each.task for each in tasks], target, scratch, tracker, journal.note)
         _Session(tasks, target, path, bench, trials, seed, weigh, journal).run()
+        finish(Database(path), journal)
     return Database(path)
 
 
@@ -152,7 +160,10 @@ class _Session:
         known = Database(path)
         self.places = [known.place(each.task) for each in tasks]
         self.tried = [dict(known.tried(each.task)) for each in tasks]
-        self.raced = [{r.number: r for r in known.raced(each.task)} for each in tasks]
+        self.races = [
+            {number: list(some) for number, some in known.races(each.task).items()}
+            for each in tasks
+        ]
         self.progress = [TaskProgress(bound=each.bound) for each in tasks]
         features = EmittedFeatures({each.name: each.task for each in tasks})
         self.cost_model = ms.cost_model.XGBModel(
@@ -174,7 +185,8 @@ class _Session:
                 self.journal.note("no gain is near")
                 break
             self._batch(number, min(left, _AT_ONCE))
-        self._measure([])
+        while self._measure_races():
+            pass
 
     def _weights_of_uses(self, seconds: Sequence[float]) -> tuple[list[float], float]:
         weights = [
@@ -185,7 +197,7 @@ class _Session:
 
     def _seconds(self, number: int) -> float:
         """The seconds of an operator as a build would make it now."""
-        front = chosen_front(list(self.raced[number].values()), self._veus(number))
+        front = chosen_front(proved(self.races[number]), self._veus(number))
         return self.progress[number].untuned * (front[0].cost if front else 1.0)
 
     def _veus(self, number: int) -> int:
@@ -292,46 +304,64 @@ class _Session:
 
     def _measure(self, wanted: Sequence[tuple[int, int]]) -> list[ms.runner.RunnerResult]:
         """Measure choices, and with them the races that earlier ones have brought up."""
-        races = []
-        for number, each in enumerate(self.tasks):
-            if new := [k for k in self._promising(number) if k not in self.raced[number]]:
-                finer = [-1 - k for k in reversed(range(len(each.task.finer)))]
-                races.append((number, [*finer, 0, *new]))
+        races = [
+            (number, [*range(-len(self.tasks[number].task.finer), 1), *challengers])
+            for number in range(len(self.tasks))
+            if (challengers := self._challengers(number))
+        ]
         alone = [(number, [choice]) for number, choice in wanted]
         results = self.bench.measure([*alone, *races])
         for (number, numbers), result in zip(races, results[len(wanted) :], strict=True):
             self._keep_race(number, numbers, result)
         return results[: len(wanted)]
 
+    def _measure_races(self) -> bool:
+        """Measure what earlier measurements have brought up; False if that is nothing."""
+        pending = any(self._challengers(number) for number in range(len(self.tasks)))
+        if pending:
+            self._measure([])
+        return pending
+
+    def _challengers(self, number: int) -> list[int]:
+        """What is to run in turns with the untuned choices: what looks good, and what once won."""
+        races = self.races[number]
+        if new := [k for k in self._promising(number) if k not in races]:
+            return new
+        front = chosen_front(latest(races), self._veus(number))
+        # All of it again where one was lucky: what is compared has run at the same time.
+        once = any(len(races[each.number]) == 1 for each in front)
+        return [each.number for each in front] if once else []
+
     def _keep_race(
         self, number: int, numbers: Sequence[int], result: ms.runner.RunnerResult
     ) -> None:
-        each, raced = self.tasks[number], self.raced[number]
+        each, races = self.tasks[number], self.races[number]
         if error := failure(result):
             self.journal.failed(each.name, f"a race: {error}")
             lost = (inf, inf, inf)
-            raced |= {k: RacedChoice(k, 1, "", lost) for k in numbers if k > 0}
-            return
-        seconds = list(map(float, result.run_secs))
-        race = made_race(self.places[number], each.task, numbers, seconds)
-        with open(self.path / RACES, "a") as file:
-            file.write(race.line())
-        raced |= {one.number: one for one in race.raced}
+            raced = [RacedChoice(k, 1, "", lost) for k in numbers if k > 0]
+        else:
+            seconds = list(map(float, result.run_secs))
+            race = made_race(self.places[number], each.task, numbers, seconds)
+            with open(self.path / RACES, "a") as file:
+                file.write(race.line())
+            raced = list(race.raced)
+        for one in raced:
+            races.setdefault(one.number, []).append(one)
         self._tell(number, 0)
 
     def _promising(self, number: int) -> list[int]:
         """What a build would take if all had run in turns as they ran alone."""
-        task, raced = self.tasks[number].task, self.raced[number]
+        task, races = self.tasks[number].task, self.races[number]
         untuned = self.progress[number].untuned
         if untuned == inf:
             return []
-        fastest = sorted((seconds, k) for k, seconds in self.tried[number].items() if k > 0)
+        tuned = {k: seconds for k, seconds in self.tried[number].items() if k > 0}
         believed = [
-            replace(raced[k], alike=repr(task.choice(k).rounding))
-            if k in raced
-            else _believed(task, k, seconds / untuned)
-            for seconds, k in fastest[:_LOOKED_AT]
-            if seconds < inf
+            replace(races[k][-1], alike=repr(task.choice(k).rounding))
+            if k in races
+            else _believed(task, k, tuned[k] / untuned)
+            for k in fastest_by_tiles(tuned, task.num_tiles)
         ]
         plain = [_believed(task, -k, 1.0) for k in range(len(task.finer) + 1)]
         front = chosen_front([*plain, *believed], self._veus(number))

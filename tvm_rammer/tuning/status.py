@@ -47,6 +47,9 @@ class TuningStatus:
         Choices that could not be measured or compute something else; what else happened.
     gains : tuple of (int, float)
         The plan's gain by trials, of the last session.
+    network : str
+        What came out when the network ran by records in turns with the one without; empty if it
+        did not.
     """
 
     running: bool
@@ -58,6 +61,7 @@ class TuningStatus:
     failures: tuple[str, ...]
     notes: tuple[str, ...]
     gains: tuple[tuple[int, float], ...]
+    network: str
 
 
 def tuning_status(folder: Path) -> TuningStatus:
@@ -86,6 +90,7 @@ def tuning_status(folder: Path) -> TuningStatus:
         tuple(f"{line['task']}: {line['error']}" for line in log if "error" in line),
         tuple(str(line["note"]) for line in log if "note" in line),
         tuple(_gains(told)),
+        next((str(line["network"]) for line in reversed(log) if "network" in line), ""),
     )
 
 
