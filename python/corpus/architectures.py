@@ -31,8 +31,12 @@ def _transformers(title: str, task: str, function: str, **arguments: Any) -> Arc
     return _made(title, "transformers", task, function, **arguments)
 
 
-def _vision(title: str, task: str, function: str) -> Architecture:
-    return Architecture(title, "torch", task, f"vision_networks:{function}")
+def _image(title: str, task: str, function: str) -> Architecture:
+    return Architecture(title, "torch", task, f"image_networks:{function}")
+
+
+def _detector(title: str, task: str, function: str) -> Architecture:
+    return Architecture(title, "torch", task, f"detection_networks:{function}")
 
 
 def _sequence(title: str, task: str, function: str) -> Architecture:
@@ -146,17 +150,17 @@ ARCHITECTURES: tuple[Architecture, ...] = (
     _transformers("wav2vec2_conformer", _SPEECH, "wav2vec2_conformer"),
     _transformers("whisper_encoder", _SPEECH, "whisper_encoder"),
     _transformers("ast", "audio classification", "audio_spectrogram_transformer"),
-    _vision("diffusion_unet", "image generation", "diffusion_unet"),
-    _vision("unet", _SEGMENT, "plain_unet"),
-    _vision("yolov3_spp", _DETECT, "yolo3"),
-    _vision("yolov8", _DETECT, "yolo8"),
-    _vision("yolov8_nms", f"{_DETECT}, suppression included", "yolo8_nms"),
-    _vision("yolox", _DETECT, "yolox"),
-    _vision("text_detector", "text detection", "text_detector"),
-    _vision("crnn", "text recognition", "text_reader"),
-    _vision("super_resolution", "super-resolution", "super_resolution"),
-    _vision("spatial_transformer", "image warping", "spatial_transformer"),
-    _vision("detr", _DETECT, "set_detector"),
+    _image("diffusion_unet", "image generation", "diffusion_unet"),
+    _image("unet", _SEGMENT, "plain_unet"),
+    _detector("yolov3_spp", _DETECT, "yolo3"),
+    _detector("yolov8", _DETECT, "yolo8"),
+    _detector("yolov8_nms", f"{_DETECT}, suppression included", "yolo8_nms"),
+    _detector("yolox", _DETECT, "yolox"),
+    _detector("text_detector", "text detection", "text_detector"),
+    _image("crnn", "text recognition", "text_reader"),
+    _image("super_resolution", "super-resolution", "super_resolution"),
+    _image("spatial_transformer", "image warping", "spatial_transformer"),
+    _detector("detr", _DETECT, "set_detector"),
     _sequence("dlrm", "recommendation", "click_model"),
     _sequence("tacotron_decoder", "speech synthesis", "speech_decoder"),
     _sequence("bilstm_tagger", "text tagging", "tagger"),
