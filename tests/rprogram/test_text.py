@@ -66,7 +66,8 @@ def test_empty_plan():
 @pytest.mark.parametrize(
     ("time", "nbytes", "time_text", "bytes_text"),
     [
-        (0.0, 1023, "0 us", "1023 B"),
+        (0.0, 1023, "0 ns", "1023 B"),
+        (0.5e-6, 1024, "500 ns", "1.0 KiB"),
         (12.34e-6, 1536, "12.3 us", "1.5 KiB"),
         (0.9996e-3, 5 * 2**20, "1 ms", "5.0 MiB"),
         (1.5, 3 * 2**40, "1.5 s", "3072.0 GiB"),

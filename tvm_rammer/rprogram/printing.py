@@ -9,6 +9,7 @@ from operator import itemgetter
 
 from tvm_rammer.printable import printable
 from tvm_rammer.rprogram.program import RProgram, RTask, Wait
+from tvm_rammer.units import counted, duration, size
 
 
 def format_program(program: RProgram, limit: int | None = 60) -> str:
@@ -34,21 +35,21 @@ def format_program(program: RProgram, limit: int | None = 60) -> str:
 def _header(program: RProgram) -> list[str]:
     spaces = Counter(buffer.space for buffer in program.buffers)
     counts = [
-        _counted(len(program.operators), "operator"),
-        _counted(program.num_tasks, "rTask"),
-        _counted(program.num_veus, "vEU"),
-        _counted(program.num_waves, "wave"),
-        _counted(sum(len(task.waits) for _, _, task in program.tasks()), "wait"),
+        counted(len(program.operators), "operator"),
+        counted(program.num_tasks, "rTask"),
+        counted(program.num_veus, "vEU"),
+        counted(program.num_waves, "wave"),
+        counted(sum(len(task.waits) for _, _, task in program.tasks()), "wait"),
     ]
     memory = [
-        f"arena {_bytes(program.arena_bytes)}",
-        f"constants {_bytes(program.constant_bytes)}",
-        _counted(spaces["input"], "input"),
-        _counted(spaces["output"], "output"),
+        f"arena {size(program.arena_bytes)}",
+        f"constants {size(program.constant_bytes)}",
+        counted(spaces["input"], "input"),
+        counted(spaces["output"], "output"),
     ]
     if program.assembled:
-        number = _counted(len(program.assembled), "concatenation")
-        memory.append(f"{number} in place ({_counted(spaces['part'], 'part')})")
+        number = counted(len(program.assembled), "concatenation")
+        memory.append(f"{number} in place ({counted(spaces['part'], 'part')})")
     lines = [
         f"rProgram {program.name}, policy {program.policy}",
         "  " + ", ".join(counts),
@@ -67,7 +68,7 @@ def _kernels(program: RProgram) -> list[str]:
             kernel.name,
             f"{uses[number]}x",
             str(kernel.num_tiles),
-            _seconds(kernel.tile_time),
+            duration(kernel.tile_time),
             kernel.origin,
             kernel.tiling,
         )
@@ -114,7 +115,7 @@ def _wait(program: RProgram, wait: Wait) -> str:
 def _gap(left_out: Sequence[tuple[int, int, RTask]]) -> str:
     first, last = left_out[0][2].wave, left_out[-1][2].wave
     waves = f"wave {first}" if first == last else f"waves {first} to {last}"
-    return f"... {_counted(len(left_out), 'rTask')} of {waves} not shown ..."
+    return f"... {counted(len(left_out), 'rTask')} of {waves} not shown ..."
 
 
 def _table(rows: Sequence[tuple[str, ...]], right: Iterable[int] = ()) -> list[str]:
@@ -129,23 +130,3 @@ def _table(rows: Sequence[tuple[str, ...]], right: Iterable[int] = ()) -> list[s
         ).rstrip()
         for row in rows
     ]
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def _bytes(number: int) -> str:
-    size = float(number)
-    for unit in ("B", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} GiB"
-
-
-def _seconds(time: float) -> str:
-    for scale, unit in ((1e-6, "us"), (1e-3, "ms")):
-        if time < 999.5 * scale:
-            return f"{time / scale:.3g} {unit}"
-    return f"{time:.3g} s"
