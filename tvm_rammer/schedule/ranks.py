@@ -33,7 +33,12 @@ def waves_of(levels: Sequence[int]) -> list[list[int]]:
 def upward_ranks(
     graph: OperatorGraph, kernels: Sequence[RKernel], num_veus: int, costs: CostModel
 ) -> list[float]:
-    """Seconds from the start of each operator to the end of the longest path behind it."""
+    """Seconds from the start of each operator to the end of the longest path behind it.
+
+    The upward rank of HEFT (Topcuoglu, Hariri and Wu, *Performance-Effective and Low-Complexity
+    Task Scheduling for Heterogeneous Computing*, IEEE TPDS 2002): an operator takes as long as it
+    does with as many vEUs as pay, and transfers count as nothing.
+    """
     ranks = [fastest_time(kernel, num_veus, costs) for kernel in kernels]
     for number in reversed(range(len(ranks))):
         ranks[number] += max((ranks[after] for after in graph.successors[number]), default=0.0)

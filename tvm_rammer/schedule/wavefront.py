@@ -111,8 +111,9 @@ def _place(
     """Longest processing time first. No vEU gets more than its fair share if splitting can help it.
 
     An operator stays whole if it then ends within the fair share, at home if it can be; otherwise
-    it fills up one vEU after the other with contiguous ranges, as McNaughton's rule does. An excess
-    that is worth less than the wait for a range on another vEU is no reason to split.
+    it fills up one vEU after the other with contiguous ranges, as McNaughton's rule does
+    (*Scheduling with Deadlines and Loss Functions*, Management Science 1959). An excess that is
+    worth less than the wait for a range on another vEU is no reason to split.
     """
     loads = [0.0] * num_veus
     fair = _ROUNDING * max(

@@ -110,9 +110,6 @@ class Value:
         """Lanes that are equal: none where either is NaN."""
         return self._compare("eq", other)
 
-    def is_nan(self) -> Value:
-        return self._lines.emit(f"fcmp uno {self._typed()}, {self.name}", "i1")
-
     def where(self, chosen: Value | float, other: Value | float) -> Value:
         """``chosen`` in the lanes that hold, ``other`` elsewhere."""
         known = chosen if isinstance(chosen, Value) else other

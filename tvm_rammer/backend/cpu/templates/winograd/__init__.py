@@ -1,5 +1,8 @@
 """Convolutions by Winograd's minimal filtering: of 3 x 3, and with long filters along one axis.
 
+The algorithm is Winograd's (*Arithmetic Complexity of Computations*, 1980), in two dimensions as
+Lavin and Gray have it (*Fast Algorithms for Convolutional Neural Networks*, CVPR 2016).
+
 A filter of seven or eleven taps along an axis is a sum of filters of three taps, each of which
 works on the same transformed inputs a tile's step away (Huang et al., *DWM: A Decomposable Winograd
 Method*, AAAI 2020, along one axis). The taps along the other axis, and its stride, stay as they
