@@ -113,7 +113,9 @@ def _entry(name: str, tags: Sequence[str]) -> str:
         f'extern "C" __attribute__((visibility("default"))) int __tvm_ffi_{name}('
         "void*, const EmulatedAny* given, int count, EmulatedAny* result) {\n"
         f"  return emulated::enter({name}, given, count, result, {{{numbers}}}, "
-        f"{'true' if COOPERATIVE in tags else 'false'});\n}}"
+        f"{'true' if COOPERATIVE in tags else 'false'});\n}}\n"
+        'extern "C" __attribute__((visibility("default"))) '
+        f"const emulated::Entry emulated_entry_{name} = emulated::Driven<{name}>::entry;"
     )
 
 
@@ -128,8 +130,27 @@ def _runtime() -> Path:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     library = folder / "libemulated.so"
     sources = (str(HERE / name) for name in ("emulated.cpp", "races.cpp"))
-    _run("-shared", *sources, "-lpthread", "-o", str(library))
+    _run("-shared", *sources, "-lpthread", f"-Wl,-soname,{library.name}", "-o", str(library))
     return library
+
+
+@cache
+def driver_folder() -> Path:
+    """Where an emulated driver is, ``libcuda.so.1`` and ``libcudart.so.13``: see ``driver.cpp``."""
+    runtime = _runtime()
+    folder = runtime.parent
+    driver, script = folder / "libcuda.so.1", folder / "versions"
+    _run("-shared", str(HERE / "driver.cpp"), str(runtime), *_named(driver), "-ldl")
+    # All is in the driver; TVM's runtime asks for it by the version of the runtime library.
+    library = folder / "libcudart.so.13"
+    script.write_text(f"{library.name} {{}};\n")
+    needed = (f"-Wl,--version-script={script}", "-Wl,--no-as-needed", str(driver))
+    _run("-shared", "-x", "c++", os.devnull, "-x", "none", *needed, *_named(library))
+    return folder
+
+
+def _named(library: Path) -> tuple[str, ...]:
+    return (f"-Wl,-soname,{library.name}", "-Wl,-rpath,$ORIGIN", "-o", str(library))
 
 
 def _run(*arguments: str) -> None:

@@ -251,4 +251,21 @@ int enter(void (*kernel)(A...), const EmulatedAny* given, int count, EmulatedAny
   return 0;
 }
 
+// ---- how a driver calls a kernel ----------------------------------------------------------------
+template <auto kernel>
+struct Driven;
+template <class... A, void (*kernel)(A...)>
+struct Driven<kernel> {
+  static constexpr unsigned sizes[] = {sizeof(A)..., 0};
+  template <size_t... I>
+  static const char* spread(void** given, const Launch& how, std::index_sequence<I...>) {
+    auto thread = [=] { kernel(*static_cast<A*>(given[I])...); };
+    return launch([](void* each) { (*static_cast<decltype(thread)*>(each))(); }, &thread, how);
+  }
+  static const char* run(void** given, const Launch& how) {
+    return spread(given, how, std::index_sequence_for<A...>{});
+  }
+  static constexpr Entry entry = {sizeof...(A), sizes, run};
+};
+
 }  // namespace emulated

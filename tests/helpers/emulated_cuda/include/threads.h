@@ -51,6 +51,12 @@ struct Launch {
   size_t dynamic_bytes;
   bool cooperative;
 };
+// How a driver calls a kernel: the bytes of each parameter, and a run from pointers to them.
+struct Entry {
+  int count;
+  const unsigned* sizes;
+  const char* (*run)(void** arguments, const Launch& launch);
+};
 // Runs all threads; returns nullptr, or what went wrong.
 const char* launch(void (*kernel)(void*), void* arguments, const Launch& launch);
 
