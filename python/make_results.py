@@ -5,6 +5,7 @@
     python python/bench_peers.py --winograd off --json docs/results/peers_direct.json
     python python/ablations.py --json docs/results/ablations.json
     python python/compare_policies.py --json docs/results/scaling.json
+    python python/count_choices.py --json docs/results/choices.json
     python python/bench_kernels.py --json docs/results/kernels.json
     python python/bench_kernels.py --target TARGET --json docs/results/kernels_avx2.json
     python python/check_models.py
@@ -18,6 +19,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from bench.choices import CHOICES, choices_page
 from bench.corpus_page import corpus_page
 from bench.corpus_records import load_corpus, load_notes
 from bench.kernel_page import kernels_page, load_kernels
@@ -70,9 +72,9 @@ def main(folder: Path, readme: Path | None) -> None:
 
 def read(folder: Path) -> Results:
     """What lies in a folder."""
-    direct, ablations, scaling, proofs, models = (
+    direct, ablations, scaling, proofs, models, choices = (
         folder / f"{name}.json"
-        for name in ("peers_direct", "ablations", "scaling", "proofs", "models")
+        for name in ("peers_direct", "ablations", "scaling", "proofs", "models", "choices")
     )
     return Results(
         load_results(folder / "peers.json"),
@@ -83,6 +85,7 @@ def read(folder: Path) -> Results:
         tuple(map(load_kernels, sorted(folder.glob("kernels*.json")))),
         load_corpus(models) if models.exists() else None,
         load_notes(folder / "models_notes.json"),
+        CHOICES.load(choices) if choices.exists() else None,
     )
 
 
@@ -96,6 +99,8 @@ def write(results: Results, folder: Path) -> list[Path]:
         pages["ablations.md"] = ablations_page(results.ablations)
     if results.scaling:
         pages["scaling.md"] = scaling_page(results.scaling)
+    if results.choices:
+        pages["choices.md"] = choices_page(results.choices)
     if results.kernels:
         pages["kernels.md"] = kernels_page(results.kernels)
     if results.corpus:

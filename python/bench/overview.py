@@ -72,6 +72,8 @@ def _links(results: Results) -> str:
         pages.append("[what single decisions are worth](ablations.md)")
     if results.scaling:
         pages.append("[more vEUs, simulated](scaling.md)")
+    if results.choices:
+        pages.append("[operators that have a choice of tilings](choices.md)")
     if results.kernels:
         pages.append("[single operators on one core](kernels.md)")
     if results.corpus:
@@ -177,7 +179,7 @@ def _losses(models: peers.Models) -> str:
 
 
 def _commands(results: Results) -> str:
-    parts = (results.peers, results.direct, results.ablations, results.scaling)
+    parts = (results.peers, results.direct, results.ablations, results.scaling, results.choices)
     lines = [line for part in parts if part for line in machine.commands(part.machine)]
     text = "\n".join([*lines, "python python/make_results.py --readme README.md"])
     return f"## Commands\n\n```text\n{text}\n```"

@@ -8,6 +8,7 @@ from typing import Any
 
 from bench import machine, peers
 from bench.ablation_tables import TABLES
+from bench.choices import Choices
 from bench.corpus_records import CorpusResults
 from bench.findings import Findings
 from bench.kernel_page import KernelResults
@@ -39,6 +40,8 @@ class Results:
         The models that people have.
     notes : mapping of str to str
         What people found out about those, by their keys.
+    choices : Findings of Choices
+        Operators that have a choice of tilings.
     """
 
     peers: ResultFile
@@ -49,6 +52,7 @@ class Results:
     kernels: tuple[KernelResults, ...] = ()
     corpus: CorpusResults | None = None
     notes: Mapping[str, str] = field(default_factory=dict)
+    choices: Findings[Choices] | None = None
 
 
 def contenders_of(found: ResultFile) -> list[str]:
