@@ -29,8 +29,8 @@ from bench.packed_runtime import copy_runtime, cudart_name, this_python
 
 import tvm_rammer
 from tvm_rammer.backend import vdevice_for
-from tvm_rammer.backend.cuda.arch_target import LIMITS
 from tvm_rammer.backend.cuda.codegen import machine_code
+from tvm_rammer.backend.cuda.cubin import check_nvcc
 from tvm_rammer.errors import RammerError
 from tvm_rammer.options import Form
 from tvm_rammer.runtime.onnx_reference import run_onnxruntime
@@ -85,11 +85,12 @@ def main(
     try:
         target = {"kind": "cuda", "arch": arch}
         # A wrong architecture is known before the model is.
-        veus = vdevice_for(target, num_veus=num_veus).num_veus
+        device = vdevice_for(target, num_veus=num_veus)
+        check_nvcc(arch)
         proto = _read(model, quick)
         output.mkdir(parents=True)
         forms = {
-            name: _pack_form(proto, target, veus, each, output / f"{name}.so")
+            name: _pack_form(proto, target, device.num_veus, each, output / f"{name}.so")
             for name, each in _FORMS.items()
         }
         inputs = random_inputs(proto)
@@ -97,7 +98,8 @@ def main(
         np.savez(output / "expected.npz", *run_onnxruntime(proto, inputs))
         if not no_runtime:
             copy_runtime(output / "runtime", python)
-        facts = _facts(Path(model).stem, arch, python) | {"forms": forms}
+        resident = {"blocks_per_sm": device.threads // device.cores}
+        facts = _facts(Path(model).stem, arch, python) | resident | {"forms": forms}
     except RammerError as error:
         shutil.rmtree(output, ignore_errors=True)
         raise click.ClickException(str(error)) from error
@@ -150,7 +152,6 @@ def _facts(model: str, arch: str, python: str) -> dict[str, Any]:
         "tvm": tvm.__version__,
         "cudart": cudart,
         "cuda": int(cudart.rpartition(".")[2]),
-        "blocks_per_sm": LIMITS.blocks_per_sm,
         "tolerance": _TOLERANCE,
     }
 

@@ -320,6 +320,10 @@ class Backend(Protocol):
         """Schedule a legalized, fused PrimFunc; ``constants`` are parameters that may be packed."""
         ...
 
+    def refusal(self, func: tirx.PrimFunc, vdevice: VDevice) -> str | None:
+        """Why a PrimFunc cannot be an operator of a plan, in a few words; None if it can."""
+        return None
+
     def split(self, func: tirx.PrimFunc, vdevice: VDevice) -> SplitKernel:
         """The stages of a scheduled PrimFunc as rTask bodies, with what their tiles cost."""
         ...

@@ -9,6 +9,7 @@ back.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -20,6 +21,12 @@ from tvm_ffi import structural_walk
 from tvm_rammer.region.eligibility import NO_OPERATOR, reason_to_leave_out
 from tvm_rammer.region.marks import LEFT_OUT, REGION, LeftOut
 
+Refusal = Callable[[tirx.PrimFunc], str | None]
+
+
+def _nothing_refused(_: tirx.PrimFunc) -> None:
+    return None
+
 
 @tvm.transform.module_pass(opt_level=0, name="PartitionRegions")
 class PartitionRegions:
@@ -29,10 +36,13 @@ class PartitionRegions:
     ----------
     min_operators : int
         Smaller regions are left out: there is nothing to run together.
+    refusal : callable, optional
+        Why a PrimFunc cannot be planned on the device; None if it can.
     """
 
-    def __init__(self, min_operators: int = 2) -> None:
+    def __init__(self, min_operators: int = 2, refusal: Refusal = _nothing_refused) -> None:
         self.min_operators = min_operators
+        self.refusal = refusal
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Partition every Relax function; a module that is partitioned stays as it is."""
@@ -44,7 +54,7 @@ class PartitionRegions:
         for symbol, func in mod.functions_items():
             if not isinstance(func, relax.Function):
                 continue
-            partition = _Partition(result, func, number, self.min_operators)
+            partition = _Partition(result, func, number, self.min_operators, self.refusal)
             result[symbol] = partition.run()
             number = partition.number
             left_out += partition.left_out
@@ -82,6 +92,7 @@ class _Partition:
     func: Any
     number: int
     min_operators: int
+    refusal: Refusal
     left_out: list[LeftOut] = field(default_factory=list)
 
     def run(self) -> Any:
@@ -106,7 +117,8 @@ class _Partition:
         """Why a binding is no operator of a plan; ``None`` when it is one."""
         if not isinstance(binding, relax.VarBinding):
             return NO_OPERATOR
-        return reason_to_leave_out(binding.value, self.mod)
+        reason = reason_to_leave_out(binding.value, self.mod)
+        return self.refusal(self.mod[binding.value.args[0]]) if reason is None else reason
 
     def _leave(self, binding: Any, reason: str) -> None:
         value = binding.value

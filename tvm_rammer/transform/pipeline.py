@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import tvm
@@ -80,7 +81,9 @@ def partition_module(
     # What an importer repeats for every step is one before its weights are copied.
     merge = [MergeEqualOperators(), MergeProducts(vdevice)]
     prepare = [LiftBranches(), *merge, Prepare(kernels.backend.few_rows)]
-    phases = prepare if options.form == "per-op" else [*prepare, PartitionRegions()]
+    refusal = partial(kernels.backend.refusal, vdevice=vdevice)
+    partition = [PartitionRegions(refusal=refusal)] if options.form != "per-op" else []
+    phases = [*prepare, *partition]
     with target:
         mod = tvm.transform.Sequential(phases)(mod)
     return PartitionedModule(mod, compiler)

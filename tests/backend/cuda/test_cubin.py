@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from tvm_rammer.backend.cuda.cubin import compile_cubin, find_tool, parse_resources
+from tvm_rammer.backend.cuda.cubin import check_nvcc, compile_cubin, find_tool, parse_resources
 from tvm_rammer.errors import DeviceError, ModelError
 
 needs_nvcc = pytest.mark.skipif(find_tool("nvcc") is None, reason="needs CUDA's compiler, nvcc")
@@ -55,6 +55,23 @@ def test_an_architecture_that_nvcc_does_not_know_is_an_error():
     text = str(error.value)
     assert text.startswith("nvcc does not compile for sm_52000: it knows sm_")
     assert text.endswith("; older and newer GPUs need another version of CUDA")
+
+
+def test_what_nvcc_knows_is_asked_before_anything_is_compiled(monkeypatch, tmp_path):
+    nvcc = tmp_path / "nvcc"
+    nvcc.write_text("#!/bin/sh\necho sm_80\necho sm_90\n")
+    nvcc.chmod(0o755)
+    monkeypatch.setattr("tvm_rammer.backend.cuda.cubin.find_tool", lambda name: nvcc)
+    check_nvcc("sm_80")
+    check_nvcc("sm_90a")
+    with pytest.raises(DeviceError) as error:
+        check_nvcc("sm_70")
+    assert str(error.value) == (
+        "nvcc does not compile for sm_70: it knows sm_80, sm_90; older and newer GPUs need another "
+        "version of CUDA"
+    )
+    monkeypatch.setattr("tvm_rammer.backend.cuda.cubin.find_tool", lambda name: None)
+    check_nvcc("sm_70")
 
 
 @needs_nvcc

@@ -29,7 +29,7 @@ def refusal(target: object, **options: object) -> str:
 def test_a_target_without_an_architecture_is_refused():
     assert refusal("cuda") == (
         "the target names no architecture of a GPU, or sm_50, which is too old: give one such as "
-        f"{EXAMPLE}; known are sm_70, sm_80, sm_86, sm_89, sm_90"
+        f"{EXAMPLE}; known are sm_70, sm_75, sm_80, sm_86, sm_87, sm_89, sm_90, sm_100"
     )
 
 

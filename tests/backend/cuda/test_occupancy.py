@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tvm_rammer.backend import vdevice_for
 from tvm_rammer.backend.cuda.devices import ARCHITECTURES, GPUS, architecture_of, gpu_of, usual_gpu
 from tvm_rammer.backend.cuda.occupancy import blocks_per_sm
 from tvm_rammer.errors import DeviceError
@@ -85,17 +86,28 @@ def test_a_gpu_that_is_not_known_is_an_error():
     with pytest.raises(DeviceError) as error:
         gpu_of("K80")
     assert str(error.value) == (
-        "the GPU 'K80' is not known: choose one of V100, A100, H100, H200, RTX 3090, RTX 4090"
+        "the GPU 'K80' is not known: choose one of V100, A100, H100, H200, RTX 3090, RTX "
+        "4090, T4, AGX Orin, B200"
     )
-    with pytest.raises(DeviceError) as error:
-        usual_gpu("sm_75")
-    assert str(error.value) == (
-        "no GPU of sm_75 is known: choose one of sm_70, sm_80, sm_86, sm_89, sm_90"
-    )
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_a_gpu_stands_for_every_architecture(arch):
+    gpu = usual_gpu(arch)
+    assert gpu.arch == arch
+    device = vdevice_for({"kind": "cuda", "arch": arch})
+    # Turing's SMs have shared memory for one resident block.
+    assert device.num_veus == gpu.sms * (1 if arch == "sm_75" else 2)
+    assert device.features == (arch,)
 
 
 @pytest.mark.parametrize(
-    ("name", "teraflops"), [("V100", 15.7), ("A100", 19.5), ("H100", 66.9), ("RTX 3090", 35.6)]
+    ("name", "teraflops"),
+    [
+        *(("V100", 15.7), ("A100", 19.5), ("H100", 66.9), ("RTX 3090", 35.6)),
+        # Of the data sheets, of Orin's brief, and 128 lanes for each of B200's SMs.
+        *(("T4", 8.1), ("AGX Orin", 5.3), ("B200", 75.0)),
+    ],
 )
 def test_the_peak_is_the_published_one(name, teraflops):
     gpu = GPUS[name]

@@ -6,14 +6,12 @@ from functools import cache
 from typing import Any
 
 from tvm_rammer.backend.cuda.devices import (
-    GPUS,
-    REGISTERS,
-    THREAD_REGISTERS,
+    ARCHITECTURES,
     WARP_THREADS,
     architecture_of,
     usual_gpu,
 )
-from tvm_rammer.backend.cuda.occupancy import REGISTER_UNIT, blocks_per_sm
+from tvm_rammer.backend.cuda.occupancy import resident_blocks
 from tvm_rammer.backend.cuda.sm_time import gpu_costs
 from tvm_rammer.backend.cuda.stages import Limits
 from tvm_rammer.errors import DeviceError
@@ -51,7 +49,7 @@ def resolve_target(target: Any) -> Any:
     if arch == _TVMS_OWN:
         raise DeviceError(
             "the target names no architecture of a GPU, or sm_50, which is too old: give one such "
-            f"as {_EXAMPLE}; known are {listed(sorted({gpu.arch for gpu in GPUS.values()}))}"
+            f"as {_EXAMPLE}; known are {listed(ARCHITECTURES)}"
         )
     usual_gpu(arch)
     described = {**dict(target.export()), **_ATTRIBUTES}
@@ -106,9 +104,4 @@ def costs_of(arch: str) -> CostModel:
 
 def _resident_blocks(arch: str) -> int:
     """Blocks that an SM runs beside each other, with all the registers that they may have."""
-    of_warp = REGISTERS // (LIMITS.blocks_per_sm * LIMITS.threads // WARP_THREADS)
-    registers = min(THREAD_REGISTERS, of_warp // REGISTER_UNIT * REGISTER_UNIT // WARP_THREADS)
-    return min(
-        LIMITS.blocks_per_sm,
-        blocks_per_sm(arch, LIMITS.threads, registers, LIMITS.shared_bytes),
-    )
+    return resident_blocks(arch, LIMITS.threads, LIMITS.shared_bytes, LIMITS.blocks_per_sm)

@@ -124,6 +124,15 @@ def compile_cubin(source: str, arch: str, *flags: str) -> Cubin:
         return Cubin(arch, made.read_bytes(), parse_resources(done.stdout + done.stderr))
 
 
+def check_nvcc(arch: str) -> None:
+    """Raise a DeviceError if nvcc is there and does not compile for an architecture."""
+    nvcc = find_tool("nvcc")
+    known = [] if nvcc is None else _architectures(nvcc)
+    # Variants such as sm_90a are not listed.
+    if known and arch.rstrip("af") not in known:
+        raise _unknown(arch, known)
+
+
 def parse_resources(text: str) -> tuple[FunctionResources, ...]:
     """What ``ptxas -v`` says of functions, in its order."""
     found: dict[str, dict[str, int]] = {}
@@ -154,12 +163,20 @@ _NUMBERS = {
 
 def _refusal(nvcc: Path, arch: str, text: str) -> DeviceError | ModelError:
     if "Unsupported gpu architecture" in text or "is not defined for option" in text:
-        listing = subprocess.run([str(nvcc), "--list-gpu-code"], capture_output=True, text=True)
-        known = listed(listing.stdout.split(), most=20)
-        return DeviceError(
-            f"nvcc does not compile for {arch}: it knows {known}; older and newer GPUs need "
-            "another version of CUDA"
-        )
+        return _unknown(arch, _architectures(nvcc))
     lines = [line for line in text.splitlines() if "error" in line or "fatal" in line]
     why = lines[0].strip() if lines else text.strip()[-200:]
     return ModelError(f"nvcc refuses the kernels for {arch}: {why}")
+
+
+def _architectures(nvcc: Path) -> list[str]:
+    """What nvcc compiles for, as it says; nothing if it does not."""
+    done = subprocess.run([str(nvcc), "--list-gpu-code"], capture_output=True, text=True)
+    return done.stdout.split()
+
+
+def _unknown(arch: str, known: list[str]) -> DeviceError:
+    return DeviceError(
+        f"nvcc does not compile for {arch}: it knows {listed(known, most=20)}; older and newer "
+        "GPUs need another version of CUDA"
+    )

@@ -85,6 +85,12 @@ class CudaBackend(Backend):
 
         return schedule(func, target_of(vdevice.features[0]), LIMITS)
 
+    def refusal(self, func: tirx.PrimFunc, vdevice: VDevice) -> str | None:
+        from tvm_rammer.backend.cuda.arch_target import LIMITS, target_of
+        from tvm_rammer.backend.cuda.schedules import given_schedule_problem
+
+        return given_schedule_problem(func, target_of(vdevice.features[0]), LIMITS)
+
     def split(self, func: tirx.PrimFunc, vdevice: VDevice) -> SplitKernel:
         from tvm_rammer.backend.cuda.arch_target import LIMITS, target_of
         from tvm_rammer.backend.cuda.stages import made_stages

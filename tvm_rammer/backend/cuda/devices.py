@@ -8,6 +8,10 @@ Sources, by the names that comments use:
 - *A100*: NVIDIA A100 Tensor Core GPU Architecture, 2020; also says what V100's L2 gives.
 - *H100*: NVIDIA H100 Tensor Core GPU Architecture, 2022, and the data sheets of H100 and H200 SXM.
 - *GA102*, *AD102*: NVIDIA Ampere GA102 GPU Architecture, 2021; NVIDIA Ada GPU Architecture, 2022.
+- *T4*: NVIDIA T4 Tensor Core GPU data sheet, 2019; NVIDIA Turing GPU Architecture, WP-09183-001.
+- *Orin*: NVIDIA Jetson AGX Orin Series Technical Brief, 2022.
+- *B200*: NVIDIA HGX B200 data sheet, 2024; Chips and Cheese, Nvidia's B200: Keeping the CUDA
+  Juggernaut Rolling, 2025: 148 SMs, 126 MB of L2 cache, 150 ns to the part of it that is near.
 - *Jia*: Jia et al., Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking, 2018,
   arXiv 1804.06826.
 - *Luo*: Luo et al., Benchmarking and Dissecting the Nvidia Hopper GPU Architecture, 2024,
@@ -135,11 +139,19 @@ GPUS = {
         Gpu("RTX 3090", "sm_86", 82, 1.695e9, 6 * MIB, 2048, 936e9, 261.5, 466.3),
         # AD102; Luo (latencies); assumed: bytes per cycle as V100's.
         Gpu("RTX 4090", "sm_89", 128, 2.52e9, 72 * MIB, 2048, 1008e9, 273.0, 541.5),
+        # T4; assumed: latencies as V100's, bytes per cycle for each SM as well.
+        Gpu("T4", "sm_75", 40, 1.59e9, 4 * MIB, 1024, 320e9, 193, 375),
+        # Orin (64 GB); assumed: latencies as A100's, bytes per cycle for each SM as V100's.
+        Gpu("AGX Orin", "sm_87", 16, 1.3e9, 4 * MIB, 410, 204.8e9, 261.5, 466.3),
+        # B200; assumed: clock, bytes per cycle and the memory's latency as H100's.
+        Gpu("B200", "sm_100", 148, 1.98e9, 126 * MIB, 5120, 8000e9, 297.0, 478.8),
     )
 }
 #: The device that stands for an architecture where none is named.
-_USUAL = {"sm_70": "V100", "sm_80": "A100", "sm_86": "RTX 3090", "sm_89": "RTX 4090"}
-_USUAL["sm_90"] = "H100"
+_USUAL = {
+    **{"sm_70": "V100", "sm_75": "T4", "sm_80": "A100", "sm_86": "RTX 3090", "sm_87": "AGX Orin"},
+    **{"sm_89": "RTX 4090", "sm_90": "H100", "sm_100": "B200"},
+}
 
 
 def architecture_of(name: str) -> CudaArchitecture:
@@ -167,7 +179,7 @@ def gpu_of(name: str) -> Gpu:
         When it is not known.
     """
     if name not in GPUS:
-        raise DeviceError(f"the GPU {name!r} is not known: choose one of {listed(GPUS)}")
+        raise DeviceError(f"the GPU {name!r} is not known: choose one of {listed(GPUS, 20)}")
     return GPUS[name]
 
 
@@ -177,9 +189,6 @@ def usual_gpu(arch: str) -> Gpu:
     Raises
     ------
     DeviceError
-        When none of the architecture is known.
+        When the architecture is not known.
     """
-    plain = architecture_of(arch).name
-    if plain not in _USUAL:
-        raise DeviceError(f"no GPU of {arch} is known: choose one of {listed(_USUAL)}")
-    return GPUS[_USUAL[plain]]
+    return GPUS[_USUAL[architecture_of(arch).name]]

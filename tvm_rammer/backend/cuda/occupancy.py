@@ -56,6 +56,22 @@ def blocks_per_sm(arch: str, threads: int, registers: int, shared_bytes: int) ->
     return blocks
 
 
+def resident_blocks(arch: str, threads: int, shared_bytes: int, most: int) -> int:
+    """Blocks that an SM runs beside each other when each has all the registers it may have then.
+
+    Parameters
+    ----------
+    arch : str
+    threads, shared_bytes : int
+        Of a block.
+    most : int
+        Blocks that are wanted.
+    """
+    of_warp = REGISTERS // (most * threads // WARP_THREADS)
+    registers = min(THREAD_REGISTERS, of_warp // REGISTER_UNIT * REGISTER_UNIT // WARP_THREADS)
+    return min(most, blocks_per_sm(arch, threads, registers, shared_bytes))
+
+
 def _check(arch: CudaArchitecture, threads: int, registers: int, shared_bytes: int) -> None:
     warps = -(-threads // WARP_THREADS)
     # A block's warps are dealt out to the schedulers, each of which has its part of the registers.

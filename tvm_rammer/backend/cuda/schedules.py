@@ -58,6 +58,22 @@ def schedule(func: tirx.PrimFunc, target: tvm.target.Target, limits: Limits) -> 
     raise ModelError(f"an operator cannot be computed by resident blocks: {problem}")
 
 
+def given_schedule_problem(
+    func: tirx.PrimFunc, target: tvm.target.Target, limits: Limits
+) -> str | None:
+    """Why resident blocks cannot run a PrimFunc that is scheduled already; None if they can.
+
+    Any other PrimFunc is scheduled so that they can.
+    """
+    if not func.attrs or _SCHEDULED not in func.attrs:
+        return None
+    try:
+        made_stages(func, target, limits)
+    except ModelError as error:
+        return str(error).partition(": leave the operator out")[0]
+    return None
+
+
 def _scheduled(func: tirx.PrimFunc, origin: str, made: MadeStages) -> Scheduled:
     tilings = [
         f"{counted(body.num_tiles, 'tile')} of {counted(body.threads, 'thread')}"

@@ -66,8 +66,8 @@ class SmSpeeds:
 
 #: Of most devices; A100 is assumed to launch as V100 does.
 SM_SPEEDS = SmSpeeds()
-# Bubbles.
-_OF_GPU = dict.fromkeys(("H100", "H200"), SmSpeeds(launch=2.1e-6, graph_launch=1.3e-6))
+# Bubbles, for H100; assumed: the same of H200 and B200.
+_OF_GPU = dict.fromkeys(("H100", "H200", "B200"), SmSpeeds(launch=2.1e-6, graph_launch=1.3e-6))
 
 
 def speeds_of(gpu: Gpu) -> SmSpeeds:

@@ -10,6 +10,7 @@ from tvm import tirx
 
 from tvm_rammer.backend.cuda.devices import WARP_THREADS, usual_gpu
 from tvm_rammer.backend.cuda.launches import launches_of
+from tvm_rammer.backend.cuda.occupancy import resident_blocks
 from tvm_rammer.backend.cuda.operation_counts import count_operations
 from tvm_rammer.backend.cuda.sm_time import block_time
 from tvm_rammer.backend.cuda.thread_body import ThreadBody, is_thread_index, thread_body
@@ -96,4 +97,5 @@ def _tile_seconds(body: ThreadBody, arch: str, limits: Limits) -> float:
     """What a tile takes a resident block, as its operations count: nobody has measured it."""
     work = count_operations(body.func, body.num_tiles, limits.threads, is_thread_index)
     warps = limits.threads // WARP_THREADS
-    return block_time(usual_gpu(arch), limits.blocks_per_sm, work, warps).seconds
+    resident = resident_blocks(arch, limits.threads, limits.shared_bytes, limits.blocks_per_sm)
+    return block_time(usual_gpu(arch), resident, work, warps).seconds
