@@ -50,6 +50,12 @@ def test_a_class_has_a_name_of_its_own():
     assert not shared
 
 
+def test_a_file_of_tests_has_a_name_of_its_own():
+    """pytest imports them all as modules without a package."""
+    names = [path.name for path in Path(__file__).parent.rglob("test_*.py")]
+    assert not {name for name in names if names.count(name) > 1}
+
+
 @pytest.mark.parametrize("package", [p for p in PACKAGES if p not in OF_ONE_KIND])
 def test_a_package_names_its_modules(package):
     text = ast.get_docstring(ast.parse((ROOT / package / "__init__.py").read_text())) or ""
