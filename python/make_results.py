@@ -9,6 +9,7 @@
     python python/bench_kernels.py --json docs/results/kernels.json
     python python/bench_kernels.py --target TARGET --json docs/results/kernels_avx2.json
     python python/check_models.py
+    python python/tune_models.py --results docs/results
     python python/make_results.py --readme README.md
 
 Only the first file must be there. What long checks have shown is in proofs.json, kept by hand.
@@ -36,6 +37,8 @@ from bench.readme_part import readme_part, replace_part
 from bench.records import load_results
 from bench.scaling import SCALINGS
 from bench.study import STUDIES
+from bench.tuning_study import TUNINGS
+from bench.tuning_tables import gains_by_trials, tuning_page
 
 from tvm_rammer.errors import RammerError
 
@@ -72,9 +75,9 @@ def main(folder: Path, readme: Path | None) -> None:
 
 def read(folder: Path) -> Results:
     """What lies in a folder."""
-    direct, ablations, scaling, proofs, models, choices = (
-        folder / f"{name}.json"
-        for name in ("peers_direct", "ablations", "scaling", "proofs", "models", "choices")
+    names = ("peers_direct", "ablations", "scaling", "proofs", "models", "choices", "tuning")
+    direct, ablations, scaling, proofs, models, choices, tuning = (
+        folder / f"{name}.json" for name in names
     )
     return Results(
         load_results(folder / "peers.json"),
@@ -86,13 +89,14 @@ def read(folder: Path) -> Results:
         load_corpus(models) if models.exists() else None,
         load_notes(folder / "models_notes.json"),
         CHOICES.load(choices) if choices.exists() else None,
+        TUNINGS.load(tuning) if tuning.exists() else None,
     )
 
 
 def write(results: Results, folder: Path) -> list[Path]:
     """Write everything; the names of the files."""
     # Not needed to measure, and not installed with the package alone.
-    from bench.plots import plot_peers, plot_policies, plot_scaling
+    from bench.plots import plot_peers, plot_policies, plot_scaling, plot_tuning
 
     pages = {"README.md": overview(results), "peers.md": peers_page(results)}
     if results.ablations:
@@ -105,6 +109,8 @@ def write(results: Results, folder: Path) -> list[Path]:
         pages["kernels.md"] = kernels_page(results.kernels)
     if results.corpus:
         pages["models.md"] = corpus_page(results.corpus, results.notes)
+    if results.tuning:
+        pages["tuning.md"] = tuning_page(results.tuning)
     for name, text in pages.items():
         (folder / name).write_text(text)
     plot_peers(results.peers.models, contenders_of(results.peers), folder / "peers.svg")
@@ -115,6 +121,9 @@ def write(results: Results, folder: Path) -> list[Path]:
     if results.scaling and results.scaling.found:
         plot_scaling(results.scaling.found, folder / "scaling.svg")
         plots.append("scaling.svg")
+    if gains := gains_by_trials(results.tuning.found if results.tuning else {}):
+        plot_tuning(gains, folder / "tuning.svg")
+        plots.append("tuning.svg")
     return [folder / name for name in (*pages, *plots)]
 
 

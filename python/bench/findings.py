@@ -34,11 +34,14 @@ class FindingsSetting:
         The numbers of vEUs simulated.
     described : str
         The machine that they are simulated of, if it is not this one.
+    trials : int
+        Of tuning.
     """
 
     quick: bool
     veus: tuple[int, ...] = ()
     described: str = ""
+    trials: int = 0
 
 
 @dataclass
@@ -113,7 +116,12 @@ class FindingsFile(Generic[T]):
     def _parsed(self, data: Any) -> Findings[T]:
         given = data["setting"]
         return Findings(
-            FindingsSetting(given["quick"], tuple(given["veus"]), given.get("described", "")),
+            FindingsSetting(
+                given["quick"],
+                tuple(given["veus"]),
+                given.get("described", ""),
+                given.get("trials", 0),
+            ),
             data["machine"],
             {model: self.parse(item) for model, item in data["found"].items()},
             data["failed"],

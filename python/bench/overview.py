@@ -78,6 +78,8 @@ def _links(results: Results) -> str:
         pages.append("[single operators on one core](kernels.md)")
     if results.corpus:
         pages.append("[the models that people have](models.md)")
+    if results.tuning:
+        pages.append("[what tuning is worth](tuning.md)")
     pages.append("[faults that were tried](reliability.md)")
     return f"Pages: {', '.join(pages)}."
 

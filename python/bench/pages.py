@@ -18,6 +18,7 @@ from bench.records import ResultFile
 from bench.scaling import Scaling
 from bench.scaling_tables import TABLES as SCALING_TABLES
 from bench.study import Study
+from bench.tuning_study import TuningStudy
 from tvm_rammer.testing.contenders import CANDIDATES
 
 
@@ -42,6 +43,7 @@ class Results:
         What people found out about those, by their keys.
     choices : Findings of Choices
         Operators that have a choice of tilings.
+    tuning : Findings of TuningStudy
     """
 
     peers: ResultFile
@@ -53,6 +55,7 @@ class Results:
     corpus: CorpusResults | None = None
     notes: Mapping[str, str] = field(default_factory=dict)
     choices: Findings[Choices] | None = None
+    tuning: Findings[TuningStudy] | None = None
 
 
 def contenders_of(found: ResultFile) -> list[str]:

@@ -141,6 +141,24 @@ def plot_scaling(scalings: Scalings, path: Path) -> None:
     _save(figure, path)
 
 
+def plot_tuning(gains: Mapping[str, Sequence[tuple[int, float]]], path: Path) -> None:
+    """Expected gain of the plan by number of trials, a line that steps up for each model."""
+    figure, axes = _figure(3.5)
+    for number, (model, steps) in enumerate(gains.items()):
+        axes.step(
+            [0, *(trials for trials, _ in steps)],
+            [1.0, *(gain for _, gain in steps)],
+            where="post",
+            label=model,
+            color=_OTHERS[number % len(_OTHERS)],
+            linewidth=1.5,
+        )
+    axes.set_xlabel("trials")
+    axes.set_ylabel("gain of the plan, expected")
+    axes.legend(frameon=False, fontsize=8)
+    _save(figure, path)
+
+
 def _figure(height: float) -> tuple[Figure, Axes]:
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(7.5, height), layout="constrained", facecolor="white")
