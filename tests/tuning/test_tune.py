@@ -11,6 +11,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import lucky_choices
 import numpy as np
 import onnx
 import pytest
@@ -170,6 +171,19 @@ def test_choices_that_compute_something_else_are_dropped(tmp_path, monkeypatch):
         r"\(6[34] of 64 are wrong\)",
         named[0],
     )
+
+
+def test_who_was_lucky_once_is_not_taken(tmp_path, monkeypatch):
+    """What wins a race runs in another one before a build takes it."""
+    helpers = Path(lucky_choices.__file__).parent
+    monkeypatch.setenv("PYTHONPATH", f"{helpers}:{os.environ.get('PYTHONPATH', '')}")
+    monkeypatch.setattr(bench, "run_choices", lucky_choices.run_lucky_choices)
+    database = tvm_rammer.tune(model(), trials=4, work_dir=tmp_path)
+    races = [database.races(task) for task in tasks()]
+    won = [each[0] for some in races for number, each in some.items() if number > 0]
+    assert any(one.ratio == (0.5, 0.5, 0.5) for one in won)
+    assert max(len(each) for some in races for number, each in some.items() if number > 0) == 2
+    assert [database.chosen(task) for task in tasks()] == [[], []]
 
 
 def test_lines_that_are_no_records_are_named(folder):

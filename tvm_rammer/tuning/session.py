@@ -325,12 +325,10 @@ class _Session:
     def _challengers(self, number: int) -> list[int]:
         """What is to run in turns with the untuned choices: what looks good, and what once won."""
         races = self.races[number]
-        if new := [k for k in self._promising(number) if k not in races]:
-            return new
-        front = chosen_front(latest(races), self._veus(number))
-        # All of it again where one was lucky: what is compared has run at the same time.
-        once = any(len(races[each.number]) == 1 for each in front)
-        return [each.number for each in front] if once else []
+        new = [k for k in self._promising(number) if k not in races]
+        front = [each.number for each in chosen_front(latest(races), self._veus(number))]
+        # All of them again where one may have been lucky: what is compared runs at the same time.
+        return [*new, *front] if any(len(races[k]) == 1 for k in front) else new
 
     def _keep_race(
         self, number: int, numbers: Sequence[int], result: ms.runner.RunnerResult
