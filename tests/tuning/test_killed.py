@@ -13,7 +13,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from test_tune import model, tried
+from test_tune import model, tasks, tried
 
 import tvm_rammer
 from tvm_rammer.tuning import model as tuning_model
@@ -88,7 +88,8 @@ def test_killed_and_resumed(tmp_path):
 
 @pytest.mark.slow
 def test_killed_at_twenty_moments(tmp_path):
-    check_resumed(tmp_path, kills=20, longest=30.0, trials=120, seed=2)
+    choices = sum(len(task.choices) for task in tasks())
+    check_resumed(tmp_path, kills=20, longest=12.0, trials=choices * 3 // 4, seed=2)
 
 
 def test_two_at_a_time(tmp_path):
