@@ -45,6 +45,8 @@ VEUS = 16
 OF_A_QUESTION = 0.4
 #: Time over that of another, and the limits between which it lies with a confidence of 95 %.
 Interval = tuple[float, float, float]
+#: That of what is the same.
+UNCHANGED: Interval = (1.0, 1.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ class TunedNetwork:
     ms : (float, float)
         Median milliseconds of a run, without and with records.
     ratio : (float, float, float)
-        Of both, in a process each that took turns.
+        Of both, in a process each that took turns; :data:`UNCHANGED` where both are the same.
     kept : str
         What the session says of the network.
     gains : tuple of (int, float)
@@ -229,6 +231,8 @@ def tuned(network: Network, budget: TuningBudget) -> TunedNetwork:
         "tuned": _built(network, budget, database),
     }
     (race,) = _timed(network, libraries, budget.seconds)
+    ratio = (race.ratio.value, race.ratio.low, race.ratio.high)
+    changed = any(database.chosen(each.task) for each in tasks)
     status = tuning_status(folder)
     return TunedNetwork(
         sum(len(database.tried(each.task)) for each in tasks),
@@ -236,7 +240,7 @@ def tuned(network: Network, budget: TuningBudget) -> TunedNetwork:
         tuple(operators),
         _predicted(shares, operators),
         race.ms,
-        (race.ratio.value, race.ratio.low, race.ratio.high),
+        ratio if changed else UNCHANGED,
         status.network,
         status.gains,
     )
@@ -327,7 +331,7 @@ def _operator(one: WeightedTask, numbers: Sequence[int], result: Any) -> TunedOp
         raise InputError(f"{one.name} cannot be measured again: {error}")
     runs = list(map(float, result.run_secs))
     if not numbers:  # one choice alone: its seconds
-        seconds, ratio, choice = runs[0], (1.0, 1.0, 1.0), one.task.choice(0).text
+        seconds, ratio, choice = runs[0], UNCHANGED, one.task.choice(0).text
     else:
         race = made_race(0, one.task, [0, *numbers], runs)
         taken = race.raced[1]

@@ -9,7 +9,14 @@ from math import prod
 from bench.findings import Findings
 from bench.machine import sentence, typed
 from bench.markdown import table, whole_page
-from bench.tuning_study import OF_A_QUESTION, VEUS, Interval, TunedOperator, TuningStudy
+from bench.tuning_study import (
+    OF_A_QUESTION,
+    UNCHANGED,
+    VEUS,
+    Interval,
+    TunedOperator,
+    TuningStudy,
+)
 
 Studies = Mapping[str, TuningStudy]
 Rows = list[list[str]]
@@ -135,7 +142,7 @@ def _network_rows(studies: Studies) -> Rows:
             f"{found.trials:,}",
             f"{found.minutes:.1f}",
             *(f"{ms:.3g}" for ms in found.ms),
-            interval(found.ratio),
+            interval(found.ratio) if found.ratio != UNCHANGED else "the same",
             f"{found.predicted:.3f}x",
             found.kept or "no operator is tuned",
         ]
@@ -156,7 +163,7 @@ def _operator_rows(studies: Studies) -> Rows:
             [
                 model,
                 f"{len(operators):,}",
-                f"{sum(each.ratio != (1.0, 1.0, 1.0) for each in operators):,}",
+                f"{sum(each.ratio != UNCHANGED for each in operators):,}",
                 f"{sum(map(_slower, operators)):,}",
                 interval(worst.ratio),
                 f"{len(below):,}",
@@ -179,7 +186,7 @@ def _changed_rows(studies: Studies) -> Rows:
         ]
         for model, study in studies.items()
         for each in sorted(_operators(study), key=lambda each: each.ratio)[:_LISTED]
-        if each.ratio != (1.0, 1.0, 1.0)
+        if each.ratio != UNCHANGED
     ]
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 from bench.findings import Findings, FindingsSetting
 from bench.tuning_study import (
     TUNINGS,
+    UNCHANGED,
     VEUS,
     FrontsGain,
     Network,
@@ -78,6 +79,15 @@ def test_the_page():
     assert "| net | 1 | 2 | 1.2 | 0.500x (0.40 to 0.60) | 0.600x (0.50 to 0.70) | 80% |" in page
     assert "| net | 12 | 5 | 1.32 | 1.3 | 1.2 | 1.100x |" in page
     assert "- lost: its process ended" in page
+
+
+def test_a_network_that_keeps_all_as_it_is_has_no_ratio():
+    tuned = study().tuned
+    assert tuned is not None
+    same = TuningStudy(replace(tuned, ratio=UNCHANGED, predicted=1.0, kept=""))
+    page = tuning_page(Findings(FindingsSetting(False, trials=40), MACHINE, {"net": same}))
+    assert "| net | 40 | 2.5 | 2 | 1.8 | the same | 1.000x | no operator is tuned |" in page
+    assert "Networks gain 1.000x in the geometric mean" in page
 
 
 def test_a_study_is_read_back(tmp_path):
