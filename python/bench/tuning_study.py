@@ -175,11 +175,11 @@ class Network:
             return Network(name, load_model(model), random_inputs(model))
         for entry in TRAINED:
             if entry.name == name:
-                inputs = draw_inputs(entry)
+                drawn = draw_inputs(entry).items()
+                inputs = {each: value for each, value in drawn if each not in entry.constants}
                 shapes = {each: value.shape for each, value in inputs.items()}
                 loaded = load_model(fetch(entry, cache), shapes, entry.constants)
-                fed = {each: inputs[each] for each in inputs if each not in entry.constants}
-                return Network(name, loaded, fed)
+                return Network(name, loaded, inputs)
         if not Path(name).is_file():
             raise InputError(f"{name}: is no model of the zoo or the corpus, and no file")
         model = onnx.load(name)
