@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import onnx
 
 from bench.graphs import operator_graphs
 from tvm_rammer.backend import backend_for, resolve_target, vdevice_for
+from tvm_rammer.backend.cuda.arch_target import LIMITS
+from tvm_rammer.backend.cuda.cubin import (
+    FunctionResources,
+    check_nvcc,
+    compile_cubin,
+    known_architectures,
+)
+from tvm_rammer.backend.cuda.occupancy import blocks_per_sm
+from tvm_rammer.errors import DeviceError
+from tvm_rammer.frontend import load_model
+from tvm_rammer.options import Options
+from tvm_rammer.region.marks import regions_of
+from tvm_rammer.region.planned import signature_of
 from tvm_rammer.schedule import plan
 from tvm_rammer.schedule.simulate import simulate, simulate_by_wave
+from tvm_rammer.transform.pipeline import partition_module
 
 #: Policies of a persistent kernel; ``auto`` would try all, which takes minutes for 264 vEUs.
 _PERSISTENT = ("estf", "wavefront")
@@ -31,29 +46,48 @@ class CudaEstimate:
         A launch for every wavefront.
     persistent : float
         One cooperative launch, of the faster of two plans.
+    registers, spilled : int or None
+        Of a thread of the merged kernel, and bytes that it writes to memory as they run out, as
+        ptxas reports them; None where they were not asked for.
+    room : int or None
+        Blocks of it that an SM has room for by what ptxas reports.
+    kept : int or None
+        Blocks that the plan keeps on an SM.
+    code : str
+        The architecture that the kernel was compiled for.
     """
 
     operators: int
     per_op: float
     wavefront: float
     persistent: float
+    registers: int | None = None
+    spilled: int | None = None
+    room: int | None = None
+    kept: int | None = None
+    code: str = ""
 
 
 #: By model, then by GPU.
 Estimates = dict[str, dict[str, CudaEstimate]]
-#: What Rammer's paper (OSDI 2020) measured on a V100, over its own kernels one by one.
+#: Milliseconds that the authors of Rammer (OSDI 2020) measured on a V100: their kernels one by one,
+#: and co-scheduled. Source: microsoft/nnfusion, artifacts/figure10 and figure11, paper_result.
 _PAPER = {
-    "lstm_10x100x256": 6.3,
-    "seq2seq": 2.5,
-    "resnext29_16x64d": 2.4,
-    "nasnet_cifar": 1.7,
-    "deepspeech2": 1.7,
+    "lstm_10x100x256": (29.714, 4.726),
+    "seq2seq": (9.274, 3.661),
+    "resnext29_16x64d": (10.940, 4.629),
+    "nasnet_cifar": (2.974, 1.737),
+    "deepspeech2": (7.885, 4.691),
 }
 _PAGE = """Nothing on this page was measured on a GPU: it is what a model of one says.
 
 Times in milliseconds of the same kernels in three forms, simulated; in brackets how many times
-faster than one launch for each operator. `python python/estimate_cuda.py` makes this page. The last
-column is what the authors of Rammer measured on a V100 with their kernels and their compiler.
+faster than one launch for each operator. `python python/estimate_cuda.py` makes this page. The
+column "paper" is what the authors of Rammer measured on a V100, their kernels one by one and
+together ([their results](https://github.com/microsoft/nnfusion), artifacts/figure10 and figure11).
+"Registers" are what ptxas reports of a thread of the merged kernel, "blocks" those that the plan
+keeps on an SM, of those for which it has room by registers, threads and shared memory. V100's are
+of code for sm_75, the oldest that nvcc 13 compiles for.
 
 TABLE
 
@@ -80,15 +114,28 @@ barriers and hand-overs cost what others have measured. Where it is wrong:
 def page(found: Estimates) -> str:
     """The page of all estimates."""
     columns = ["model", "operators", "GPU", "one by one", "wavefront", "persistent", "paper"]
+    columns += ["registers", "blocks"]
     lines = [columns, ["---", *["--:"] * (len(columns) - 1)]]
     for name, some in found.items():
         for gpu, each in some.items():
-            paper = f"{_PAPER[name]}x" if gpu == "V100" and name in _PAPER else ""
+            paper = _measured(*_PAPER[name]) if gpu == "V100" and name in _PAPER else ""
             times = (f"{t * 1e3:.3f} ({each.per_op / t:.1f}x)" for t in _forms(each))
             one = f"{each.per_op * 1e3:.3f}"
-            lines.append([name, f"{each.operators:,}", gpu, one, *times, paper])
+            lines.append([name, f"{each.operators:,}", gpu, one, *times, paper, *_taken(each)])
     table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     return _PAGE.replace("TABLE", table)
+
+
+def _measured(one_by_one: float, together: float) -> str:
+    return f"{one_by_one:.2f}, {together:.2f} ({one_by_one / together:.1f}x)"
+
+
+def _taken(each: CudaEstimate) -> tuple[str, str]:
+    """Registers of a thread, and the blocks that are kept of those for which there is room."""
+    if each.registers is None:
+        return "", ""
+    spilled = f" ({each.spilled} B spilled)" if each.spilled else ""
+    return f"{each.registers}{spilled}", f"{each.kept} of {each.room}"
 
 
 def _forms(each: CudaEstimate) -> tuple[float, float]:
@@ -115,3 +162,56 @@ def estimate(model: onnx.ModelProto, arch: str) -> CudaEstimate:
         wavefront += simulate_by_wave(programs["wavefront"], costs)
         persistent += min(simulate(each, costs).makespan for each in programs.values())
     return CudaEstimate(operators, per_op, wavefront, persistent)
+
+
+def with_registers(found: CudaEstimate, model: onnx.ModelProto, arch: str) -> CudaEstimate:
+    """An estimate with what nvcc reports of the model's merged kernels.
+
+    Where nvcc knows a GPU's architecture no more, the oldest that it does stands for it.
+
+    Raises
+    ------
+    DeviceError
+        When nvcc is not there, or an SM has less room than the plan counts on.
+    """
+    target = resolve_target({"kind": "cuda", "arch": arch})
+    try:
+        check_nvcc(arch)
+        code = arch
+    except DeviceError:
+        code = known_architectures()[0]
+    kernels = [
+        each
+        for source in kernel_sources(model, target)
+        for each in compile_cubin(source, code, "-O3").functions
+        if each.kernel
+    ]
+    largest = max(kernels, key=lambda each: (each.registers, each.shared_bytes))
+    device = vdevice_for(target)
+    kept, room = device.threads // device.cores, _room(arch, kernels)
+    if room < kept:
+        raise DeviceError(
+            f"an SM of {arch} has room for {room} blocks of the kernel, and the plan keeps {kept}"
+        )
+    spilled = max(each.spill_stores for each in kernels)
+    return replace(
+        found, registers=largest.registers, spilled=spilled, room=room, kept=kept, code=code
+    )
+
+
+def _room(arch: str, kernels: list[FunctionResources]) -> int:
+    """Blocks of the largest kernel on an SM."""
+    return min(
+        blocks_per_sm(arch, LIMITS.threads, each.registers, each.shared_bytes) for each in kernels
+    )
+
+
+def kernel_sources(model: onnx.ModelProto, target: Any) -> list[str]:
+    """CUDA C of the kernels of a model's regions, which are the same for every plan."""
+    partitioned = partition_module(load_model(model).module, target, Options())
+    compiler = partitioned.compiler
+    symbols = regions_of(partitioned.module)
+    with target:
+        graphs = [compiler.graph(symbol, partitioned.module).graph for symbol in symbols]
+        built = compiler.module(tuple(map(signature_of, graphs)))
+    return [each.inspect_source() for each in built.imports if each.kind == "cuda"]

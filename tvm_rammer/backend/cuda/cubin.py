@@ -126,11 +126,16 @@ def compile_cubin(source: str, arch: str, *flags: str) -> Cubin:
 
 def check_nvcc(arch: str) -> None:
     """Raise a DeviceError if nvcc is there and does not compile for an architecture."""
-    nvcc = find_tool("nvcc")
-    known = [] if nvcc is None else _architectures(nvcc)
+    known = known_architectures()
     # Variants such as sm_90a are not listed.
     if known and arch.rstrip("af") not in known:
         raise _unknown(arch, known)
+
+
+def known_architectures() -> list[str]:
+    """What nvcc compiles for, the oldest first; nothing where it is not there."""
+    nvcc = find_tool("nvcc")
+    return [] if nvcc is None else _architectures(nvcc)
 
 
 def parse_resources(text: str) -> tuple[FunctionResources, ...]:
