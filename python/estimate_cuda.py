@@ -5,6 +5,7 @@
     python python/estimate_cuda.py --json estimate.json --markdown estimate.md
 
 With --json what is in the file is kept, and not simulated again. The largest models take minutes.
+Where nvcc is, it says how many registers the merged kernels take.
 """
 
 from __future__ import annotations
@@ -14,15 +15,24 @@ from dataclasses import asdict
 from pathlib import Path
 
 import click
-from bench.cuda_estimate import ESTIMATED, CudaEstimate, Estimates, estimate, page
+from bench.cuda_estimate import (
+    ESTIMATED,
+    CudaEstimate,
+    Estimates,
+    estimate,
+    page,
+    with_registers,
+)
 from rich.console import Console
 from rich.progress import track
 
+from tvm_rammer.backend.cuda.cubin import find_tool
 from tvm_rammer.errors import RammerError
 from tvm_rammer.testing.models import get_model
 
-#: Of the models of Rammer's paper, and others with branches, those that take a minute each.
-USUAL = ("resnext29_16x64d", "nasnet_cifar", "lstm_8x8x256", "mixture_of_experts")
+#: The models of Rammer's paper, and others with branches.
+USUAL = ("lstm_10x100x256", "seq2seq", "resnext29_16x64d", "nasnet_cifar", "deepspeech2")
+USUAL += ("lstm_8x8x256", "mixture_of_experts")
 
 
 @click.command()
@@ -40,13 +50,17 @@ def main(
         raise click.BadParameter(
             f"there is no {unknown[0]!r}: choose of {', '.join(ESTIMATED)}", param_hint="--gpus"
         )
-    found = _read(json_path)
+    found, compiles = _read(json_path), find_tool("nvcc") is not None
     try:
         wanted = [(get_model(name), gpu) for name in models.split(",") for gpu in gpus.split(",")]
-        left = [(info, gpu) for info, gpu in wanted if gpu not in found.get(info.name, {})]
-        for info, gpu in track(left, "simulating", console=Console(stderr=True), transient=True):
+        for info, gpu in track(wanted, "simulating", console=Console(stderr=True), transient=True):
+            some = found.setdefault(info.name, {})
+            known = some.get(gpu)
+            if known and (known.registers is not None or not compiles):
+                continue
             model = (info.tiny if quick else info.build)()
-            found.setdefault(info.name, {})[gpu] = estimate(model, ESTIMATED[gpu])
+            known = known or estimate(model, ESTIMATED[gpu])
+            some[gpu] = with_registers(known, model, ESTIMATED[gpu]) if compiles else known
             if json_path:
                 _write(json_path, found)
     except RammerError as error:
