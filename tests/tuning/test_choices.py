@@ -10,6 +10,9 @@ import pytest
 from kernel_runs import HOST, TARGET, constant, legalized_func, numbers, run_prim_func
 from tvm import relax
 
+from tvm_rammer.backend.cpu.templates.convolution import Convolution
+from tvm_rammer.backend.cpu.templates.depthwise import Depthwise
+from tvm_rammer.backend.cpu.templates.matmul import Matmul
 from tvm_rammer.kernel.scheduled import UNTUNED
 from tvm_rammer.testing.reference import assert_close
 from tvm_rammer.tuning.task import Task
@@ -79,6 +82,21 @@ def test_choices_that_share_packed_weights_stand_in_for_each_other():
         assert_close(run.outputs[0], (x.astype(np.float64) @ w).astype(np.float32))
     made = [c.tiling for c in run.kernel.stages[-1].candidates]
     assert set(made) <= {name.split(",")[0] for name in names[:3]}
+
+
+@pytest.mark.parametrize("registers", [16, 32])
+@pytest.mark.parametrize(
+    ("make", "rule"),
+    [(product, Matmul()), (convolution, Convolution()), (depthwise, Depthwise())],
+)
+def test_wrong_numbers_of_registers_hide_no_choice(make, rule, registers):
+    """What a build takes by the true one is listed where only half of them are known of."""
+    func, _ = make()
+    true = replace(HOST, vector_registers=registers)
+    found = rule.match(func, frozenset({1}), true)
+    usual = {f"{rule.name}: {each.tile}" for each in rule.usual(found)}
+    known = task_of(func, replace(true, vector_registers=registers // 2)).choices
+    assert usual and usual <= {choice.text.split(",")[0] for choice in known}
 
 
 def test_what_no_template_takes_offers_no_choice():

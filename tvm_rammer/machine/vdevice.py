@@ -13,6 +13,8 @@ from tvm_rammer.machine.topology import Topology
 
 #: More vEUs than this many per hardware thread are refused even when oversubscription is asked for.
 MAX_OVERSUBSCRIPTION = 4
+#: Vector registers of the instruction sets that have most.
+MOST_VECTOR_REGISTERS = 32
 
 #: Costs in seconds where nothing was measured: those of two cores of an AMD Zen 4 server. A
 #: fork-join costs 1.3 us while the workers still spin, and 6 to 17 us once they sleep.

@@ -35,6 +35,7 @@ from tvm_rammer.kernel.inlined_size import kept_results
 from tvm_rammer.kernel.scheduled import UNTUNED, Choice, Rule, Scheduled, Template
 from tvm_rammer.kernel.split import split_into_stages
 from tvm_rammer.machine import VDevice
+from tvm_rammer.machine.vdevice import MOST_VECTOR_REGISTERS
 
 #: In the order in which they are asked, after Winograd's; the last one never declines.
 RULES: tuple[Rule, ...] = (
@@ -147,6 +148,8 @@ def choices(
 ) -> list[Choice]:
     """All ways to schedule a PrimFunc, the first of which :func:`schedule` takes.
 
+    Measuring is for finding out where the description of a machine is wrong: register tiles are
+    listed for twice the registers. If there are not so many, their sums spill and they lose.
     Parameters as for :func:`schedule`.
 
     Returns
@@ -161,7 +164,11 @@ def choices(
     templates: list[Template[Any, Any]] = [*rules_for(vdevice.kind)]
     if not kept_results(func):
         templates = [Winograd(winograd_tolerance), *_TEMPLATES, *templates]
-    found = [choice for each in templates for choice in each.choices(func, packable, vdevice)]
+    registers = max(
+        vdevice.vector_registers, min(2 * vdevice.vector_registers, MOST_VECTOR_REGISTERS)
+    )
+    doubted = replace(vdevice, vector_registers=registers)
+    found = [choice for each in templates for choice in each.choices(func, packable, doubted)]
     usual = partial(schedule, func, constants, vdevice, winograd_tolerance)
     return [Choice(UNTUNED, usual), *found] if len(found) > 1 else []
 
