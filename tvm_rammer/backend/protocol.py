@@ -364,6 +364,9 @@ class Backend(Protocol):
         """The device to run on: ``given``, checked, or the one that libraries run on."""
         ...
 
+    def check_device(self, device: Any, target: tvm.target.Target) -> None:
+        """Raise a DeviceError if what is compiled for a target does not run on a device."""
+
     def adopt(self, module: tvm.runtime.Module) -> None:
         """Check that a library that was just loaded can run here, and tell it of this process."""
         ...

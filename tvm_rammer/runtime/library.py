@@ -130,7 +130,9 @@ class Library:
         device : tvm.runtime.Device, optional
             Of the kind that the library is for; the first one if not given.
         """
-        device = self.description.backend.device(device)
+        backend = self.description.backend
+        device = backend.device(device)
+        backend.check_device(device, tvm.target.Target(self.description.target))
         try:
             # What was loaded is shared as long as it is in use; what was built may go.
             shared = None if self.copy is None else self

@@ -104,6 +104,15 @@ def test_a_captured_run_computes_what_a_run_does_on_the_inputs_of_its_replay(
     assert inside == ["cuLaunchKernelEx"] * int(done.stdout)
 
 
+def test_another_gpu_than_a_library_is_for_is_refused(libraries):
+    done = python(CAPTURE, str(libraries / "program.so"), "3", **driver_environment(arch=80))
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        "tvm_rammer.errors.DeviceError: the library was compiled for sm_90, and cuda:0 is sm_80: "
+        'build it with {"kind": "cuda", "arch": "sm_80"}'
+    )
+
+
 def test_the_first_run_loads_code_and_cannot_be_captured(libraries):
     done = python(CAPTURE, str(libraries / "program.so"), "0", **driver_environment())
     assert done.returncode == 1

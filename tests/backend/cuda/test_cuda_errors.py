@@ -4,6 +4,8 @@ is computed otherwise.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
 import tvm
 from cuda_models import TARGET
@@ -11,7 +13,7 @@ from tvm import te, topi
 
 import tvm_rammer
 from tvm_rammer.backend import vdevice_for
-from tvm_rammer.backend.cuda.arch_target import LIMITS, target_of
+from tvm_rammer.backend.cuda.arch_target import LIMITS, check_gpu, target_of
 from tvm_rammer.backend.cuda.schedules import schedule
 from tvm_rammer.backend.cuda.stages import Limits, made_stages
 from tvm_rammer.errors import DeviceError, ModelError
@@ -67,6 +69,30 @@ def test_where_no_driver_is_nothing_runs(library):
     assert str(refused.value) == (
         "there is no cuda:0 here: CUDA's driver finds none, or is not installed"
     )
+
+
+@dataclass(frozen=True)
+class Gpu:
+    compute_version: str | None
+
+    def __str__(self) -> str:
+        return "cuda:0"
+
+
+@pytest.mark.parametrize(
+    ("arch", "version", "runs"),
+    [
+        *(("sm_80", "8.0", True), ("sm_80", "8.6", True), ("sm_86", "8.0", False)),
+        *(("sm_90", "8.9", False), ("sm_90a", "9.0", True), ("sm_100", "10.3", True)),
+        *(("sm_100a", "10.3", False), ("sm_90", "10.0", False), ("sm_90", None, True)),
+    ],
+)
+def test_machine_code_runs_on_its_generation_from_its_own_device_on(arch, version, runs):
+    if runs:
+        check_gpu(Gpu(version), arch)
+        return
+    with pytest.raises(DeviceError, match=f"^the library was compiled for {arch}, and cuda:0 is "):
+        check_gpu(Gpu(version), arch)
 
 
 def test_a_library_for_gpus_refuses_processors(library):

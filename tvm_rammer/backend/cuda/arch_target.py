@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import Any
 
@@ -100,6 +101,28 @@ def vdevice_of(target: Any, num_veus: int | None = None) -> VDevice:
 def costs_of(arch: str) -> CostModel:
     """What a plan costs besides its tiles, on the usual device of an architecture."""
     return gpu_costs(usual_gpu(arch), _resident_blocks(arch))
+
+
+def check_gpu(device: Any, arch: str) -> None:
+    """Refuse a GPU that does not run machine code for an architecture.
+
+    Code runs on later devices of the same generation too, that for a variant such as ``sm_90a`` on
+    none but its own.
+
+    Raises
+    ------
+    DeviceError
+    """
+    if (version := device.compute_version) is None:
+        return  # no GPU tells no version
+    major, minor = map(int, str(version).split("."))
+    number = int(re.sub(r"\D", "", arch))
+    later = minor >= number % 10 if arch[-1].isdigit() else minor == number % 10
+    if major != number // 10 or not later:
+        raise DeviceError(
+            f"the library was compiled for {arch}, and {device} is sm_{major}{minor}: build it "
+            f'with {{"kind": "cuda", "arch": "sm_{major}{minor}"}}'
+        )
 
 
 def _resident_blocks(arch: str) -> int:

@@ -140,5 +140,10 @@ class CudaBackend(Backend):
             )
         return device
 
+    def check_device(self, device: Any, target: tvm.target.Target) -> None:
+        from tvm_rammer.backend.cuda.arch_target import check_gpu
+
+        check_gpu(device, str(target.attrs["arch"]))
+
     def adopt(self, module: tvm.runtime.Module) -> None:
         """Nothing of this process matters to a GPU."""
