@@ -6,6 +6,7 @@ import json
 
 import onnx
 
+from tvm_rammer.errors import TuningError
 from tvm_rammer.testing.models import get_model
 
 
@@ -50,6 +51,23 @@ def test_no_trials(call, tmp_path):
     result = call("tune", tmp_path / "model.onnx", "-o", tmp_path, "--trials", 0)
     assert result.exit_code == 2
     assert "0 is not in the range x>=1" in result.stderr
+
+
+def test_the_space(call, tmp_path, monkeypatch):
+    model, given = tmp_path / "mlp.onnx", []
+    onnx.save(get_model("mlp").tiny(), model)
+
+    def tune(*arguments, space, **options):
+        given.append(space)
+        raise TuningError("enough")
+
+    monkeypatch.setattr("tvm_rammer.tuning.model.tune", tune)
+    call("tune", model, "-o", tmp_path)
+    call("tune", model, "-o", tmp_path, "--space", "both")
+    assert given == ["template", "both"]
+    result = call("tune", model, "-o", tmp_path, "--space", "everything")
+    assert result.exit_code == 2
+    assert "'everything' is not one of 'template', 'sketch', 'both'" in result.stderr
 
 
 def test_options_of_a_tracker(call, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import tvm_ffi
@@ -11,11 +12,12 @@ from tvm import tirx
 from tvm_rammer.kernel.scheduled import Choice, Scheduled
 from tvm_rammer.tuning.space import choice_numbers
 from tvm_rammer.tuning.task import Task
+from tvm_rammer.tuning.worker import named_choices
 
 
-def build_wrong_choices(mod: Any, target: Any, _: Any) -> Any:
-    task = Task.of(mod)
-    found = [(number, task.choice(number)) for number in choice_numbers(mod)]
+def build_wrong_choices(scratch: Path, mod: Any, target: Any, _: Any) -> Any:
+    task, numbers = Task.of(mod), choice_numbers(mod)
+    found = zip(numbers, named_choices(scratch, task, numbers), strict=True)
     # Numbers below 0 are finer choices of what is made without tuning.
     made = [doubled(choice) if number > 0 and number % 2 else choice for number, choice in found]
     return task.tuner.compile(made, target)

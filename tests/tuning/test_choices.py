@@ -99,9 +99,9 @@ def test_wrong_numbers_of_registers_hide_no_choice(make, rule, registers):
     assert usual and usual <= {choice.text.split(",")[0] for choice in known}
 
 
-def test_what_no_template_takes_offers_no_choice():
+def test_what_no_template_takes_offers_no_choice_but_the_untuned_one():
     func = legalized_func(lambda x: OP.argmax(x, axis=1), numbers((4, 64)))
-    assert not Task(func, (), HOST, TOLERANCE).choices
+    assert [choice.text for choice in Task(func, (), HOST, TOLERANCE).choices] == [UNTUNED]
 
 
 def test_a_workload_holds_its_task():

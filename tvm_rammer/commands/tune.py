@@ -65,12 +65,21 @@ Examples:
     metavar="N",
     help="With --tracker: servers to use at a time; all if not given.",
 )
+@click.option(
+    "--space",
+    type=click.Choice(["template", "sketch", "both"]),
+    default="template",
+    show_default=True,
+    help="Where configurations come from: lists of the templates, MetaSchedule's own rules for "
+    "any operator, or both in turns.",
+)
 @click.option("--seed", type=int, default=1, show_default=True, help="Of the search.")
 @shared_options("target", "num_veus", "shapes", "constants")
 def command(
     model: Path | None,
     output: Path | None,
     trials: int,
+    space: str,
     seed: int,
     status: Path | None,
     plot: Path | None,
@@ -99,6 +108,7 @@ def command(
         from tvm_rammer.tuning.tracker import Tracker
 
         options["tracker"] = Tracker.parse(tracker, key, parallel)
+    options["space"] = space
     return _tuned(model, output, trials, seed, options)
 
 

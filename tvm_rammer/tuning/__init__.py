@@ -5,6 +5,8 @@ XGBoost cost model, and keeps what was measured in a JSON database.
 
 - ``task``: an operator to tune, as a workload of MetaSchedule
 - ``space``: the list as a space of MetaSchedule, its mutator, and the features of a configuration
+- ``sketch_space``: MetaSchedule's own rules, as they make rTasks of any operator;
+  ``sketch_choice``: what they made, as a choice; ``search``: the search of either space
 - ``answers``: what an operator must compute
 - ``worker``: what runs in MetaSchedule's worker processes: building, checking and timing choices
 - ``bench``: MetaSchedule's builder and runner over it; ``tracker``: a runner on other machines

@@ -17,6 +17,7 @@ from tvm.s_tir import meta_schedule as ms
 
 from tvm_rammer.errors import TuningError
 from tvm_rammer.machine import VDevice
+from tvm_rammer.tuning.sketch_choice import is_sketch
 from tvm_rammer.tuning.space import standing_for
 from tvm_rammer.tuning.task import Task
 from tvm_rammer.tuning.tracker import NoServerError, ServerLostError, Tracker
@@ -26,6 +27,7 @@ from tvm_rammer.tuning.worker import (
     name_choices,
     run_choices,
     write_task,
+    write_trace,
 )
 from tvm_rammer.units import counted
 
@@ -66,11 +68,12 @@ class Bench:
     ) -> None:
         self.tasks = tasks
         self.target = target
+        self.scratch = scratch
         self.tracker, self.note = tracker, note
         for number, task in enumerate(tasks):
             write_task(scratch, number, task)
         self.builder = ms.builder.LocalBuilder(
-            f_build=build_choices,
+            f_build=partial(build_choices, scratch),
             f_export=partial(export_into, scratch),
             max_workers=workers_for(tasks[0].vdevice),
             timeout_sec=_BUILD_SECONDS,
@@ -95,6 +98,9 @@ class Bench:
         """
         if not wanted:
             return []
+        for place, numbers in wanted:
+            for number in filter(is_sketch, numbers):
+                write_trace(self.scratch, number, self.tasks[place].traces[number])
         workloads = {place: self.tasks[place].workload() for place, _ in wanted}
         built = self.builder.build(
             [

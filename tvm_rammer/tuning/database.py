@@ -29,6 +29,7 @@ from tvm_rammer.records import parse_json, read_as
 from tvm_rammer.region.kernel_library import Tuned
 from tvm_rammer.tuning.fronts import RacedChoice, Races, chosen_front, proved
 from tvm_rammer.tuning.networks import NetworkRace, left_out
+from tvm_rammer.tuning.sketch_choice import is_sketch, is_sketched, sketch_number, trace_text
 from tvm_rammer.tuning.task import Task, TaskOrigin
 from tvm_rammer.units import counted, listed
 
@@ -87,6 +88,7 @@ class Database:
         #: Lines that could not be read: in which file, and why.
         self.skipped: list[str] = []
         self._usable: list[tuple[str, str]] = []
+        self._traces: dict[int, str] = {}
         if not self.folder.is_file() and not (self.folder / RECORDS).is_file():
             raise InputError(
                 f"{self.folder}: there are no records of the tuner here (no {RECORDS}); "
@@ -103,17 +105,20 @@ class Database:
 
     def tried(self, task: Task) -> Mapping[int, float]:
         """The seconds of every choice of a task that was tried; infinite where it failed."""
-        return self._seconds.get(_key(task.workload()), {})
+        found = self._seconds.get(_key(task.workload()), {})
+        task.traces.update((k, self._traces[k]) for k in found if is_sketch(k))
+        return found
 
     def place(self, task: Task) -> int:
-        """The number of a task's workload, which is there."""
+        """The number of a task's workload; -1 if it is not there."""
         key = _key(task.workload())
-        return next(k for k, each in enumerate(self._workloads) if each and each.key == key)
+        places = (k for k, each in enumerate(self._workloads) if each and each.key == key)
+        return next(places, -1)
 
     def measured(self, task: Task) -> list[MeasuredChoice]:
         """What was measured of a task, the fastest first."""
         found = [
-            MeasuredChoice(number, task.choices[number], seconds)
+            MeasuredChoice(number, task.choice(number), seconds)
             for number, seconds in self.tried(task).items()
             if seconds < inf
         ]
@@ -121,7 +126,12 @@ class Database:
 
     def races(self, task: Task) -> Races:
         """What ran in turns with the untuned choice of a task, in the order of the races."""
-        return self._races.get(_key(task.workload()), {})
+        found = self._races.get(_key(task.workload()), {})
+        if not any(map(is_sketch, found)):
+            return found
+        # A sketch is of no use without its record.
+        known = self.tried(task)
+        return {k: races for k, races in found.items() if not is_sketch(k) or k in known}
 
     def chosen(self, task: Task) -> list[Choice]:
         """The choices that a build takes: the most efficient one, and finer ones that pay.
@@ -149,7 +159,7 @@ class Database:
 
         def choices(func: tirx.PrimFunc, constants: frozenset[int]) -> Sequence[Choice]:
             task = Task(func, tuple(sorted(constants)), vdevice, winograd_tolerance)
-            return self.chosen(task) if task.choices else ()
+            return self.chosen(task)
 
         return choices
 
@@ -183,7 +193,7 @@ class Database:
         for place, line in enumerate(self._lines(RECORDS), 1):
             try:
                 index, (trace, runs, *_) = json.loads(line)
-                number, seconds = _decided(trace), sum(map(float, runs)) / len(runs)
+                number, seconds = self._number(trace), sum(map(float, runs)) / len(runs)
                 workload = self._workload(index)
             except (ValueError, TypeError, LookupError, StopIteration, ZeroDivisionError):
                 self.skipped.append(f"{RECORDS}, line {place}: no record")
@@ -244,6 +254,17 @@ class Database:
             assert read is not None
         return list(self._usable)
 
+    def _number(self, trace: Any) -> int:
+        """The number of the choice in a trace as JSON: a decision, or that of the trace itself."""
+        if is_sketched(trace):
+            text = trace_text(trace)
+            number = sketch_number(text)
+            self._traces[number] = text
+            return number
+        steps, decisions = trace
+        (place,) = (k for k, step in enumerate(steps) if step[0] == "SampleCategorical")
+        return next(int(decision) for number, decision in decisions if number == place)
+
     def _workload(self, index: int) -> Any:
         """The key of a workload; None of one that cannot be read."""
         if not isinstance(index, int) or index < 0:
@@ -290,10 +311,3 @@ def read_workload(line: str) -> Workload:
 def _key(workload: Any) -> Any:
     structure: Any = tvm_ffi.StructuralKey
     return structure(workload)
-
-
-def _decided(trace: Any) -> int:
-    """The number of the choice in a trace as JSON: the decision of its one sample."""
-    steps, decisions = trace
-    (place,) = (k for k, step in enumerate(steps) if step[0] == "SampleCategorical")
-    return next(int(decision) for number, decision in decisions if number == place)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tvm
@@ -12,7 +12,7 @@ from tvm import relax
 from tvm.ir import Call, GenericConst
 
 from tvm_rammer.backend.registry import resolve_target
-from tvm_rammer.errors import TuningError
+from tvm_rammer.errors import InputError, TuningError
 from tvm_rammer.frontend import load_model
 from tvm_rammer.frontend.input_constants import Constants
 from tvm_rammer.frontend.input_shapes import Shapes
@@ -27,8 +27,9 @@ from tvm_rammer.tuning.least_seconds import least_seconds
 from tvm_rammer.tuning.race_network import keep_what_pays
 from tvm_rammer.tuning.session import WeightedTask, tune_tasks
 from tvm_rammer.tuning.shares import PlannedTask, PlanShares
-from tvm_rammer.tuning.task import Task, tuner_of
+from tvm_rammer.tuning.task import BOTH, SPACES, Task, tuner_of
 from tvm_rammer.tuning.tracker import Tracker
+from tvm_rammer.units import listed
 
 
 def tune(
@@ -40,6 +41,7 @@ def tune(
     num_veus: int | None = None,
     shapes: Shapes | None = None,
     constants: Constants | None = None,
+    space: str = "template",
     seed: int = 1,
     tracker: Tracker | None = None,
     watch: Callable[[Progress], None] = lambda progress: None,
@@ -63,6 +65,9 @@ def tune(
     work_dir : path
         Folder of the records. A session that was interrupted goes on with what is there, also for
         another model.
+    space : str
+        Where choices come from: ``"template"``, what templates list; ``"sketch"``, what
+        MetaSchedule's own rules make of the loops of any operator; or ``"both"``, in turns.
     seed : int
         Of the search.
     tracker : Tracker, optional
@@ -78,7 +83,7 @@ def tune(
     Raises
     ------
     InputError
-        If ``trials`` is no number from 1, or the folder cannot be written.
+        If ``trials`` is no number from 1, ``space`` is none, or the folder cannot be written.
     TuningError
         If the target is not this machine and no tracker is given, the tracker cannot be reached or
         has no such machine, nothing can be tuned, a library is missing, or another process tunes
@@ -86,6 +91,7 @@ def tune(
     ModelError
         If the model cannot be read or imported.
     """
+    spaces = spaces_of(space)
     resolved = resolve_target(target)
     options = Options(num_veus=num_veus)
     vdevice = options.vdevice(resolved)
@@ -97,7 +103,7 @@ def tune(
             "tracker of such machines"
         )
     loaded = load_model(model, shapes, constants)
-    tasks, shares = tasks_of(loaded.module, resolved, options)
+    tasks, shares = tasks_of(loaded.module, resolved, options, spaces)
     if not tasks:
         raise TuningError("no operator of the model has configurations to choose from")
 
@@ -112,14 +118,27 @@ def tune(
         trials,
         seed=seed,
         weigh=shares,
+        spaces=spaces,
         tracker=tracker,
         watch=watch,
         finish=finish,
     )
 
 
+def spaces_of(space: str) -> tuple[str, ...]:
+    """Where a user wants choices from, or an InputError."""
+    if space == BOTH:
+        return SPACES
+    if space not in SPACES:
+        raise InputError(f"space is {space!r}: it must be one of {listed((*SPACES, BOTH))}")
+    return (space,)
+
+
 def tasks_of(
-    mod: tvm.IRModule, target: tvm.target.Target, options: Options
+    mod: tvm.IRModule,
+    target: tvm.target.Target,
+    options: Options,
+    spaces: Sequence[str] = SPACES[:1],
 ) -> tuple[list[WeightedTask], PlanShares]:
     """The operators of a model that offer a choice, the costliest first, and its plan's shares.
 
@@ -129,6 +148,8 @@ def tasks_of(
         As an importer makes it.
     target : Target
     options : Options
+    spaces : sequence of str
+        Where choices may come from.
     """
     partitioned = partition_module(mod, target, options)
     module, kernels = partitioned.module, partitioned.compiler.kernels
@@ -147,7 +168,7 @@ def tasks_of(
     for key, count in list(kernels.uses.items()):
         func, constants = key
         task = Task(func, tuple(sorted(constants)), vdevice, kernels.winograd_tolerance)
-        if not task.choices:
+        if not any(map(task.has, spaces)):
             continue
         kernel = kernels.get(func, constants)
         name = f"{kernel.stages[-1].kernel.origin} {len(found)}: {kernel.stages[-1].kernel.tiling}"

@@ -55,7 +55,7 @@ class _Part:
 
         def choices(func: tirx.PrimFunc, constants: frozenset[int]) -> Sequence[Choice]:
             task = Task(func, tuple(sorted(constants)), vdevice, winograd_tolerance)
-            if not task.choices or self.database.place(task) not in self.workloads:
+            if self.database.place(task) not in self.workloads:
                 return ()
             return [task.choice(each.number) for each in self.database.front(task)]
 

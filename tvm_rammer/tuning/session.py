@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from tvm_rammer.errors import TuningError
 from tvm_rammer.files import working_folder
 from tvm_rammer.machine.vdevice import positive_count
 from tvm_rammer.schedule.median_interval import median_interval
-from tvm_rammer.tuning.bench import Bench, failure, seconds_of, without_intrinsics, workers_for
+from tvm_rammer.tuning.bench import Bench, failure, seconds_of, without_intrinsics
 from tvm_rammer.tuning.budget import TaskProgress, next_task
 from tvm_rammer.tuning.database import RACES, RECORDS, WORKLOADS, Database, TaskRace
 from tvm_rammer.tuning.folder import locked_folder, repair
@@ -31,21 +32,16 @@ from tvm_rammer.tuning.fronts import (
     proved,
 )
 from tvm_rammer.tuning.journal import Journal, Progress
-from tvm_rammer.tuning.space import EmittedFeatures, choice_numbers, space_of, trace_of
+from tvm_rammer.tuning.search import AT_ONCE, Proposal, Search
+from tvm_rammer.tuning.space import EmittedFeatures, trace_of
 from tvm_rammer.tuning.task import Task
 from tvm_rammer.tuning.tracker import Tracker
 from tvm_rammer.units import listed
 
 #: What tuning needs besides TVM, which names it only where it is missing.
 _NEEDED = ("xgboost", "psutil", "cloudpickle")
-#: Choices that are built and timed together, before the cost model learns from them.
-_AT_ONCE = 16
-#: Of the evolutionary search: lists have some hundred choices, and features take milliseconds.
-_POPULATION, _GENERATIONS = 48, 2
 #: What MetaSchedule records of a choice that failed.
 _FAILED = 1e10
-#: Records of earlier sessions that the cost model learns from, for each operator.
-_LEARNT = 64
 
 
 @dataclass(frozen=True)
@@ -82,6 +78,7 @@ def tune_tasks(
     *,
     seed: int = 1,
     weigh: Weigh | None = None,
+    spaces: Sequence[str] = ("template",),
     tracker: Tracker | None = None,
     watch: Callable[[Progress], None] = lambda progress: None,
     finish: Callable[[Database, Journal], None] = lambda database, journal: None,
@@ -101,6 +98,8 @@ def tune_tasks(
         Of the search.
     weigh : callable, optional
         What hangs on each operator; if not given, all that its uses take.
+    spaces : sequence of str
+        Of :data:`~tvm_rammer.tuning.task.SPACES`: where choices are looked for, in turns.
     tracker : Tracker, optional
         Of the machines to measure on.
     watch : callable
@@ -128,7 +127,7 @@ def tune_tasks(
         for line in repair(path):
             journal.note(f"taken out: {line}")
         bench = Bench([each.task for each in tasks], target, scratch, tracker, journal.note)
-        _Session(tasks, target, path, bench, trials, seed, weigh, journal).run()
+        _Session(tasks, target, path, bench, trials, seed, weigh, journal, spaces).run()
         finish(Database(path), journal)
     return Database(path)
 
@@ -146,6 +145,7 @@ class _Session:
         seed: int,
         weigh: Weigh | None,
         journal: Journal,
+        spaces: Sequence[str],
     ) -> None:
         self.tasks = tasks
         self.target = target
@@ -165,12 +165,13 @@ class _Session:
             for each in tasks
         ]
         self.progress = [TaskProgress(bound=each.bound) for each in tasks]
-        features = EmittedFeatures({each.name: each.task for each in tasks})
+        features = EmittedFeatures({f"{each.name}, template": each.task for each in tasks})
         self.cost_model = ms.cost_model.XGBModel(
-            extractor=features, num_warmup_samples=_AT_ONCE, verbose_eval=0
+            extractor=features, num_warmup_samples=AT_ONCE, verbose_eval=0
         )
         self.seed = seed
-        self.contexts: dict[int, ms.TuneContext] = {}
+        self.spaces = spaces
+        self.searches: dict[int, deque[Search]] = {}
 
     def run(self) -> None:
         """Measure what is made without tuning, then where most is expected to be gained."""
@@ -184,7 +185,7 @@ class _Session:
             if number is None:
                 self.journal.note("no gain is near")
                 break
-            self._batch(number, min(left, _AT_ONCE))
+            self._batch(number, min(left, AT_ONCE))
         while self._measure_races():
             pass
 
@@ -229,66 +230,50 @@ class _Session:
         progress.untuned, progress.best = tried[0], min(tried.values())
 
     def _batch(self, number: int, most: int) -> None:
-        """Measure what the search proposes for an operator."""
-        fresh = self._proposed(number)[:most]
-        if not fresh:
+        """Measure what the search proposes for an operator, of its spaces in turns."""
+        searches = self._searches(number)
+        fresh: list[Proposal] = []
+        while searches and not (fresh := searches[0].proposed(self.tried[number])[:most]):
+            searches.popleft()
+        if not searches:
             self.progress[number].exhausted = True
             return
         results = self._measure([(number, choice) for choice, _ in fresh])
         for (choice, candidate), result in zip(fresh, results, strict=True):
             self._keep(number, choice, candidate.sch.trace, result)
-        candidates = [candidate for _, candidate in fresh]
-        self.cost_model.update(self._context(number), candidates, results)
-        self._context(number).notify_runner_results(candidates, results)
+        searches[0].learn(fresh, results)
+        searches.rotate(-1)
         self.progress[number].took(min(map(seconds_of, results)))
         self._tell(number, len(fresh))
 
-    def _proposed(self, number: int) -> list[tuple[int, ms.MeasureCandidate]]:
-        """Choices that were not tried; none if there is none left."""
-        tried, count = self.tried[number], len(self.tasks[number].task.choices)
-        while len(tried) < count:
-            candidates = self._context(number).generate_measure_candidates()
-            if candidates is None:
-                break
-            found = {choice_numbers(each.sch.mod)[0]: each for each in candidates}
-            fresh = [(choice, each) for choice, each in found.items() if choice not in tried]
-            if fresh:
-                return fresh
-        return []
-
-    def _context(self, number: int) -> ms.TuneContext:
-        """MetaSchedule's search for an operator, which knows what earlier sessions measured."""
-        if number not in self.contexts:
-            each = self.tasks[number]
-            seed = self.seed + number
-            context = ms.TuneContext(
-                mod=each.task.workload(),
-                target=self.target,
-                space_generator=space_of(each.task, seed),
-                search_strategy=ms.search_strategy.EvolutionarySearch(
-                    population_size=_POPULATION,
-                    init_min_unmeasured=_AT_ONCE,
-                    genetic_num_iters=_GENERATIONS,
-                ),
-                task_name=each.name,
-                rand_state=seed,
-                num_threads=workers_for(each.task.vdevice),
-            )
-            context.pre_tuning(
-                len(each.task.choices) + _AT_ONCE,
-                _AT_ONCE,
-                database=self.database,
-                cost_model=self.cost_model,
-            )
-            records = self.database.get_top_k(self.workloads[number], _LEARNT)
-            if len(records) > 1:
-                self.cost_model.update(
-                    context,
-                    [record.as_measure_candidate() for record in records],
-                    [ms.runner.RunnerResult(record.run_secs, None) for record in records],
-                )
-            self.contexts[number] = context
-        return self.contexts[number]
+    def _searches(self, number: int) -> deque[Search]:
+        """MetaSchedule's searches for an operator, which know what earlier sessions measured."""
+        if number not in self.searches:
+            each, workload = self.tasks[number], self.workloads[number]
+            records = [
+                record
+                for record in self.database.get_all_tuning_records()
+                if record.workload.same_as(workload) and float(record.run_secs[0]) < _FAILED
+            ]
+            self.searches[number] = deque()
+            for space in self.spaces:
+                try:
+                    found = Search(
+                        space,
+                        f"{each.name}, {space}",
+                        each.task,
+                        self.target,
+                        self.cost_model,
+                        records,
+                        self.seed + number,
+                    )
+                except Exception as error:
+                    # MetaSchedule's rules take most operators: the others keep what they have.
+                    reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
+                    self.journal.note(f"{each.name} has no {space} space: {reason}")
+                    continue
+                self.searches[number].append(found)
+        return self.searches[number]
 
     def _keep(self, number: int, choice: int, trace: Any, result: ms.runner.RunnerResult) -> None:
         """A record of a choice that was measured, or that failed."""

@@ -1,4 +1,4 @@
-"""The choices of a task as a space of MetaSchedule.
+"""The choices that templates list for a task, as a space of MetaSchedule.
 
 A template writes its TIR by hand, so that a schedule of MetaSchedule only carries the number of a
 choice: one categorical sample, which is also an annotation of the root block. Who builds, and who
@@ -23,6 +23,11 @@ from tvm_rammer.tuning.task import Task, tile_count
 CHOICE = "tvm_rammer.choice"
 #: What features a choice has that cannot be emitted.
 _NO_FEATURES = np.zeros((1, 164))
+
+
+def is_annotated(mod: tvm.IRModule) -> bool:
+    """Whether a module stands for choices, rather than being one."""
+    return CHOICE in mod["main"].body.block.annotations
 
 
 def choice_numbers(mod: tvm.IRModule) -> list[int]:
@@ -139,11 +144,14 @@ class EmittedFeatures(ms.feature_extractor.PyFeatureExtractor):
 
     def extract_from(self, context: Any, candidates: Sequence[Any]) -> list[Any]:
         """The features of each candidate."""
-        return [self._features(context, candidate.sch.mod) for candidate in candidates]
+        return [self._features(context, candidate) for candidate in candidates]
 
-    def _features(self, context: Any, mod: tvm.IRModule) -> Any:
+    def _features(self, context: Any, candidate: Any) -> Any:
+        if not is_annotated(candidate.sch.mod):
+            (features,) = self.inner.extract_from(context, [candidate])
+            return features
         name = str(context.task_name)
-        (number,) = choice_numbers(mod)
+        (number,) = choice_numbers(candidate.sch.mod)
         if (name, number) not in self.known:
             self.known[name, number] = self._made(context, self.tasks[name], number)
         return self.known[name, number]

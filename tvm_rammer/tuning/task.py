@@ -21,9 +21,15 @@ from tvm_rammer.kernel.split import num_tiles, root_nests
 from tvm_rammer.machine import VDevice
 from tvm_rammer.machine.speeds import DEFAULT_SPEEDS, Speeds
 from tvm_rammer.records import read_as
+from tvm_rammer.tuning.sketch_choice import is_sketch, sketch_of
+from tvm_rammer.tuning.sketch_space import is_sketchable
 
 #: Attribute of a workload's PrimFunc: what else the ways to schedule it depend on, as JSON.
 _TASK = "tvm_rammer.task"
+#: Where choices come from: what templates list, and what MetaSchedule's own rules make.
+SPACES = ("template", "sketch")
+#: What users call all of them.
+BOTH = "both"
 #: What of a vDevice decides how PrimFuncs are scheduled.
 _OF_DEVICE = (
     "name",
@@ -83,9 +89,10 @@ class Task:
 
     @cached_property
     def choices(self) -> Sequence[Choice]:
-        """All ways to schedule it, the untuned one first; none if there is no choice."""
-        constants = frozenset(self.constants)
-        return self.tuner.choices(self.func, constants, self.vdevice, self.winograd_tolerance)
+        """All ways to schedule it that templates list, the untuned one first."""
+        wanted = (self.func, frozenset(self.constants), self.vdevice, self.winograd_tolerance)
+        untuned = partial(backend_named(self.vdevice.kind).schedule, *wanted)
+        return self.tuner.choices(*wanted) or [Choice(UNTUNED, untuned)]
 
     @cached_property
     def finer(self) -> Sequence[Choice]:
@@ -96,9 +103,26 @@ class Task:
             for each in variants
         ]
 
+    def has(self, space: str) -> bool:
+        """Whether there is a choice in one of the :data:`SPACES`."""
+        return len(self.choices) > 1 if space == "template" else is_sketchable(self.func)
+
     def choice(self, number: int) -> Choice:
         """A choice by its number; those below 0 are the finer variants of the untuned one."""
+        if is_sketch(number):
+            if number not in self._sketches:
+                self._sketches[number] = sketch_of(self.func, self.traces[number])
+            return self._sketches[number]
         return self.choices[number] if number >= 0 else self.finer[-1 - number]
+
+    @cached_property
+    def traces(self) -> dict[int, str]:
+        """Of sketches, by their numbers; who proposes or reads some fills them in."""
+        return {}
+
+    @cached_property
+    def _sketches(self) -> dict[int, Choice]:
+        return {}
 
     @cached_property
     def inputs(self) -> list[tuple[tuple[int, ...], str]]:

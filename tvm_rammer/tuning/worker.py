@@ -20,6 +20,7 @@ from tvm_rammer.errors import TuningError
 from tvm_rammer.files import write_whole
 from tvm_rammer.kernel.scheduled import Choice
 from tvm_rammer.tuning.answers import disagreement, example
+from tvm_rammer.tuning.sketch_choice import is_sketch
 from tvm_rammer.tuning.space import choice_numbers
 from tvm_rammer.tuning.task import Task
 
@@ -30,10 +31,12 @@ _ENOUGH_SECONDS = 1.0
 _FEWEST = 8
 
 
-def build_choices(mod: tvm.IRModule, target: tvm.target.Target, _: Any) -> tvm.runtime.Module:
+def build_choices(
+    scratch: Path, mod: tvm.IRModule, target: tvm.target.Target, _: Any
+) -> tvm.runtime.Module:
     """What MetaSchedule's builder calls: the choices that an annotated workload stands for."""
     task = Task.of(mod)
-    return task.tuner.compile([task.choice(number) for number in choice_numbers(mod)], target)
+    return task.tuner.compile(named_choices(scratch, task, choice_numbers(mod)), target)
 
 
 def export_into(scratch: Path, module: tvm.runtime.Module) -> str:
@@ -46,6 +49,20 @@ def export_into(scratch: Path, module: tvm.runtime.Module) -> str:
 def write_task(scratch: Path, number: int, task: Task) -> None:
     """Put a task where workers look for it."""
     write_whole(_task_file(scratch, number), tvm.ir.save_json(task.workload()).encode())
+
+
+def write_trace(scratch: Path, number: int, text: str) -> None:
+    """Put a sketch where workers look for it."""
+    path = _trace_file(scratch, number)
+    if not path.exists():
+        write_whole(path, text.encode())
+
+
+def named_choices(scratch: Path, task: Task, numbers: Sequence[int]) -> list[Choice]:
+    """Choices of a task by their numbers."""
+    for number in filter(is_sketch, numbers):
+        task.traces[number] = _trace_file(scratch, number).read_text()
+    return [task.choice(number) for number in numbers]
 
 
 def name_choices(device: Any, infos: Any, repeat: int) -> list[list[int]]:
@@ -76,7 +93,7 @@ def run_choices(
     """
     ((place, *numbers),) = arguments
     task = _task(scratch, place)
-    choices = [task.choice(number) for number in numbers]
+    choices = named_choices(scratch, task, numbers)
     trial = _trial(task, module, choices, device)
     want = reference(scratch, place)
     for number, choice in enumerate(choices):
@@ -131,3 +148,7 @@ def _task(scratch: Path, place: int) -> Task:
 
 def _task_file(scratch: Path, place: int) -> Path:
     return scratch / f"task-{place}.json"
+
+
+def _trace_file(scratch: Path, number: int) -> Path:
+    return scratch / f"trace-{number}.json"
