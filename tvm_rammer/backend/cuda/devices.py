@@ -13,7 +13,8 @@ Sources, by the names that comments use:
 - *B200*: NVIDIA HGX B200 data sheet, 2024; Chips and Cheese, Nvidia's B200: Keeping the CUDA
   Juggernaut Rolling, 2025: 148 SMs, 126 MB of L2 cache, 150 ns to the part of it that is near.
 - *Jia*: Jia et al., Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking, 2018,
-  arXiv 1804.06826.
+  arXiv 1804.06826: 193 cycles and 2155 GB/s of V100's L2 cache, 750 of 900 GB/s of its memory, as
+  others quote it too.
 - *Luo*: Luo et al., Benchmarking and Dissecting the Nvidia Hopper GPU Architecture, 2024,
   arXiv 2402.13499.
 """
