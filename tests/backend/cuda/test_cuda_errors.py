@@ -13,7 +13,7 @@ from tvm import te, topi
 
 import tvm_rammer
 from tvm_rammer.backend import vdevice_for
-from tvm_rammer.backend.cuda.arch_target import LIMITS, check_gpu, target_of
+from tvm_rammer.backend.cuda.arch_target import LIMITS, check_gpu, target_of, vdevice_of
 from tvm_rammer.backend.cuda.schedules import schedule
 from tvm_rammer.backend.cuda.stages import Limits, made_stages
 from tvm_rammer.errors import DeviceError, ModelError
@@ -108,8 +108,8 @@ def product() -> tvm.tirx.PrimFunc:
 
 def test_what_wants_more_shared_memory_than_a_block_has_is_computed_without():
     small = Limits(LIMITS.threads, 1024, LIMITS.blocks_per_sm)
-    target = target_of("sm_90")
-    usual, other = (schedule(product(), target, limits) for limits in (LIMITS, small))
+    target, device = target_of("sm_90"), vdevice_of(target_of("sm_90"))
+    usual, other = (schedule(product(), device, limits) for limits in (LIMITS, small))
     assert (usual.origin, other.origin) == ("matmul", "fallback")
     with pytest.raises(ModelError) as refused:
         made_stages(usual.func, target, small)
@@ -121,7 +121,7 @@ def test_what_wants_more_shared_memory_than_a_block_has_is_computed_without():
 
 def test_what_wants_more_threads_than_a_block_has_is_refused():
     target = target_of("sm_90")
-    usual = schedule(product(), target, LIMITS)
+    usual = schedule(product(), vdevice_of(target), LIMITS)
     with pytest.raises(ModelError) as refused:
         made_stages(usual.func, target, Limits(64, LIMITS.shared_bytes, LIMITS.blocks_per_sm))
     assert str(refused.value) == (

@@ -2,9 +2,9 @@
 
 - ``cuda_backend``: what the protocol asks
 - ``arch_target``: which targets there are, and the vDevice behind each
-- ``schedules``: dlight's schedules of operators; ``launches``: a scheduled PrimFunc cut into its
-  launches; ``thread_body``: a launch as an rTask body; ``stages``: both, with footprints and
-  seconds
+- ``schedules``: an efficient and a fast schedule of each operator, of dlight's rules and those of
+  ``block_tilings``; ``launches``: a scheduled PrimFunc cut into its launches; ``thread_body``: a
+  launch as an rTask body; ``stages``: both, with footprints and seconds
 - ``codegen``: tables and kernels
 - ``devices``: what an SM of each architecture has, and each GPU; ``occupancy``: how many blocks of
   a kernel an SM runs at the same time

@@ -80,10 +80,10 @@ class CudaBackend(Backend):
         vdevice: VDevice,
         winograd_tolerance: float,
     ) -> Scheduled:
-        from tvm_rammer.backend.cuda.arch_target import LIMITS, target_of
+        from tvm_rammer.backend.cuda.arch_target import LIMITS
         from tvm_rammer.backend.cuda.schedules import schedule
 
-        return schedule(func, target_of(vdevice.features[0]), LIMITS)
+        return schedule(func, vdevice, LIMITS)
 
     def refusal(self, func: tirx.PrimFunc, vdevice: VDevice) -> str | None:
         from tvm_rammer.backend.cuda.arch_target import LIMITS, target_of

@@ -1,12 +1,19 @@
-"""Schedules of operators for blocks of threads: dlight's, the first that a resident block can run.
+"""Schedules of operators for blocks of threads: the cheapest that a resident block can run.
 
-dlight's rules answer for what is theirs; its fallback, an element of the result to a thread, for
-everything. Some of them ignore the limits of the target, so every answer is looked at: what wants
-more threads or more shared memory than a resident block has is left to the next rule.
+dlight's rules and those of ``block_tilings`` each answer for what is theirs; dlight's fallback, an
+element of the result to a thread, for everything. Some ignore the limits of the target, so every
+answer is looked at: what wants more threads or more shared memory than a resident block has is left
+out. Of the others the model of an SM knows what their tiles take. Some are efficient, few large
+tiles; others end sooner where the operator has the device for itself. Both are kept, and the plan
+chooses. They add up in different orders, so plans of GPUs may differ in the last bits.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
 from typing import Any
 
 import tvm
@@ -14,48 +21,68 @@ import tvm_ffi
 from tvm import tirx
 from tvm.s_tir import dlight
 
+from tvm_rammer.backend.cuda.arch_target import target_of
+from tvm_rammer.backend.cuda.block_tilings import SplitSum, TiledMatmul
 from tvm_rammer.backend.cuda.stages import Limits, MadeStages, made_stages
 from tvm_rammer.errors import ModelError
 from tvm_rammer.kernel.blocks import schedule_of
+from tvm_rammer.kernel.nodes import collect
 from tvm_rammer.kernel.scheduled import Scheduled
+from tvm_rammer.machine import VDevice
 from tvm_rammer.units import counted
 
 _SCHEDULED = "tirx.is_scheduled"
 #: dlight has steps of loops written out, up to 256 of them.
 _UNROLL, _MOST_UNROLLED = "pragma_auto_unroll_max_step", 32
+#: What is not at least so much shorter is as good: estimates are coarse, and bodies take nvcc long.
+_WORTH = 0.8
+#: Blocks for each vEU beyond which nothing is gained by more of them.
+_MOST_BLOCKS = 32
 
 
-def schedule(func: tirx.PrimFunc, target: tvm.target.Target, limits: Limits) -> Scheduled:
+def schedule(func: tirx.PrimFunc, vdevice: VDevice, limits: Limits) -> Scheduled:
     """Schedule a legalized, fused PrimFunc.
 
     Parameters
     ----------
     func : PrimFunc
         What is scheduled already stays as it is.
-    target : Target
-        Of kind ``cuda``.
+    vdevice : VDevice
+        Its vEUs may share the operator.
     limits : Limits
         Of a resident block.
+
+    Returns
+    -------
+    Scheduled
+        The schedule that takes the fewest seconds of all blocks together, with finer ones that end
+        sooner.
 
     Raises
     ------
     ModelError
         When no rule's answer fits: the last reason.
     """
+    target = target_of(vdevice.features[0])
     if func.attrs and _SCHEDULED in func.attrs:
-        return _scheduled(func, "as given", made_stages(func, target, limits))
+        made = made_stages(func, target, limits)
+        return _Answer(func, "as given", made, vdevice).scheduled(None)
     problem = "no rule of TVM schedules it"
-    for rule in _rules():
-        answer = _apply(rule, func, target)
-        if answer is None:
-            continue
+    answers: list[_Answer] = []
+    for name, found in _answers(func, target, _MOST_BLOCKS * vdevice.num_veus):
         try:
-            made = made_stages(answer, target, limits)
+            made = made_stages(found, target, limits)
         except ModelError as error:
             problem = str(error)
             continue
-        return _scheduled(answer, type(rule).__name__.lower(), made)
-    raise ModelError(f"an operator cannot be computed by resident blocks: {problem}")
+        answers.append(_Answer(found, name, made, vdevice))
+    if not answers:
+        raise ModelError(f"an operator cannot be computed by resident blocks: {problem}")
+    scheduled: Scheduled | None = None
+    for answer in reversed(_front(answers)):
+        scheduled = answer.scheduled(scheduled)
+    assert scheduled is not None
+    return scheduled
 
 
 def given_schedule_problem(
@@ -74,26 +101,104 @@ def given_schedule_problem(
     return None
 
 
-def _scheduled(func: tirx.PrimFunc, origin: str, made: MadeStages) -> Scheduled:
-    tilings = [
-        f"{counted(body.num_tiles, 'tile')} of {counted(body.threads, 'thread')}"
-        + (f", {body.shared_bytes:,} bytes shared" if body.shared_bytes else "")
-        for body in made.bodies
-    ]
-    return Scheduled(func, origin, "; ".join(tilings))
+@dataclass(frozen=True)
+class _Answer:
+    """A rule's schedule that a resident block can run."""
+
+    func: tirx.PrimFunc
+    origin: str
+    made: MadeStages
+    vdevice: VDevice
+
+    @cached_property
+    def area(self) -> float:
+        """Seconds of all blocks together."""
+        return sum(stage.num_tiles * stage.tile_seconds for stage in self.made.split.stages)
+
+    @cached_property
+    def alone(self) -> float:
+        """Seconds with all blocks for itself."""
+        stages, veus = self.made.split.stages, self.vdevice.num_veus
+        computing = sum(-(-each.num_tiles // veus) * each.tile_seconds for each in stages)
+        return computing + len(stages) * self.vdevice.point_to_point_seconds
+
+    @property
+    def frame(self) -> Any:
+        """Answers for which this is the same can stand in for each other."""
+        split = self.made.split
+        return split.scratch, tuple((stage.arguments, stage.modes) for stage in split.stages)
+
+    def scheduled(self, finer: Scheduled | None) -> Scheduled:
+        tilings = [
+            f"{counted(body.num_tiles, 'tile')} of {counted(body.threads, 'thread')}"
+            + (f", {body.shared_bytes:,} bytes shared" if body.shared_bytes else "")
+            for body in self.made.bodies
+        ]
+        return Scheduled(self.func, self.origin, "; ".join(tilings), finer=finer)
+
+
+def _front(answers: Sequence[_Answer]) -> list[_Answer]:
+    """An efficient answer and, if it is worth a body more, one that is fast alone."""
+    fastest = min(answers, key=lambda each: (each.alone, each.area))
+    alike = [each for each in answers if each.frame == fastest.frame]
+    fast = _best(alike, lambda each: each.alone, lambda each: each.area)
+    efficient = _best(alike, lambda each: each.area, lambda each: each.alone)
+    return [efficient, fast] if fast.alone < _WORTH * efficient.alone else [efficient]
+
+
+def _best(
+    answers: Sequence[_Answer],
+    wanted: Callable[[_Answer], float],
+    beside: Callable[[_Answer], float],
+) -> _Answer:
+    """Of those that are about as good as the best one, the one that is best in something else."""
+    least = min(map(wanted, answers))
+    return min((each for each in answers if wanted(each) * _WORTH <= least), key=beside)
 
 
 def _rules() -> list[Any]:
-    """dlight's rules, those that know most of an operator first."""
+    """dlight's rules, those that know most of an operator first, then other tilings."""
     gpu = dlight.gpu
     return [
-        gpu.GEMV(),
-        gpu.Matmul(),
-        gpu.Reduction(),
+        *(gpu.GEMV(), gpu.Matmul(), gpu.Reduction(), gpu.Transpose(), gpu.Fallback()),
+        TiledMatmul(threads=(8, 16), results=(4, 4), terms=32),
+        TiledMatmul(threads=(8, 16), results=(2, 2), terms=32),
+        TiledMatmul(threads=(16, 16), results=(1, 1), terms=32),
+        SplitSum(outputs=8, parts=32),
+        SplitSum(outputs=8, parts=32, terms_apart=True),
+        SplitSum(outputs=2, parts=32, terms_apart=True),
         gpu.GeneralReduction(),
-        gpu.Transpose(),
-        gpu.Fallback(),
     ]
+
+
+def _answers(
+    func: tirx.PrimFunc, target: tvm.target.Target, most_blocks: int
+) -> Iterator[tuple[str, tirx.PrimFunc]]:
+    """What rules answer, by their names; of very many blocks only if there is nothing else."""
+    large = []
+    few = False
+    for rule in _rules():
+        answer = _apply(rule, func, target)
+        if answer is None:
+            continue
+        found = type(rule).__name__.lower(), answer
+        if _blocks(answer) > most_blocks:
+            large.append(found)
+        else:
+            few = True
+            yield found
+    if not few:
+        yield from large
+
+
+def _blocks(func: tirx.PrimFunc) -> int:
+    """Blocks of a scheduled PrimFunc whose launches have as many each."""
+    extents = {
+        str(loop.thread_binding.thread_tag): int(loop.extent)
+        for loop in collect(func.body, tirx.For)
+        if loop.thread_binding is not None
+    }
+    return prod(extent for tag, extent in extents.items() if tag.startswith("blockIdx"))
 
 
 def _apply(rule: Any, func: tirx.PrimFunc, target: tvm.target.Target) -> tirx.PrimFunc | None:

@@ -1,0 +1,122 @@
+"""Rules of schedules beside dlight's: its products in tiles of other sizes, and split sums.
+
+dlight cuts products into tiles of 32 x 64 results, whatever their size: a small one is a few tiles,
+that take long. And it lets one thread add up all terms of a result where it does not know better.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd, prod
+from typing import Any
+
+from tvm import s_tir, tirx
+from tvm.s_tir.dlight import gpu
+from tvm.s_tir.dlight.analysis import normalize_prim_func
+from tvm.s_tir.dlight.base import try_inline
+
+from tvm_rammer.backend.cuda.devices import WARP_THREADS
+
+
+class TiledMatmul(gpu.Matmul):
+    """dlight's rule for products, with tiles of another size.
+
+    Parameters
+    ----------
+    threads : tuple of int
+        Of a block, along M and along N.
+    results : tuple of int
+        Of a thread, along M and along N.
+    terms : int
+        Steps of the sum that a block has in shared memory at the same time.
+    """
+
+    def __init__(self, threads: tuple[int, int], results: tuple[int, int], terms: int) -> None:
+        self.threads, self.results, self.terms = threads, results, terms
+
+    def get_configs(self, target: Any) -> gpu.Matmul.Config:
+        """As dlight asks for them."""
+        return gpu.Matmul.Config(
+            block_size_x=self.threads[0],
+            block_size_y=self.threads[1],
+            micro_size_x=self.results[0],
+            micro_size_y=self.results[1],
+            micro_size_k=self.terms,
+            vector_size=min(2, *self.results),
+            storage_align=True,
+        )
+
+
+@dataclass(frozen=True)
+class SplitSum:
+    """A sum over some axes whose terms the threads of a block share out, then add up.
+
+    Results of neighbours are a thread apart, or terms are: whichever lie side by side in memory.
+
+    Attributes
+    ----------
+    outputs, parts : int
+        Results of a block, and threads for each, at most: so many as also divide the innermost axis
+        of results, and of terms.
+    terms_apart : bool
+        Neighbouring threads take terms of one result; otherwise neighbouring results.
+    """
+
+    outputs: int
+    parts: int
+    terms_apart: bool = False
+
+    def apply(self, func: tirx.PrimFunc, target: Any, _: bool) -> s_tir.Schedule | None:
+        """As rules of dlight do: a schedule, or None of what is no such sum."""
+        sch = s_tir.Schedule(func)
+        found = normalize_prim_func(sch)
+        blocks = found and try_inline(sch, found)
+        if not blocks or len(blocks) > 2 or set(blocks[0].dom_kind()) != {"S", "R"}:
+            return None
+        main, *after = blocks
+        results, terms = _loops(main, "S"), _loops(main, "R")
+        count = prod(int(sch.get(loop).extent) for loop in results)
+        if any(not e.is_injective() or prod(map(int, e.dom())) != count for e in after):
+            return None
+        # What is computed later of a block's results must be a box of them.
+        outputs = gcd(self.outputs, int(sch.get(results[-1]).extent))
+        parts = gcd(self.parts, int(sch.get(terms[-1]).extent))
+        if outputs * parts < WARP_THREADS:
+            return None
+        sch.reorder(*results, *terms)
+        outer, _ = sch.split(results[-1], [None, outputs])
+        sch.fuse(*results[:-1], outer)
+        _, part = sch.split(terms[-1], [None, parts])
+        self._add_up(sch, main.block_rv, sch.rfactor(part, 0))
+        for each in after:
+            sch.set_scope(main.block_rv, 0, "local")
+            block = sch.get_loops(main.block_rv)[0]
+            sch.reverse_compute_at(each.block_rv, block, preserve_unit_loops=True)
+            sch.bind(sch.fuse(*sch.get_loops(each.block_rv)[1:]), self._axes[0])
+        return sch
+
+    @property
+    def _axes(self) -> tuple[str, str]:
+        """Which threads take other results, and which other terms."""
+        axes = ("threadIdx.x", "threadIdx.y")
+        return axes[::-1] if self.terms_apart else axes
+
+    def _add_up(self, sch: s_tir.Schedule, total: Any, partial: Any) -> None:
+        """Every thread sums its part of the terms, then all threads of a result theirs."""
+        block, result, *steps, part = sch.get_loops(partial)
+        sch.reorder(block, part, result, *steps)
+        sch.bind(block, "blockIdx.x")
+        sch.bind(result, self._axes[0])
+        sch.bind(part, self._axes[1])
+        sch.set_scope(partial, 0, "local")
+        sch.decompose_reduction(partial, steps[0])
+        sch.reverse_compute_at(total, block, preserve_unit_loops=True)
+        _, part, *results = sch.get_loops(total)
+        result = sch.fuse(*results)
+        sch.reorder(result, part)
+        sch.bind(result, self._axes[0])
+        sch.bind(part, self._axes[1])
+
+
+def _loops(block: Any, kind: str) -> list[Any]:
+    return [each.loop_rv for each in block.iters if each.kind == kind]
