@@ -87,7 +87,7 @@ class Source:
         costs = CostModel.of(device)
         policies = {name: replace(p, place=cache(p.place)) for name, p in POLICIES.items()}
         made = {
-            name: finish(synchronise(graph, policy(graph, num_veus, costs)))
+            name: finish(synchronise(graph, policy(graph, num_veus, costs), costs))
             for name, policy in policies.items()
         }
         return {**made, AUTO: finish(auto(graph, num_veus, costs, policies)[0].program)}

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from operator import ge
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 
 from tvm_rammer.errors import PlanError
 from tvm_rammer.rprogram import Wait
-from tvm_rammer.rprogram.happens_before import vector_clocks
+from tvm_rammer.rprogram.happens_before import linear_extension, vector_clocks
+from tvm_rammer.rprogram.interpret import interpret_symbolic
 from tvm_rammer.rprogram.verify import verify
 from tvm_rammer.schedule import (
     POLICIES,
@@ -23,6 +25,8 @@ from tvm_rammer.schedule import (
     wavefront,
 )
 
+#: With these, many waits for many are gathered wherever that makes them fewer.
+GATHERING = replace(costs(), wait=1.0)
 CHAIN = graph(([], [(2, 1.0)]), ([0], [(2, 1.0)]), ([1], [(2, 1.0)]))
 
 
@@ -144,19 +148,76 @@ def test_with_barriers_every_task_comes_after_all_earlier_waves(made, num_veus):
         assert (clocks.of(veu, position) >= earlier).all()
 
 
-@given(graphs(), st.integers(1, 8), st.integers(0, 2**32 - 1))
-def test_any_legal_placement_becomes_a_safe_program(made, num_veus, seed):
-    verify(plan_memory(synchronise(made, random_placement(made, num_veus, seed))))
+@given(graphs(), st.integers(1, 8), st.integers(0, 2**32 - 1), st.sampled_from([None, GATHERING]))
+def test_any_legal_placement_becomes_a_safe_program(made, num_veus, seed, known):
+    program = synchronise(made, random_placement(made, num_veus, seed), known)
+    placed = plan_memory(program)
+    verify(placed)
+    assert interpret_symbolic(placed, linear_extension(placed)).keys() <= {
+        (veu, position, argument)
+        for veu, position, task in placed.tasks()
+        if not task.gathers
+        for argument in range(len(placed.operators[task.operator].arguments))
+    }
+
+
+@given(graphs(), st.integers(1, 8), st.booleans())
+def test_gathered_waits_order_what_single_ones_do(made, num_veus, barrier):
+    placement = wavefront(made, num_veus, costs(), barrier)
+    plain, gathered = (synchronise(made, placement, known) for known in (None, GATHERING))
+    before = [clocks_of_tasks(program) for program in (plain, gathered)]
+    assert before[0].keys() == before[1].keys()
+    for task, counts in before[0].items():
+        assert all(map(ge, before[1][task], counts))
+
+
+def clocks_of_tasks(program):
+    """For each rTask that has tiles, which such rTasks of each vEU happen before it."""
+    clocks = vector_clocks(program)
+    real = [np.cumsum([0, *(not task.gathers for task in tasks)]) for tasks in program.veus]
+    return {
+        (task.operator, task.start): [
+            int(done[count]) for done, count in zip(real, clocks.of(veu, position), strict=True)
+        ]
+        for veu, position, task in program.tasks()
+        if not task.gathers
+    }
+
+
+def test_many_that_wait_for_many_wait_for_one_of_them():
+    made = graph(([], [(4, 1.0)]), ([0], [(4, 1.0)]), ([0], [(4, 1.0)]))
+    placement = replace(sequential(made, 4, costs()), barrier=False)
+    program = synchronise(made, placement, GATHERING)
+    gather = Wait(3, 2)
+    assert program.veus[3][1].gathers
+    assert waits(program)[3] == [(), (Wait(0, 1), Wait(1, 1), Wait(2, 1)), (), ()]
+    assert waits(program)[:3] == [[(), (gather,), ()]] * 3
+
+
+def test_waits_are_gathered_only_where_they_take_longer_than_a_hand_over():
+    made = graph(([], [(4, 1.0)]), ([0], [(4, 1.0)]))
+    placement = sequential(made, 4, costs())
+    # Three of other vEUs and a fourth, its own: four for each of four, or four and four.
+    for point_to_point, gathered in ((7.9e-6, True), (8.1e-6, False)):
+        known = replace(costs(), wait=1e-6, point_to_point=point_to_point)
+        program = synchronise(made, placement, known)
+        assert any(task.gathers for _, _, task in program.tasks()) == gathered
 
 
 @settings(max_examples=40)
-@given(graphs(12, empty_buffers=False), st.integers(2, 4), st.integers(0, 2**32 - 1), st.booleans())
-def test_no_wait_can_be_left_out(made, num_veus, seed, by_policy):
+@given(
+    graphs(12, empty_buffers=False),
+    st.integers(2, 4),
+    st.integers(0, 2**32 - 1),
+    st.booleans(),
+    st.sampled_from([None, GATHERING]),
+)
+def test_no_wait_can_be_left_out(made, num_veus, seed, by_policy, known):
     """Without any one of its waits a program is unsafe."""
     placement = (
         wavefront(made, num_veus, costs()) if by_policy else random_placement(made, num_veus, seed)
     )
-    program = plan_memory(synchronise(made, placement))
+    program = plan_memory(synchronise(made, placement, known))
     verify(program)
     for veu, position, task in program.tasks():
         for wait in task.waits:

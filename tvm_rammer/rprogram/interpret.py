@@ -125,7 +125,8 @@ class Interpreter:
                         f"{wait.count - 1} of vEU {wait.veu}, which it waits for; "
                         "take one from legal_interleavings"
                     )
-            self.run_task(veu, position, task)
+            if not task.gathers:
+                self.run_task(veu, position, task)
             done[veu] += 1
         if sum(done) != self.program.num_tasks:
             raise PlanError(

@@ -174,7 +174,8 @@ class RTask:
     """What is scheduled: the tiles ``start <= i < stop`` of one operator, run by one vEU in one go.
 
     All ``waits`` are waited for before the first tile starts. ``wave`` is the wavefront that the
-    policy put the task in.
+    policy put the task in. A task of no tiles, from 0 to 0, touches nothing: it *gathers* waits, so
+    that others need to wait for it alone.
     """
 
     operator: int
@@ -182,6 +183,11 @@ class RTask:
     stop: int
     waits: tuple[Wait, ...] = ()
     wave: int = 0
+
+    @property
+    def gathers(self) -> bool:
+        """Whether it is there for its waits alone."""
+        return self.start == self.stop == 0
 
 
 @dataclass(frozen=True)

@@ -283,7 +283,7 @@ def check_tasks(program: RProgram) -> None:
                 f"but there are {len(program.operators)}; correct the index"
             )
         tiles = program.kernel_of(task.operator).num_tiles
-        if not 0 <= task.start < task.stop <= tiles:
+        if not 0 <= task.start < task.stop <= tiles and not task.gathers:
             raise PlanError(
                 f"{task_label(program, veu, position)} is not a range of the {tiles} tiles "
                 "of its operator; correct it"

@@ -90,6 +90,8 @@ class _Sweep:
     def run(self, clocks: Clocks) -> None:
         for veu, position in clocks.order:
             task = self.program.veus[veu][position]
+            if task.gathers:
+                continue
             clock = clocks.of(veu, position)
             self._read(veu, position, task, clock)
             self._write(veu, position, task, clock)

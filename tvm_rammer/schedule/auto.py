@@ -120,7 +120,8 @@ def _plan(
     costs: CostModel,
     by_wave: bool,
 ) -> Plan:
-    program = synchronise(graph, policy(graph, num_veus, costs))
+    waiting = None if by_wave else costs
+    program = synchronise(graph, policy(graph, num_veus, costs), waiting)
     if by_wave:
         return Plan(name, program, True, simulate_by_wave(program, costs))
     return Plan(name, program, False, simulate(program, costs).makespan)

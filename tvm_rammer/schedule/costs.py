@@ -38,7 +38,10 @@ class Device(Protocol):
     def topology(self) -> Topology | None: ...
 
 
-_FROM_ZERO = ("point_to_point", "barrier", "launch", "far_byte", "transfer", "transfer_byte")
+_FROM_ZERO = (
+    *("point_to_point", "barrier", "launch", "far_byte", "transfer", "transfer_byte"),
+    "wait",
+)
 _ABOVE_ZERO = ("bandwidth", "memory_bandwidth", "core_memory_bandwidth", "l2_bytes", "l3_bytes")
 
 
@@ -71,6 +74,9 @@ class CostModel:
         As in :class:`~tvm_rammer.machine.vdevice.MemoryCosts`.
     topology : Topology or None
         Where vEUs lie, and what is farther than a complex; None where all are of one complex.
+    wait : float
+        Seconds that all vEUs together are held up by one wait of one rTask, where many vEUs wait
+        for many; nothing where they are few.
     """
 
     point_to_point: float
@@ -86,6 +92,7 @@ class CostModel:
     core_memory_bandwidth: float = DEFAULT_MEMORY.core_bandwidth
     missing: tuple[tuple[int, float], ...] = ()
     topology: Topology | None = None
+    wait: float = 0.0
 
     def __post_init__(self) -> None:
         for name in _FROM_ZERO:

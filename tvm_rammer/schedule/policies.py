@@ -141,7 +141,8 @@ def plan(
     if policy == AUTO:
         return finish(auto(graph, num_veus, known, usable)[0].program, max_arena_bytes)
     chosen = usable.get(policy, usable[BASELINE])
-    return finish(synchronise(graph, chosen(graph, num_veus, known)), max_arena_bytes)
+    program = synchronise(graph, chosen(graph, num_veus, known), known)
+    return finish(program, max_arena_bytes)
 
 
 def check_policy(policy: str) -> None:

@@ -6,6 +6,9 @@ The emulation passes by one ``__syncthreads`` after the other, in a kernel that 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 from cuda_models import TARGET, branches, outputs, worst
@@ -20,6 +23,11 @@ from emulated_cuda import (
 from onnx.reference import ReferenceEvaluator
 
 import tvm_rammer
+from tvm_rammer.backend.cuda.cuda_backend import CudaBackend
+from tvm_rammer.backend.protocol import EncodedPlan
+from tvm_rammer.machine import VDevice
+from tvm_rammer.rprogram import RProgram
+from tvm_rammer.schedule import CostModel
 from tvm_rammer.testing.models import get_model
 from tvm_rammer.testing.reference import random_inputs
 
@@ -81,3 +89,47 @@ def test_models_have_no_races(name, form):
 def test_a_hand_over_without_order_is_a_race(strong, weak):
     with pytest.raises(RuntimeError, match="emulated CUDA: a race: thread "):
         run_emulated(error_of, "lstm_8x8x256", "program", strong, weak)
+
+
+def error_with_gathered_waits(kept: bool) -> tuple[float, int]:
+    """The error of a network whose blocks wait for one that waits for all, and how often.
+
+    Waits cost as much as on a device of very many blocks; not ``kept``, whoever gathers waits has
+    none of its own.
+    """
+    model = branches()
+    inputs = random_inputs(model)
+    plain, encode = CudaBackend.costs, CudaBackend.encode
+    gathering = 0
+
+    def costs(backend: CudaBackend, vdevice: VDevice) -> CostModel:
+        return replace(plain(backend, vdevice), wait=1.0)
+
+    def encoded(backend: CudaBackend, program: RProgram, *rest: Any, **more: Any) -> EncodedPlan:
+        nonlocal gathering
+        gathering += sum(task.gathers for _, _, task in program.tasks())
+        veus = tuple(
+            tuple(task if kept or not task.gathers else replace(task, waits=()) for task in tasks)
+            for tasks in program.veus
+        )
+        return encode(backend, replace(program, veus=veus), *rest, **more)
+
+    with (
+        looking_for_races(),
+        patch.object(CudaBackend, "costs", costs),
+        patch.object(CudaBackend, "encode", encoded),
+    ):
+        library = tvm_rammer.build(model, TARGET, policy="wavefront", num_veus=6)
+    expected = ReferenceEvaluator(model).run(None, inputs)
+    return max(worst(outputs(library, inputs, order), expected) for order in ORDERS), gathering
+
+
+def test_blocks_that_wait_for_one_that_waits_for_all_have_no_races():
+    error, gathering = run_emulated(error_with_gathered_waits, True)
+    assert error < TOLERANCE
+    assert gathering
+
+
+def test_gathered_waits_that_are_missing_are_a_race():
+    with pytest.raises(RuntimeError, match="emulated CUDA: a race: thread "):
+        run_emulated(error_with_gathered_waits, False)

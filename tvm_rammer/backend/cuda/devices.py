@@ -31,6 +31,8 @@ KIB = 1 << 10
 MIB = 1 << 20
 #: The same of all architectures here. Source: guide.
 WARP_THREADS = 32
+#: What the L2 cache gives at once.
+SECTOR_BYTES = 32
 BLOCK_THREADS = 1024
 REGISTERS = 65_536
 THREAD_REGISTERS = 255

@@ -20,7 +20,7 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call, Op, TensorLoad
 
-from tvm_rammer.backend.cuda.devices import WARP_THREADS
+from tvm_rammer.backend.cuda.devices import SECTOR_BYTES, WARP_THREADS
 from tvm_rammer.kernel.blocks import variables
 from tvm_rammer.kernel.iterations import Iterations
 from tvm_rammer.kernel.nodes import collect, expressions, parts_of
@@ -91,7 +91,7 @@ _POLYNOMIAL = 12
 _structure: Any = tvm_ffi.StructuralKey
 #: Values of an index that are looked at.
 _MOST_POINTS = 1 << 18
-_BANKS, _BANK_BYTES, _SECTOR_BYTES = 32, 4, 32
+_BANKS, _BANK_BYTES = 32, 4
 _LANES = np.arange(WARP_THREADS)
 
 
@@ -117,7 +117,7 @@ def count_operations(
     start, stop, *_ = func.params
     counter = _Counter(start, block_threads, is_thread)
     counter.visit(func.body, Iterations({start: 0, stop: num_tiles}, count=float(block_threads)))
-    moved = sum(len(each) for each in counter.sectors.values()) * _SECTOR_BYTES
+    moved = sum(len(each) for each in counter.sectors.values()) * SECTOR_BYTES
     return counter.total.times(1 / max(1, num_tiles)) + Operations(l2_bytes=moved)
 
 
@@ -225,12 +225,12 @@ class _Counter:
             passes = _conflicts(warp)
             self.total += Operations(accesses=1, passes=passes / WARP_THREADS).times(times)
             return
-        sectors = len(np.unique(warp // _SECTOR_BYTES))
-        passes = -(-sectors * _SECTOR_BYTES // (_BANKS * _BANK_BYTES))
+        sectors = len(np.unique(warp // SECTOR_BYTES))
+        passes = -(-sectors * SECTOR_BYTES // (_BANKS * _BANK_BYTES))
         each = Operations(accesses=1, passes=passes / WARP_THREADS)
         each += Operations(global_loads=load / self.threads)
         if (touched := self._sectors(index, nbytes, width, around)) is None:
-            each += Operations(l2_bytes=sectors * _SECTOR_BYTES / WARP_THREADS)
+            each += Operations(l2_bytes=sectors * SECTOR_BYTES / WARP_THREADS)
         else:
             self.sectors.setdefault(buffer, set()).update(touched)
         self.total += each.times(times)
@@ -261,7 +261,7 @@ class _Counter:
         if found is None:
             return None
         first = np.unique(found) * nbytes
-        ends = np.concatenate([first, first + width - nbytes]) // _SECTOR_BYTES
+        ends = np.concatenate([first, first + width - nbytes]) // SECTOR_BYTES
         return np.unique(ends).tolist()
 
 

@@ -22,6 +22,7 @@ from tvm_rammer.backend.cuda.devices import (
     INTEGER_RESULTS,
     LOAD_STORE_LANES,
     SCHEDULERS,
+    SECTOR_BYTES,
     SPECIAL_RESULTS,
     WARP_THREADS,
     Gpu,
@@ -29,6 +30,9 @@ from tvm_rammer.backend.cuda.devices import (
 )
 from tvm_rammer.backend.cuda.operation_counts import Operations
 from tvm_rammer.schedule.costs import CostModel
+
+#: Of a wait in the table.
+_ENTRY_BYTES = 8
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,8 @@ class SmSpeeds:
         Seconds from a kernel to the next one in a stream, and in a graph.
     barrier : float
         Seconds of a barrier of the grid.
+    looks : float
+        Of a wait at the counter, until it finds it set.
     """
 
     # Jia: 2155 of 3133 GB/s of V100's L2 cache, and 750 of 900 GB/s of its memory.
@@ -62,6 +68,8 @@ class SmSpeeds:
     graph_launch: float = 0.5e-6
     # Zhang, for V100; assumed: the same of others.
     barrier: float = 1.4e-6
+    # Assumed: blocks that wait for many wait for the last of them, and look as often as they can.
+    looks: float = 4.0
 
 
 #: Of most devices; A100 is assumed to launch as V100 does.
@@ -146,11 +154,13 @@ def block_time(
 def gpu_costs(gpu: Gpu, resident: int) -> CostModel:
     """What a plan costs besides its tiles, where vEUs are the resident blocks of a device.
 
-    A block hands over by a store that reaches the L2 cache and a load that finds it there. The L2
-    cache is the one that all share; a block has none of its own but its part of its SM's.
+    A block hands over by a store that reaches the L2 cache and a load that finds it there. A wait
+    draws its entry of the table from there, and a sector every time that it looks. The L2 cache is
+    the one that all share; a block has none of its own but its part of its SM's.
     """
     speeds = speeds_of(gpu)
     l2 = gpu.l2_bytes_per_cycle * gpu.clock * speeds.l2_share
+    wait = _ENTRY_BYTES + speeds.looks * SECTOR_BYTES
     memory = gpu.bandwidth * speeds.memory_share
     arch = architecture_of(gpu.arch)
     return CostModel(
@@ -165,4 +175,5 @@ def gpu_costs(gpu: Gpu, resident: int) -> CostModel:
         transfer=0.0,
         transfer_byte=0.0,
         core_memory_bandwidth=min(memory, l2 / gpu.sms),
+        wait=wait / l2,
     )

@@ -1,7 +1,8 @@
 """What a resident block does, in CUDA C: it walks its rows of the table.
 
 Block ``b`` runs the rTasks of vEU ``b`` in order. An rTask waits until the counters of other blocks
-say that what it needs is done, calls its body, and sets the counter of its own block. A counter is
+say that what it needs is done, calls its body, and sets the counter of its own block. One that
+has no tiles hands on what it has waited for, a barrier of the blocks that wait for it. A counter is
 written with release and read with acquire semantics at the scope of the device, and a barrier of
 the block stands between it and the other threads, so that all of them see what was written before.
 
@@ -108,8 +109,11 @@ __device__ __forceinline__ void {walk}(int segment, const int* table) {{
     rammer_wait_all(table);
     const int* row = rammer_row(table);
     int* operands = (int*)table + table[{OPERANDS}] + row[{ROW_OPERANDS}] * {operand_words};
-    {dispatch}(row[{ROW_KERNEL}], row[{ROW_START}], row[{ROW_STOP}], operands);
-    // Every body ends with a barrier: all threads are done with this row.
+    // Every tile ends with a barrier: all threads are done with this row.
+    if (row[{ROW_START}] < row[{ROW_STOP}])
+      {dispatch}(row[{ROW_KERNEL}], row[{ROW_START}], row[{ROW_STOP}], operands);
+    else
+      __syncthreads();
     if (threadIdx.x == 0) {{
       const int signal = rammer_row(table)[{ROW_SIGNAL}];
       if (signal > 0) rammer_release(rammer_counter(blockIdx.x), signal);

@@ -21,12 +21,13 @@ from math import ceil
 import numpy as np
 import numpy.typing as npt
 
+from tvm_rammer.backend.cuda.devices import SECTOR_BYTES
 from tvm_rammer.backend.plan_rows import BaseLayout, as_words, count_segments, plan_rows
 from tvm_rammer.errors import PlanError
 from tvm_rammer.rprogram import RProgram, aligned
 
 #: Bytes from one counter to the next: a sector of the second-level cache each.
-COUNTER_BYTES = 32
+COUNTER_BYTES = SECTOR_BYTES
 _HEADER_WORDS = 8
 
 
@@ -97,7 +98,9 @@ def _check_waves(program: RProgram) -> None:
     """With a launch per wave, nothing may need an rTask of its own or a later one."""
     for veu, position, task in program.tasks():
         before = [program.veus[veu][position - 1]] if position else []
-        others = [program.veus[wait.veu][wait.count - 1] for wait in task.waits]
+        awaited = [program.veus[wait.veu][wait.count - 1] for wait in task.waits]
+        # What gathers waits has them itself.
+        others = [each for each in awaited if not each.gathers]
         if any(each.wave > task.wave for each in before) or any(
             each.wave >= task.wave for each in others
         ):
