@@ -352,7 +352,8 @@ long setting(const char* name, long usual) {
   return text && *text ? atol(text) : usual;
 }
 
-// Preempts a thread that computes for a whole tick, and ends a launch that takes too long.
+// Preempts a thread that computes for a whole tick, and ends a launch that takes too long. A tick is
+// time of the processor: on a busy machine a thread of CUDA that does not run is no thread that spins.
 class Watch {
  public:
   explicit Watch(double seconds)
@@ -371,12 +372,21 @@ class Watch {
     const auto start = std::chrono::steady_clock::now();
     std::unique_lock<std::mutex> lock(mutex_);
     uint64_t seen = switches;
+    auto used = computed();
     while (!wake_.wait_for(lock, kTick, [this] { return ended_; })) {
       if (std::chrono::steady_clock::now() - start > std::chrono::duration<double>(seconds_))
         too_late = true;
+      if (seen == switches && computed() - used < kTick) continue;
       if (seen == switches) pthread_kill(kernel_thread_, SIGURG);
       seen = switches;
+      used = computed();
     }
+  }
+  std::chrono::nanoseconds computed() const {
+    clockid_t clock;
+    timespec now;
+    if (pthread_getcpuclockid(kernel_thread_, &clock) || clock_gettime(clock, &now)) return {};
+    return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
   }
   pthread_t kernel_thread_;
   double seconds_;
