@@ -1,4 +1,4 @@
-"""Inline PTX of CUDA sources as C++: the loads, stores and counters that threads agree by."""
+"""Inline PTX of CUDA sources as C++: what threads agree by, and which of them one is."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ _INSTRUCTIONS = tuple(
             "{0} = emulated::add((TYPE*)({1}), {2}, ACQUIRES, RELEASES);",
         ),
         (r"(?:fence|membar)(?:\.(?:acq_rel|sc|gpu|gl|sys))+;", "__threadfence();"),
+        (r"mov\.u32 %0, %%tid\.x;", "{0} = threadIdx.x;"),
         (r"nanosleep\.u32 (?:%0|\d+);", "__nanosleep(0);"),
     )
 )

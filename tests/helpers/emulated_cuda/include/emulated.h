@@ -102,6 +102,7 @@ T add(T* at, V value, bool acquires, bool releases) {
 #define __launch_bounds__(...)
 #define __grid_constant__
 #define __align__(n) alignas(n)
+#define __builtin_assume(condition)
 #define threadIdx (emulated::here->thread)
 #define blockIdx (emulated::here->block)
 #define blockDim (emulated::block_size)

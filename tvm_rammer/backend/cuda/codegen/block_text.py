@@ -26,7 +26,13 @@ ARENA_BASE = 0
 _TEXT = """
 extern "C" __device__ int {dispatch}(int kernel, int start, int stop, int* __restrict__ operands);
 
-__device__ __forceinline__ int {thread}() {{ return threadIdx.x; }}
+// Anew for every body: what bodies derive from it would all be kept in registers between rows.
+__device__ __forceinline__ int {thread}() {{
+  int thread;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+  __builtin_assume(thread >= 0 && thread < {block_threads});
+  return thread;
+}}
 
 __device__ __forceinline__ unsigned char* {shared}(int offset) {{
   __shared__ alignas(128) unsigned char pool[{pool_bytes}];
@@ -127,7 +133,7 @@ __device__ __forceinline__ void {walk}(int segment, const int* table) {{
 _NAP, _POLLS = 20, 50_000
 
 
-def block_text(pool_bytes: int, num_bases: int) -> str:
+def block_text(pool_bytes: int, num_bases: int, block_threads: int) -> str:
     """The text that all kernels of a module import.
 
     Parameters
@@ -136,12 +142,15 @@ def block_text(pool_bytes: int, num_bases: int) -> str:
         Most shared memory that a body wants.
     num_bases : int
         Most base pointers of a region.
+    block_threads : int
+        Threads of a block.
     """
     words = {word.name: word.value for word in PlanWord}
     words |= {f"ROW_{word.name}": word.value for word in Row}
     return _TEXT.format(
         pool_bytes=max(1, pool_bytes),
         num_bases=num_bases,
+        block_threads=block_threads,
         thread=THREAD,
         shared=SHARED,
         base=BASE,

@@ -33,7 +33,8 @@ _PRELUDE = """#include <hip/hip_runtime.h>
 _PREAMBLE_END = re.compile(
     r"#define uint unsigned int\s+#define uchar .*\s+#define ushort .*\s+#endif"
 )
-_ATOMICS = (
+#: Instructions of PTX, and what stands in for them.
+_INSTRUCTIONS = (
     (
         re.compile(
             r'asm volatile\("ld\.acquire\.gpu\.global\.s32 %0, \[%1\];" : "=r"\((\w+)\) : '
@@ -47,6 +48,10 @@ _ATOMICS = (
             r'"r"\((\w+)\) : "memory"\);'
         ),
         r"__hip_atomic_store(\1, \2, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_AGENT);",
+    ),
+    (
+        re.compile(r'asm volatile\("mov\.u32 %0, %%tid\.x;" : "=r"\((\w+)\)\);'),
+        r"\1 = threadIdx.x;",
     ),
 )
 #: Before the type, clang takes GNU's attributes and not C++'s.
@@ -70,7 +75,7 @@ def hip_text(source: str) -> str:
     if found is None:
         raise ModelError("this is no source of merged kernels: TVM's first lines are missing")
     text = source[found.end() :]
-    for pattern, replacement in _ATOMICS:
+    for pattern, replacement in _INSTRUCTIONS:
         text = pattern.sub(replacement, text)
     if foreign := re.search(r"\basm\b[^\n]*|\b(?:nvcuda|__nv_\w+|cooperative_groups)\b", text):
         raise ModelError(f"no HIP is known for this part of a kernel: {foreign[0].strip()}")

@@ -76,7 +76,7 @@ def build_regions(
     functions[GlobalVar(DISPATCH)] = _dispatcher(symbols, bodies).with_attr("target", device)
     pool = max((int(body.attrs[SHARED_BYTES]) for body in bodies.values()), default=0)
     bases = max((BaseLayout.of(region).num_bases for region in regions), default=1)
-    text = block_text(pool, bases)
+    text = block_text(pool, bases, limits.threads)
     for region in regions:
         functions[GlobalVar(region.name)] = _entry(region, text, target, limits.threads)
     with inlined_bodies(limits.blocks_per_sm):
