@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -225,7 +226,7 @@ def tuned(network: Network, budget: TuningBudget) -> TunedNetwork:
     database = _database(network, budget, folder)
     minutes = (time.perf_counter() - started) / 60
     tasks, shares = tasks_of(network.loaded.module, resolve_target(None), Options())
-    operators = _operators(tasks, database)
+    operators = tuned_operators(tasks, database)
     libraries = {
         "untuned": _built(network, budget),
         "tuned": _built(network, budget, database),
@@ -237,8 +238,8 @@ def tuned(network: Network, budget: TuningBudget) -> TunedNetwork:
     return TunedNetwork(
         sum(len(database.tried(each.task)) for each in tasks),
         minutes,
-        tuple(operators),
-        _predicted(shares, operators),
+        tuple(operators.values()),
+        _predicted(shares, [operators.get(number) for number in range(len(tasks))]),
         race.ms,
         ratio if changed else UNCHANGED,
         status.network,
@@ -311,38 +312,45 @@ def _built(
     return tvm_rammer.build(network.loaded, policy=budget.policy, database=database)
 
 
-def _operators(tasks: Sequence[WeightedTask], database: Database) -> list[TunedOperator]:
-    """What a build takes of each operator, in a race that had no part in choosing it."""
-    chosen = [
-        [each.number for each in database.front(one.task)] if database.chosen(one.task) else []
-        for one in tasks
-    ]
+def tuned_operators(tasks: Sequence[WeightedTask], database: Database) -> dict[int, TunedOperator]:
+    """What a build takes of each operator that was measured, by its number.
+
+    Tuned ones are in a race that had no part in choosing them.
+    """
+    chosen = {
+        number: [0, *(each.number for each in database.front(one.task))]
+        for number, one in enumerate(tasks)
+        if database.chosen(one.task)
+    }
     with tempfile.TemporaryDirectory() as scratch, without_intrinsics():
         bench = Bench([each.task for each in tasks], resolve_target(None), Path(scratch))
-        results = bench.measure([(k, [0, *numbers]) for k, numbers in enumerate(chosen)])
-    return [
-        _operator(one, numbers, result)
-        for one, numbers, result in zip(tasks, chosen, results, strict=True)
-    ]
+        results = bench.measure(list(chosen.items()))
+    raced = dict(zip(chosen, results, strict=True))
+    found = {}
+    for number, one in enumerate(tasks):
+        if number in chosen:
+            found[number] = _tuned_operator(one, chosen[number], raced[number])
+        elif (seconds := database.tried(one.task).get(0, inf)) < inf:
+            found[number] = _operator(one, seconds, 0, UNCHANGED)
+    return found
 
 
-def _operator(one: WeightedTask, numbers: Sequence[int], result: Any) -> TunedOperator:
+def _tuned_operator(one: WeightedTask, numbers: Sequence[int], result: Any) -> TunedOperator:
     if error := failure(result):
         raise InputError(f"{one.name} cannot be measured again: {error}")
-    runs = list(map(float, result.run_secs))
-    if not numbers:  # one choice alone: its seconds
-        seconds, ratio, choice = runs[0], UNCHANGED, one.task.choice(0).text
-    else:
-        race = made_race(0, one.task, [0, *numbers], runs)
-        taken = race.raced[1]
-        seconds, ratio, choice = race.seconds, taken.ratio, one.task.choice(taken.number).text
-    return TunedOperator(one.name, one.uses, seconds, one.bound / seconds, choice, ratio)
+    race = made_race(0, one.task, numbers, list(map(float, result.run_secs)))
+    return _operator(one, race.seconds, numbers[1], race.raced[1].ratio)
 
 
-def _predicted(shares: PlanShares, operators: Sequence[TunedOperator]) -> float:
-    """The time of a plan over that without records."""
-    untuned = shares([each.seconds for each in operators])[1]
-    by_records = shares([each.seconds * each.ratio[0] for each in operators])[1]
+def _operator(one: WeightedTask, seconds: float, number: int, ratio: Interval) -> TunedOperator:
+    text = one.task.choice(number).text
+    return TunedOperator(one.name, one.uses, seconds, one.bound / seconds, text, ratio)
+
+
+def _predicted(shares: PlanShares, operators: Sequence[TunedOperator | None]) -> float:
+    """The time of a plan over that without records; of those not measured the model's counts."""
+    untuned = shares([each.seconds if each else inf for each in operators])[1]
+    by_records = shares([each.seconds * each.ratio[0] if each else inf for each in operators])[1]
     return by_records / untuned if untuned else 1.0
 
 

@@ -66,18 +66,22 @@ def winner(task: WeightedTask) -> int:
     return next(k for k in range(1, 99) if task.task.num_tiles(k) >= least)
 
 
-@pytest.fixture
-def database(tmp_path: Path) -> Database:
-    """In which both operators won their races, the first by more."""
-    kept = ms.database.JSONDatabase(str(tmp_path / WORKLOADS), str(tmp_path / RECORDS))
-    with TARGET, open(tmp_path / RACES, "w") as races:
+def write_winners(folder: Path) -> Database:
+    """Both operators won their races, the first by more."""
+    kept = ms.database.JSONDatabase(str(folder / WORKLOADS), str(folder / RECORDS))
+    with TARGET, open(folder / RACES, "w") as races:
         for place, (each, ratio) in enumerate(zip(tasks(), (0.5, 0.8), strict=True)):
             workload = kept.commit_workload(each.task.workload())
             trace = trace_of(each.task.workload(), len(each.task.choices), 0)
             kept.commit_tuning_record(ms.database.TuningRecord(trace, workload, [1e-6], TARGET, []))
             raced = (entry(each.task, 0, 1.0), entry(each.task, winner(each), ratio))
             races.write(2 * TaskRace(place, 1e-6, raced).line())
-    return Database(tmp_path)
+    return Database(folder)
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Database:
+    return write_winners(tmp_path)
 
 
 def kept_by(database: Database, *ratios: float) -> list[list[str]]:
