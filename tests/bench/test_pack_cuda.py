@@ -17,10 +17,9 @@ import numpy as np
 import pack_cuda
 import pytest
 from click.testing import CliRunner
-from emulated_cuda import obstacle
-from emulated_cuda.driver import driver_environment
+from emulated_cuda.driver import driver_environment, driver_obstacle
 
-pytestmark = pytest.mark.skipif(bool(obstacle()), reason=obstacle())
+pytestmark = pytest.mark.skipif(bool(driver_obstacle()), reason=driver_obstacle())
 
 ROOT = Path(__file__).parents[2]
 FORMS = ("one-by-one", "wavefront", "persistent")

@@ -11,10 +11,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from emulated_cuda import obstacle
-from emulated_cuda.driver import driver_environment
+from emulated_cuda.driver import driver_environment, driver_obstacle
 
-pytestmark = pytest.mark.skipif(bool(obstacle()), reason=obstacle())
+pytestmark = pytest.mark.skipif(bool(driver_obstacle()), reason=driver_obstacle())
 
 ROOT = Path(__file__).parents[3]
 FORMS = ("program", "wavefront", "per-op")

@@ -6,6 +6,7 @@ included: only the compiler, the driver and its runtime library are others.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 from collections.abc import Iterator
@@ -13,11 +14,23 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
-from emulated_cuda.compile_source import compile_source, driver_folder
+from bench.packed_runtime import cudart_name
+
+from emulated_cuda.compile_source import compile_source, driver_folder, obstacle
 from tvm_rammer.backend.cuda.codegen import machine_code
 from tvm_rammer.backend.cuda.cubin import Cubin
 
 _KERNEL = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\([^)]*\) )?(\w+)\(')
+
+
+def driver_obstacle() -> str:
+    """Why libraries cannot be written for the emulated driver; empty if they can."""
+    try:
+        # What TVM's runtime for CUDA needs, which writes them.
+        ctypes.CDLL(cudart_name())
+    except OSError:
+        return f"{cudart_name()} is not there, of CUDA's runtime"
+    return obstacle()
 
 
 @contextmanager
