@@ -30,6 +30,7 @@ OTHERS = {
         "a gain that is worth its errors; operations of the transforms, which are counted",
     ),
     "backend/cpu/templates/winograd/line_choice.py": ({0.8, 5.0, 3.0}, "as of choice.py"),
+    "schedule/agree.py": ({1e-9}, ROUNDING),
     "schedule/auto.py": ({0.01, 0.02}, "gains that are worth measuring, and worth a doubt"),
     "schedule/cut_alike.py": ({0.995}, "a gain that is worth more rTasks"),
     "schedule/estf.py": ({0.98, 1e-9}, f"a gain that is worth a second look; {ROUNDING}"),

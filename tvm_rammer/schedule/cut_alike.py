@@ -1,4 +1,4 @@
-"""Operators that are cut alike: idle vEUs join those that compute, so that data stay at hand.
+"""Operators that are cut alike: data stay with who wrote them, and idle vEUs join for that.
 
 Policies give an operator no more vEUs than end it sooner, 28 tiles to 14 of 16. The next operator
 may be cut for all 16, and almost no vEU then has what it reads.
@@ -9,33 +9,29 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 from tvm_rammer.rprogram.graph import OperatorGraph
-from tvm_rammer.rprogram.program import RProgram, RTask
+from tvm_rammer.rprogram.program import RProgram
+from tvm_rammer.schedule.agree import Ranges, Slot, agree
 from tvm_rammer.schedule.costs import CostModel
-from tvm_rammer.schedule.placement import Placed, Placement, split
+from tvm_rammer.schedule.placement import Placed, Placement
 from tvm_rammer.schedule.simulate import simulate
 from tvm_rammer.schedule.synchronise import synchronise
 from tvm_rammer.schedule.timeline import Span, Timeline
-from tvm_rammer.schedule.transfers import Transfers
 
 #: Plans of more rTasks stay as they are: looking for more would take longer than planning does.
 _MOST_TASKS = 10_000
 #: More rTasks must make a plan this much shorter.
 _WORTH = 0.995
 
-#: The range of tiles that each vEU runs.
-_Ranges = Mapping[int, tuple[int, int]]
-
 
 def cut_alike(graph: OperatorGraph, placement: Placement, costs: CostModel) -> Placement:
-    """The placement, or a shorter one in which idle vEUs run some ranges of the operators' tiles.
+    """The placement, or a shorter one whose operators are cut so that vEUs read what they wrote.
 
-    Operator after operator, in the order of a simulation, the tiles are spread evenly over its vEUs
-    and all that are idle as long as it runs, if it then ends sooner, given what each vEU has
-    written and fetched by then (owner computes). A simulation of all of it decides.
+    Each operator may have its vEUs, and all that are idle as long as it runs
+    (:func:`~.agree.agree`). A simulation of all of it decides.
 
     Parameters
     ----------
@@ -48,107 +44,45 @@ def cut_alike(graph: OperatorGraph, placement: Placement, costs: CostModel) -> P
         return placement
     program = synchronise(graph, placement)
     timeline = simulate(program, costs)
-    spread = _spread(program, timeline, costs)
-    if not spread:
+    slots = _slots(program, timeline)
+    cuts = agree(program, slots, costs)
+    if not cuts:
         return placement
-    found = _with_ranges(placement, timeline, spread)
+    found = _with_ranges(placement, timeline, slots, cuts)
     if _waves_ascend(placement) and not _waves_ascend(found):
         return placement
     seconds = simulate(synchronise(graph, found), costs).makespan
     return found if seconds < _WORTH * timeline.makespan else placement
 
 
-@dataclass(frozen=True)
-class _Run:
-    """An operator in time: the range and the start of each of its vEUs, and its end."""
-
-    operator: int
-    ranges: _Ranges
-    starts: Mapping[int, float]
-    stop: float
-
-    @property
-    def start(self) -> float:
-        return min(self.starts.values())
-
-
-def _runs(program: RProgram, timeline: Timeline) -> list[_Run]:
-    """The operators in order of time; those that have several ranges on a vEU are left out."""
-    spans = defaultdict(list)
-    for span in timeline.spans:
-        spans[span.operator].append(span)
-    found = []
-    for operator, mine in spans.items():
-        tasks = {span.veu: program.veus[span.veu][span.position] for span in mine}
-        if len(tasks) == len(mine):
-            ranges = {veu: (task.start, task.stop) for veu, task in tasks.items()}
-            starts = {span.veu: span.start for span in mine}
-            found.append(_Run(operator, ranges, starts, max(span.stop for span in mine)))
-    return sorted(found, key=lambda run: (run.start, run.operator))
-
-
-def _spread(program: RProgram, timeline: Timeline, costs: CostModel) -> dict[int, _Run]:
-    """The operators that have other ranges from now on."""
-    transfers = Transfers(program, costs)
-    spans: list[list[Span]] = [[] for _ in program.veus]
+def _slots(program: RProgram, timeline: Timeline) -> dict[int, Slot]:
+    """Where operators may run, in order of time; not those that have several ranges on a vEU."""
+    by_operator: dict[int, list[Span]] = defaultdict(list)
+    by_veu: list[list[Span]] = [[] for _ in program.veus]
     for span in sorted(timeline.spans, key=lambda span: (span.veu, span.position)):
-        spans[span.veu].append(span)
-    starts = [[span.start for span in mine] for mine in spans]
-    found: dict[int, _Run] = {}
-    for run in _runs(program, timeline):
-        best = run
-        if len(run.ranges) > 1 and run.stop > run.start:
-            idle = []
-            for veu, mine in enumerate(spans):
-                after = bisect_left(starts[veu], run.stop)
-                if not after or mine[after - 1].stop <= run.start:
-                    idle.append(veu)
-            wider = _over(run, sorted({*run.ranges, *idle}), program)
-            if _is_lighter(wider, run) and (
-                _end(wider, program, transfers) < _end(run, program, transfers)
-            ):
-                best = found[run.operator] = wider
-        nbytes = sum(program.buffers[b].nbytes for b in program.operators[run.operator].arguments)
-        tiles = program.kernel_of(run.operator).num_tiles or 1
-        for veu, (start, stop) in best.ranges.items():
-            share = (stop - start) / tiles
-            transfers.seconds(veu, RTask(run.operator, start, stop), nbytes * share)
-    return found
+        by_operator[span.operator].append(span)
+        by_veu[span.veu].append(span)
+    starts = [[span.start for span in mine] for mine in by_veu]
+    found = {}
+    for operator, mine in by_operator.items():
+        tasks = {span.veu: program.veus[span.veu][span.position] for span in mine}
+        start, stop = min(span.start for span in mine), max(span.stop for span in mine)
+        if len(tasks) < len(mine) or start == stop:
+            continue
+        veus = set(tasks)
+        for veu, theirs in enumerate(by_veu if len(tasks) > 1 else ()):
+            after = bisect_left(starts[veu], stop)
+            if not after or theirs[after - 1].stop <= start:
+                veus.add(veu)
+        ranges = {veu: (task.start, task.stop) for veu, task in tasks.items()}
+        late = {span.veu: span.start - start for span in mine}
+        found[operator] = Slot(start, ranges, late, tuple(sorted(veus)))
+    return dict(sorted(found.items(), key=lambda item: (item[1].start, item[0])))
 
 
-def _is_lighter(run: _Run, before: _Run) -> bool:
-    """Whether it has other ranges, and no vEU has more to do than the busiest one had."""
-    counts, known = (
-        {veu: stop - start for veu, (start, stop) in each.ranges.items()} for each in (run, before)
-    )
-    return run.ranges != before.ranges and all(
-        count <= known.get(veu, max(known.values())) for veu, count in counts.items()
-    )
-
-
-def _over(run: _Run, veus: list[int], program: RProgram) -> _Run:
-    """The operator spread evenly over some vEUs; where tiles are few, each where its place is."""
-    tiles = program.kernel_of(run.operator).num_tiles
-    if tiles >= len(veus):
-        places = veus
-    else:
-        places = [veus[(2 * tile + 1) * len(veus) // (2 * tiles)] for tile in range(tiles)]
-    ranges = dict(zip(places, split(tiles, len(places)), strict=True))
-    return replace(run, ranges=ranges, starts={v: run.starts.get(v, run.start) for v in places})
-
-
-def _end(run: _Run, program: RProgram, transfers: Transfers) -> float:
-    """When the operator has run, if what it reads lies where ``transfers`` says."""
-    time = program.kernel_of(run.operator).tile_time
-    return max(
-        run.starts[veu]
-        + (stop - start) * time
-        + transfers.waiting(veu, RTask(run.operator, start, stop))
-        for veu, (start, stop) in run.ranges.items()
-    )
-
-
-def _with_ranges(placement: Placement, timeline: Timeline, spread: Mapping[int, _Run]) -> Placement:
+def _with_ranges(
+    placement: Placement, timeline: Timeline, slots: Mapping[int, Slot], cuts: Mapping[int, Ranges]
+) -> Placement:
     """The placement with other ranges of some operators.
 
     A vEU that joins runs its range where it was idle: what it does before has ended when the
@@ -165,15 +99,16 @@ def _with_ranges(placement: Placement, timeline: Timeline, spread: Mapping[int, 
         timed = []
         for position, placed in enumerate(kept):
             start = starts[veu][position]
-            run = spread.get(placed.operator)
-            if run is None:
+            cut = cuts.get(placed.operator)
+            if cut is None:
                 timed.append((start, 0, position, placed))
-            elif veu in run.ranges:
-                timed.append((start, 0, position, _cut(placed, run, veu)))
+            elif veu in cut:
+                timed.append((start, 0, position, _over(placed, cut[veu])))
         mine = {placed.operator for placed in kept}
-        for operator, run in spread.items():
-            if veu in run.ranges and operator not in mine:
-                timed.append((run.start, 1, operator, _cut(known[operator], run, veu)))
+        for operator, cut in cuts.items():
+            if veu in cut and operator not in mine:
+                begin = slots[operator].start
+                timed.append((begin, 1, operator, _over(known[operator], cut[veu])))
         veus.append(tuple(entry[-1] for entry in sorted(timed, key=lambda entry: entry[:3])))
     return replace(placement, veus=tuple(veus))
 
@@ -183,6 +118,5 @@ def _waves_ascend(placement: Placement) -> bool:
     return all(a.wave <= b.wave for veu in placement.veus for a, b in pairwise(veu))
 
 
-def _cut(placed: Placed, run: _Run, veu: int) -> Placed:
-    start, stop = run.ranges[veu]
-    return replace(placed, start=start, stop=stop)
+def _over(placed: Placed, tiles: tuple[int, int]) -> Placed:
+    return replace(placed, start=tiles[0], stop=tiles[1])

@@ -8,13 +8,13 @@ operators that are spread over vEUs take longer to fetch their operands than to 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import prod
 from operator import mul
 from typing import NamedTuple
 
 from tvm_rammer.machine.topology import Distance
-from tvm_rammer.rprogram.program import CELLS, RProgram, RTask, cell_rows, cells_by_row
+from tvm_rammer.rprogram.program import CELLS, Buffer, RProgram, RTask, cell_rows, cells_by_row
 from tvm_rammer.rprogram.rows import root_of
 from tvm_rammer.schedule.costs import CostModel
 
@@ -116,19 +116,21 @@ class Transfers:
         for distance, written in sorted(theirs, key=lambda key: -self._pairs[key[0]].transfer_byte):
             held = theirs[distance, written] & ~own[written]
             own[written] |= held
-            found[distance] += self._common(buffer, cells, written, held)
+            found[distance] += common_bytes(self.program.buffers, buffer, cells, written, held)
         return found
 
-    def _common(self, buffer: int, cells: int, other: int, held: int) -> float:
-        """Bytes that some cells of a buffer and of another one in the same place have in common."""
-        buffers = self.program.buffers
-        if other == buffer:
-            return buffers[buffer].nbytes * (cells & held).bit_count() / CELLS
-        parts = [k for k in (buffer, other) if buffers[k].space == "part"]
-        if len(parts) == 2:
-            return 0.0
-        rows, others = (prod(buffers[k].shape[:-1]) for k in (buffer, other))
-        # In each row of cells the part has some columns of the whole, no matter which.
-        down = cell_rows(rows) if rows == others else 1
-        pairs = sum(map(mul, cells_by_row(cells, down), cells_by_row(held, down)))
-        return buffers[parts[0]].nbytes * pairs * down / CELLS**2
+
+def common_bytes(
+    buffers: Sequence[Buffer], buffer: int, cells: int, other: int, held: int
+) -> float:
+    """Bytes that some cells of a buffer and of another one in the same place have in common."""
+    if other == buffer:
+        return buffers[buffer].nbytes * (cells & held).bit_count() / CELLS
+    parts = [k for k in (buffer, other) if buffers[k].space == "part"]
+    if len(parts) == 2:
+        return 0.0
+    rows, others = (prod(buffers[k].shape[:-1]) for k in (buffer, other))
+    # In each row of cells the part has some columns of the whole, no matter which.
+    down = cell_rows(rows) if rows == others else 1
+    pairs = sum(map(mul, cells_by_row(cells, down), cells_by_row(held, down)))
+    return buffers[parts[0]].nbytes * pairs * down / CELLS**2
