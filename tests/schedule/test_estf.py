@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 import pytest
-from graphs import US, costs, graph
-from hypothesis import given
+from graphs import US, costs, graph, graphs
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tvm_rammer.schedule import estf, simulate, synchronise
-from tvm_rammer.schedule.list_schedule import water_level
+from tvm_rammer.schedule.estf import place_whole
+from tvm_rammer.schedule.list_schedule import ListSchedule, water_level
 
 
 def place(made, num_veus, model=None):
@@ -71,6 +73,21 @@ def test_a_stretch_that_costs_less_than_a_turn_is_taken():
     """512 bytes per us each of 900: 14 % longer together, 100 % longer one after the other."""
     made = graph(([], [(1, 1.0)]), ([], [(1, 1.0)]))
     assert place(made, 2, replace(costs(), bandwidth=900 / US)) == [[(0, 0, 1)], [(1, 0, 1)]]
+
+
+@settings(max_examples=40)
+@given(graphs(20), st.integers(2, 8), st.floats(7, 12))
+def test_heeding_what_others_draw_never_makes_a_plan_longer(made, num_veus, digits):
+    given_costs = replace(costs(), bandwidth=10.0**digits)
+
+    def seconds(placement):
+        return simulate(synchronise(made, placement), given_costs).makespan
+
+    both = [
+        place_whole(ListSchedule(made, num_veus, given_costs), bandwidth)[0]
+        for bandwidth in (given_costs.bandwidth, inf)
+    ]
+    assert seconds(estf(made, num_veus, given_costs)) <= min(map(seconds, both))
 
 
 @given(st.lists(st.floats(0, 10), min_size=1, max_size=8), st.floats(0, 100))

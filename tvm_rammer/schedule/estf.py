@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
 from heapq import heappop, heappush
+from math import inf
 
 from tvm_rammer.rprogram.graph import Operator, OperatorGraph
 from tvm_rammer.schedule.costs import CostModel
@@ -26,36 +28,52 @@ def estf(graph: OperatorGraph, num_veus: int, costs: CostModel) -> Placement:
     run together and ask for more than ``costs.bandwidth`` stretch each other; an operator joins
     others only if it ends sooner than behind one of them on the same vEU (rule 2).
 
-    Where a simulation says that it pays, ranges of tiles are scheduled so in place of whole
-    operators (:func:`share_tiles`).
+    Where tiles were stretched, the same is tried as if nobody drew anything, and where vEUs idle,
+    with ranges of tiles in place of whole operators (:func:`share_tiles`): simulations decide.
     """
     schedule = ListSchedule(graph, num_veus, costs)
+    placement, stretched = place_whole(schedule, costs.bandwidth * costs.complexes(num_veus))
+    if num_veus == 1:
+        return placement
+
+    @cache
+    def seconds(placement: Placement) -> float:
+        return simulate(synchronise(graph, placement), costs).makespan
+
+    if stretched:
+        heedless, _ = place_whole(ListSchedule(graph, num_veus, costs), inf)
+        placement = min(placement, heedless, key=seconds)
     least = max(sum(schedule.areas) / num_veus, max(schedule.ranks, default=0.0))
-    placement = _whole_operators(schedule)
-    if num_veus == 1 or max(schedule.free) <= least / _WORTH_SHARING:
+    if max(schedule.free) <= least / _WORTH_SHARING:
         return placement
     tiles = share_tiles(graph, schedule.chosen, schedule.ranks, num_veus, costs)
     shared = Placement("estf", tiles)
-    whole_time, shared_time = (
-        simulate(synchronise(graph, p), costs).makespan for p in (placement, shared)
-    )
-    return shared if shared_time < _WORTH_SHARING * whole_time else placement
+    return shared if seconds(shared) < _WORTH_SHARING * seconds(placement) else placement
 
 
-def _whole_operators(schedule: ListSchedule) -> Placement:
-    costs = schedule.costs
-    traffic = _Traffic(schedule, costs.bandwidth * costs.complexes(len(schedule.free)))
+def place_whole(schedule: ListSchedule, bandwidth: float) -> tuple[Placement, bool]:
+    """Schedule whole operators, and say whether any of them stretches others.
+
+    Parameters
+    ----------
+    schedule : ListSchedule
+        With nothing committed yet.
+    bandwidth : float
+        Bytes per second that all vEUs draw together without stretching each other.
+    """
+    traffic, stretched = _Traffic(schedule, bandwidth), False
     queue = _Queue(schedule)
     queue.add(schedule.start())
     while queue:
         operator, veu, now = queue.pop()
         shares = schedule.shares(operator, veu, now, queue.visible_area)
         if traffic.stretch(operator, shares) > 1.0:
+            stretched = True
             shares = traffic.together_or_behind(operator, shares)
         released = schedule.commit(operator, shares, traffic.stretch(operator, shares))
         traffic.note(operator, shares)
         queue.add(released)
-    return schedule.placement("estf")
+    return schedule.placement("estf"), stretched
 
 
 class _Queue:
