@@ -81,6 +81,8 @@ def _links(results: Results) -> str:
     if results.tuning:
         pages.append("[what tuning is worth](tuning.md)")
     pages.append("[faults that were tried](reliability.md)")
+    pages.append("[distance to optimal schedules](optimal.md)")
+    pages.append("[what heeding contention gains](contention.md)")
     return f"Pages: {', '.join(pages)}."
 
 
