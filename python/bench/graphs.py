@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from tvm_rammer.backend import resolve_target
 from tvm_rammer.frontend import load_model
 from tvm_rammer.options import Options
-from tvm_rammer.region.marks import is_region
+from tvm_rammer.region.marks import regions_of
 from tvm_rammer.rprogram import OperatorGraph
-from tvm_rammer.transform.pipeline import Records, partition_module
+from tvm_rammer.transform.pipeline import PartitionedModule, Records, partition_module
 
 
 def operator_graphs(
@@ -36,9 +38,25 @@ def operator_graphs(
     """
     target = resolve_target(target)
     partitioned = partition_module(load_model(model).module, target, options or Options(), records)
+    return _graphs(partitioned, measured)
+
+
+def graphs_by_veus(model: Any, counts: Sequence[int]) -> dict[int, list[OperatorGraph]]:
+    """The operator graphs of a model for so many vEUs each, with measured costs of the kernels.
+
+    The kernels are this machine's; products that share a weight are merged as is best for the
+    number of vEUs.
+    """
+    partitioned = partition_module(load_model(model).module, resolve_target(), Options())
+    known = partitioned.compiler.kernels.vdevice
+    merged = {n: partitioned.merged_for(replace(known, num_veus=n)) for n in counts}
+    return {count: _graphs(each, measured=True) for count, each in merged.items()}
+
+
+def _graphs(partitioned: PartitionedModule, measured: bool) -> list[OperatorGraph]:
     module, compiler = partitioned.module, partitioned.compiler
-    symbols = [symbol for symbol, func in module.functions_items() if is_region(func)]
-    with target:
+    symbols = regions_of(module)
+    with compiler.target:
         for symbol in symbols:
             compiler.graph(symbol, module)
         if measured and symbols:

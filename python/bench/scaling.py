@@ -10,7 +10,7 @@ from typing import Any
 import onnx
 
 from bench.findings import FindingsFile
-from bench.graphs import operator_graphs
+from bench.graphs import graphs_by_veus
 from tvm_rammer.backend import vdevice_for
 from tvm_rammer.machine import VDevice
 from tvm_rammer.machine.described_machine import DescribedMachine
@@ -32,7 +32,7 @@ class Scaling:
     Attributes
     ----------
     operators : int
-        Of all regions.
+        Of all regions, as they are for the fewest vEUs.
     choices : int
         Operators with more than one rKernel.
     makespans, fast : mapping of str to Makespans
@@ -60,6 +60,8 @@ def scaling(
 ) -> Scaling:
     """Simulate a model on so many vEUs, with the kernels of this machine.
 
+    Products are merged as is best for each number of them.
+
     Parameters
     ----------
     model : onnx.ModelProto
@@ -68,16 +70,17 @@ def scaling(
         What lies how far from what; this machine's if not given, as if all its cores were of one
         complex.
     """
-    graphs = operator_graphs(model, measured=True)
+    graphs = graphs_by_veus(model, counts)
     known = vdevice_for() if described is None else described.applied_to(vdevice_for())
-    choices = count_choices(graphs)
+    few = graphs[min(counts)]
+    choices = count_choices(few)
     return Scaling(
-        sum(len(graph.operators) for graph in graphs),
+        sum(len(graph.operators) for graph in few),
         choices,
-        {str(count): makespans(graphs, known, count) for count in counts},
+        {str(count): makespans(own, known, count) for count, own in graphs.items()},
         {
-            str(count): makespans(fast_only(graphs), known, count)
-            for count in (counts if choices else ())
+            str(count): makespans(fast_only(own), known, count)
+            for count, own in (graphs.items() if choices else ())
         },
     )
 

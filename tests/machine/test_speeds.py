@@ -46,6 +46,7 @@ OTHERS = {
     ),
     "schedule/wavefront.py": ({1e-9, 1.002}, f"{ROUNDING}; what a smaller arena is worth"),
     "transform/fold_affine.py": ({256.0}, "a bound of values"),
+    "transform/merge_products.py": ({0.98}, "a gain that is worth a longer path"),
     "transform/scaled_bytes.py": ({3e-7}, "a rounding"),
     "transform/widen_convolutions.py": (
         {0.8, 0.6, 1.2},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import tvm
 from tvm.ir import GlobalVar
@@ -31,7 +32,7 @@ class RegionCompiler:
     target: tvm.target.Target
     kernels: KernelLibrary
     _graphs: dict[GlobalVar, RegionGraph] = field(default_factory=dict)
-    _modules: dict[tuple[RegionSignature, ...], tvm.runtime.Module] = field(default_factory=dict)
+    _modules: dict[tuple[Any, ...], tvm.runtime.Module] = field(default_factory=dict)
     _compiler: KernelCompiler = field(init=False)
 
     def __post_init__(self) -> None:
@@ -74,11 +75,13 @@ class RegionCompiler:
             self._graphs[symbol].pool.array()
 
     def module(self, signatures: tuple[RegionSignature, ...]) -> tvm.runtime.Module:
-        """The compiled kernels of regions with these signatures."""
-        if signatures not in self._modules:
-            tell(f"compiling {len(self.kernels.bodies)} kernels")
-            self._modules[signatures] = self._compiler.module(self.kernels.bodies, signatures)
-        return self._modules[signatures]
+        """The compiled kernels of regions with these signatures: all that there are by now."""
+        bodies = self.kernels.bodies
+        key = (len(bodies), *signatures)
+        if key not in self._modules:
+            tell(f"compiling {len(bodies)} kernels")
+            self._modules[key] = self._compiler.module(bodies, signatures)
+        return self._modules[key]
 
     def compile_seconds(self) -> dict[str, float]:
         """What each body that is compiled took of a core, by its name."""

@@ -74,6 +74,7 @@ class Content:
     target: str
     options: Options
     num_veus: int
+    merged_rows: int
     vdevice: str
     backend: str
     costs: CostModel
@@ -102,6 +103,11 @@ class LibraryDescription:
     def num_veus(self) -> int:
         """vEUs that the library was planned for."""
         return self._said.num_veus
+
+    @property
+    def merged_rows(self) -> int:
+        """Rows at most of products that were merged as they share a weight; 1 if none were."""
+        return self._said.merged_rows
 
     @property
     def target(self) -> str:
@@ -209,8 +215,9 @@ class LibraryDescription:
                     f"{name} is of {listed(named)}, programs of "
                     f"{listed(regions)}; list the same regions"
                 )
-        if said.num_veus < 1:
-            raise ValueError(f"num_veus is {said.num_veus}; it must be at least 1")
+        for name in ("num_veus", "merged_rows"):
+            if (count := getattr(said, name)) < 1:
+                raise ValueError(f"{name} is {count}; it must be at least 1")
         for info in (*said.inputs, *said.outputs):
             if info.shape is not None and min(info.shape, default=0) < 0:
                 raise ValueError(f"{info.name!r} has the shape {info.shape}; give it sizes from 0")

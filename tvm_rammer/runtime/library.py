@@ -154,8 +154,8 @@ class Library:
     ) -> Library:
         """The same compiled kernels under another plan.
 
-        The operators stay what they were: products that were merged for the number of vEUs of the
-        build are still one. For another number, a build of its own may be faster.
+        Where products share a weight, another number of vEUs may merge more or fewer of them: that
+        makes other operators, whose kernels are compiled if they are new.
 
         Parameters
         ----------
@@ -239,7 +239,7 @@ def assemble(
     tell("linking")
     compiler = partitioned.compiler
     executable = relax.build(planned.module, compiler.target, relax_pipeline=lower_for_vm(compiler))
-    return Library(executable, LibraryDescription(planned.content), partitioned, options)
+    return Library(executable, LibraryDescription(planned.content), planned.source, options)
 
 
 def require_exports(backend: Backend, path: Path) -> None:

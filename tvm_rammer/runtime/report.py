@@ -115,6 +115,7 @@ class SlowBody:
 class Report:
     """All regions of a library, and what is in none.
 
+    ``merged_rows`` are those that products of one weight were merged to at most, 1 where none were;
     ``slow_to_compile`` is known where the library was built.
     """
 
@@ -124,10 +125,13 @@ class Report:
     regions: tuple[RegionReport, ...]
     left_out: tuple[LeftOut, ...]
     slow_to_compile: tuple[SlowBody, ...] = ()
+    merged_rows: int = 1
 
     def __str__(self) -> str:
         lines = [f"compiled for {self.vdevice}, planned for {counted(self.num_veus, 'vEU')}"]
         lines += [str(region) for region in self.regions] or ["no region: nothing was planned"]
+        if self.merged_rows > 1:
+            lines.append(f"products with one weight are merged, up to {self.merged_rows} rows")
         lines += [f"slow to compile: {body}" for body in self.slow_to_compile]
         lines += [f"left out: {item.operator}: {item.reason}" for item in self.left_out]
         return printable("\n".join(lines))
@@ -169,6 +173,7 @@ def make_report(
         tuple(regions),
         description.left_out,
         _slow_bodies(description, compile_seconds or {}),
+        description.merged_rows,
     )
 
 

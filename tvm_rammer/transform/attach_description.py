@@ -29,7 +29,7 @@ from tvm_rammer.rprogram.serialize import to_json
 from tvm_rammer.schedule import CostModel, explain
 
 #: Increased whenever a library can no longer be read by older versions of this package.
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 #: Returns the description: zlib-compressed JSON as a tensor of uint8.
 DESCRIBE = "tvm_rammer_describe"
 #: Returns (constants, table) of the region that ``main`` calls directly.
@@ -55,6 +55,7 @@ class Description:
     options: Options
     vdevice: VDevice
     names: ModelNames | None
+    merged_rows: int = 1
 
 
 @tvm.transform.module_pass(opt_level=0, name="AttachDescription")
@@ -119,6 +120,7 @@ class AttachDescription:
             "target": str(self.target),
             "options": asdict(given.options),
             "num_veus": given.vdevice.num_veus,
+            "merged_rows": given.merged_rows,
             "vdevice": given.vdevice.name,
             "backend": given.vdevice.kind,
             "costs": asdict(costs),

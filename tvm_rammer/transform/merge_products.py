@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from heapq import heapify, heappop, heappush
 from typing import Any
 
@@ -19,32 +20,33 @@ from tvm.ir import Call, GenericConst
 
 from tvm_rammer.machine import VDevice
 from tvm_rammer.relax_util import operator_name, static_shape
+from tvm_rammer.rprogram import dtype_bytes
 
 #: Rows of a merged product at most: what fills the registers of a core.
 _MOST_ROWS = 8
-#: A merged graph keeps so many times as much to do side by side as there are vEUs.
-_PARALLELISM = 4
+#: More rows are for less than this part of the time: the estimate is a rough one.
+_WORTH_MERGING = 0.98
 
 
 @tvm.transform.module_pass(opt_level=0, name="MergeProducts")
 class MergeProducts:
-    """Merge products with the same constant, as many as leave work for all vEUs.
+    """Merge products with the same constant that are ready together.
 
-    Attributes
+    Parameters
     ----------
-    vdevice : VDevice
-        Who waits for more rows starts later: the more vEUs, the fewer rows.
+    rows : int
+        Of a merged product at most; with 1 none is merged. See :class:`Mergeable`.
     """
 
-    def __init__(self, vdevice: VDevice) -> None:
-        self.vdevice = vdevice
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Merge products in every dataflow block of a module."""
         result = tvm.IRModule(dict(mod.functions_items()), attrs=mod.attrs)
         for symbol, func in mod.functions_items():
             if isinstance(func, relax.Function) and isinstance(func.body, relax.SeqExpr):
-                blocks = [_merged(block, self.vdevice) for block in func.body.blocks]
+                blocks = [_merged(block, self.rows) for block in func.body.blocks]
                 if any(new is not old for new, old in zip(blocks, func.body.blocks, strict=True)):
                     body = relax.SeqExpr(blocks, func.body.body)
                     result[symbol] = relax.Function(
@@ -53,31 +55,96 @@ class MergeProducts:
         return relax.transform.Normalize()(result)
 
 
-def _merged(block: Any, vdevice: VDevice) -> Any:
+@dataclass(frozen=True)
+class Mergeable:
+    """A module with products that can be merged, before they are, and what decides how many.
+
+    Attributes
+    ----------
+    module : IRModule
+    """
+
+    module: tvm.IRModule
+    _blocks: tuple[_Shared, ...]
+
+    @classmethod
+    def of(cls, mod: tvm.IRModule) -> Mergeable | None:
+        """None if there is nothing to merge."""
+        blocks = tuple(shared for block in _blocks(mod) if (shared := _Shared.of(block)).products)
+        return cls(mod, blocks) if any(block.merges(_MOST_ROWS) for block in blocks) else None
+
+    def best_rows(self, vdevice: VDevice) -> int:
+        """How many rows merged products have at most where the model ends soonest.
+
+        More rows read the weights less often, and more of what is behind them waits: many vEUs have
+        little else to do meanwhile. A block takes as long as its products, spread over all vEUs, or
+        as its longest path, on which every operator is handed on from one vEU to another. All but
+        products is cheap beside reading the weights.
+
+        Parameters
+        ----------
+        vdevice : VDevice
+            How many vEUs there are, how fast they read weights, and what handing on costs.
+
+        Returns
+        -------
+        int
+            1 where merging gains nothing.
+        """
+        best, least = 1, self._seconds(vdevice, 1)
+        for rows in (2, 4, _MOST_ROWS):
+            if (seconds := self._seconds(vdevice, rows)) < _WORTH_MERGING * least:
+                best, least = rows, seconds
+        return best
+
+    def _seconds(self, vdevice: VDevice, rows: int) -> float:
+        return sum(block.seconds(vdevice, rows) for block in self._blocks)
+
+
+def _blocks(mod: tvm.IRModule) -> list[Any]:
+    """The dataflow blocks of a module."""
+    return [
+        block
+        for _, func in mod.functions_items()
+        if isinstance(func, relax.Function) and isinstance(func.body, relax.SeqExpr)
+        for block in func.body.blocks
+        if isinstance(block, relax.DataflowBlock)
+    ]
+
+
+def _merged(block: Any, rows: int) -> Any:
     """The block with merged products; the same one if there is nothing to merge."""
-    if not isinstance(block, relax.DataflowBlock):
+    if rows < 2 or not isinstance(block, relax.DataflowBlock):
         return block
-    bindings = list(block.bindings)
-    products = _shared_products(bindings)
-    if not products:
+    shared = _Shared.of(block)
+    if not shared.merges(rows):
         return block
-    needs = _needs(bindings)
-    for rows in (_MOST_ROWS, _MOST_ROWS // 2, _MOST_ROWS // 4):
-        groups = _Grouping(needs, products, rows).run()
-        if _keeps_parallelism(groups, needs, products, vdevice):
-            return relax.DataflowBlock(
-                [made for group in groups for made in _emit([bindings[n] for n in group])]
-            )
-    return block
+    return relax.DataflowBlock(
+        [
+            made
+            for group in shared.groups(rows)
+            for made in _emit([shared.bindings[n] for n in group])
+        ]
+    )
 
 
 @dataclass(frozen=True)
 class _Product:
-    """A product of ``rows`` rows with a weight of so many elements."""
+    """A product of ``rows`` rows with a weight of ``nbytes``, of which a row has ``row_bytes``."""
 
     weight: Any
     rows: int
-    elements: int
+    nbytes: int
+    row_bytes: int
+
+    def seconds(self, rows: int, vdevice: VDevice) -> float:
+        """What it takes a core if it has ``rows`` rows: the time of reading the weight, or more."""
+        speeds = vdevice.speeds
+        return self.nbytes / speeds.cache_bandwidth * max(1.0, rows / speeds.rows_of_one_read)
+
+    def vectors(self, vdevice: VDevice) -> int:
+        """On so many vEUs it can be spread."""
+        return max(1, self.row_bytes // vdevice.vector_bytes)
 
 
 def _shared_products(bindings: Sequence[Any]) -> dict[int, _Product]:
@@ -93,7 +160,8 @@ def _shared_products(bindings: Sequence[Any]) -> dict[int, _Product]:
             continue
         key = (call.args[1].value, left, str(call.ty.dtype))
         if isinstance(call.args[0], relax.Var) and 0 < 2 * left[0] <= _MOST_ROWS:
-            found[number] = _Product(key, left[0], right[0] * right[1])
+            item = dtype_bytes(str(call.ty.dtype))
+            found[number] = _Product(key, left[0], right[0] * right[1] * item, right[1] * item)
             users[key] += 1
     return {number: product for number, product in found.items() if users[product.weight] > 1}
 
@@ -107,6 +175,65 @@ def _needs(bindings: Sequence[Any]) -> list[list[int]]:
     ]
 
 
+@dataclass(frozen=True)
+class _Shared:
+    """The bindings of a dataflow block, what each reads, and the products that share weights."""
+
+    bindings: Sequence[Any]
+    needs: Sequence[Sequence[int]]
+    products: dict[int, _Product]
+
+    @classmethod
+    def of(cls, block: Any) -> _Shared:
+        """Of a block without such products nothing else is looked at."""
+        bindings = list(block.bindings)
+        products = _shared_products(bindings)
+        return cls(bindings, _needs(bindings) if products else [], products)
+
+    def groups(self, rows: int) -> list[list[int]]:
+        """The bindings in an order in which they can run, products that become one together."""
+        if not self.products:
+            return [[number] for number in range(len(self.bindings))]
+        return _Grouping(self, rows).run()
+
+    def merges(self, rows: int) -> bool:
+        """Whether there is anything to merge."""
+        return bool(self.products) and any(len(group) > 1 for group in self.groups(rows))
+
+    @cached_property
+    def users(self) -> list[list[int]]:
+        """The bindings that read each one."""
+        found: list[list[int]] = [[] for _ in self.needs]
+        for number, before in enumerate(self.needs):
+            for producer in before:
+                found[producer].append(number)
+        return found
+
+    @cached_property
+    def chained(self) -> dict[int, bool]:
+        """For each product but the last with its weight: whether the next one needs it."""
+        return _chained(self.needs, self.products)
+
+    def seconds(self, vdevice: VDevice, rows: int) -> float:
+        """What the block takes at least if products have at most so many rows."""
+        alone = vdevice.num_veus == 1
+        hand_over = 0.0 if alone else vdevice.point_to_point_seconds + vdevice.memory.transfer
+        ends = [0.0] * len(self.bindings)
+        total = 0.0
+        for group in self.groups(rows):
+            end = max((ends[n] for number in group for n in self.needs[number]), default=0.0)
+            product = self.products.get(group[0])
+            if product is not None:
+                seconds = product.seconds(product.rows * len(group), vdevice)
+                total += seconds
+                end += seconds / min(vdevice.num_veus, product.vectors(vdevice))
+            if isinstance(self.bindings[group[0]].value, Call):
+                end += hand_over
+            for number in group:
+                ends[number] = end
+        return max(total / vdevice.num_veus, max(ends))
+
+
 class _Grouping:
     """A walk through a block in which products wait for others with the same weight.
 
@@ -116,19 +243,14 @@ class _Grouping:
     goes as it is.
     """
 
-    def __init__(
-        self, needs: Sequence[Sequence[int]], products: dict[int, _Product], rows: int
-    ) -> None:
-        self.products = products
+    def __init__(self, shared: _Shared, rows: int) -> None:
+        self.products = shared.products
         self.rows = rows
-        self.missing = [len(before) for before in needs]
-        self.users: list[list[int]] = [[] for _ in needs]
-        for number, before in enumerate(needs):
-            for producer in before:
-                self.users[producer].append(number)
+        self.missing = [len(before) for before in shared.needs]
+        self.users = shared.users
         self.ready = [number for number, count in enumerate(self.missing) if not count]
         self.waiting: dict[Any, list[int]] = defaultdict(list)
-        self.chained = _chained(needs, products)
+        self.chained = shared.chained
         self.groups: list[list[int]] = []
 
     def run(self) -> list[list[int]]:
@@ -177,30 +299,6 @@ def _chained(needs: Sequence[Sequence[int]], products: dict[int, _Product]) -> d
             found[before_it] = bool(behind[number] & bit[before_it])
         last[product.weight] = number
     return found
-
-
-def _keeps_parallelism(
-    groups: Sequence[Sequence[int]],
-    needs: Sequence[Sequence[int]],
-    products: dict[int, _Product],
-    vdevice: VDevice,
-) -> bool:
-    """Whether products are merged, and all work is long beside the longest path."""
-    ends = [0.0] * len(needs)
-    total = 0.0
-    for group in groups:
-        cost = 0.0
-        if group[0] in products:
-            product = products[group[0]]
-            rows = product.rows * len(group)
-            cost = product.elements * max(1.0, rows / vdevice.speeds.rows_of_one_read)
-        total += cost
-        start = max((ends[before] for number in group for before in needs[number]), default=0.0)
-        for number in group:
-            ends[number] = start + cost
-    merges = any(len(group) > 1 for group in groups)
-    wanted = _PARALLELISM * vdevice.num_veus if vdevice.num_veus > 1 else 0.0
-    return merges and max(ends) * wanted <= total
 
 
 def _emit(group: Sequence[Any]) -> list[Any]:

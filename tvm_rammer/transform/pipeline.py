@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -26,7 +26,7 @@ from tvm_rammer.transform.attach_description import AttachDescription, Descripti
 from tvm_rammer.transform.co_schedule import CoSchedule
 from tvm_rammer.transform.lift_branches import LiftBranches
 from tvm_rammer.transform.merge_equal_operators import MergeEqualOperators
-from tvm_rammer.transform.merge_products import MergeProducts
+from tvm_rammer.transform.merge_products import Mergeable, MergeProducts
 from tvm_rammer.transform.partition_regions import PartitionRegions
 from tvm_rammer.transform.prepare import Prepare
 from tvm_rammer.transform.schedule_operators import ScheduleOperators
@@ -53,46 +53,94 @@ class PartitionedModule:
     """A module whose regions are functions, and what compiles them: the same for every policy.
 
     Once it is planned, only the compiler has the constants of the regions.
+
+    Attributes
+    ----------
+    module : IRModule
+    compiler : RegionCompiler
+    form : Form
+        Per operator there are no regions.
+    rows : int
+        Of merged products at most.
+    unmerged : Mergeable, optional
+        What was partitioned, if it has products that may be merged otherwise.
     """
 
     module: tvm.IRModule
     compiler: RegionCompiler
+    form: Form = "program"
+    rows: int = 1
+    unmerged: Mergeable | None = None
+    _known: dict[int, tvm.IRModule] = field(default_factory=dict, repr=False)
+
+    def merged_for(self, vdevice: VDevice) -> PartitionedModule:
+        """The same module with as many products merged as is best for a number of vEUs.
+
+        Each number of rows is partitioned once.
+        """
+        if self.unmerged is None:
+            return self
+        rows = self.unmerged.best_rows(vdevice)
+        if rows == self.rows:
+            return self
+        known = self._known
+        if rows not in known:
+            known[rows] = _partitioned(self.unmerged.module, self.compiler, self.form, rows)
+        return replace(self, module=known[rows], rows=rows)
 
 
 @dataclass(frozen=True)
 class PlannedModule:
-    """A module whose regions are kernels, before it is lowered for the VM, and its description."""
+    """A module whose regions are kernels, before it is lowered for the VM, and its description.
+
+    ``source`` is what was planned.
+    """
 
     module: tvm.IRModule
     content: Mapping[str, Any]
+    source: PartitionedModule
 
 
 def partition_module(
     mod: tvm.IRModule, target: tvm.target.Target, options: Options, records: Records | None = None
 ) -> PartitionedModule:
-    """The passes before the plan: the number of vEUs matters to them, the policy does not."""
+    """The passes before the plan: of what the user chose only the form matters to them.
+
+    Products are merged as is best for the number of vEUs, and anew by :func:`plan_module` if it is
+    another one.
+    """
     tell("preparing the operators")
     vdevice = options.vdevice(target)
     tolerance = options.winograd_tolerance
     tuned = records.tuned(vdevice, tolerance) if records else untuned
     kernels = KernelLibrary(vdevice, tolerance, tuned)
     compiler = RegionCompiler(target, kernels)
-    # 1. Call_tirs of fused PrimFuncs; 2. what can be planned together becomes a function.
     # What an importer repeats for every step is one before its weights are copied.
-    merge = [MergeEqualOperators(), MergeProducts(vdevice)]
-    prepare = [LiftBranches(), *merge, Prepare(kernels.backend.few_rows)]
-    refusal = partial(kernels.backend.refusal, vdevice=vdevice)
-    partition = [PartitionRegions(refusal=refusal)] if options.form != "per-op" else []
-    phases = [*prepare, *partition]
     with target:
-        mod = tvm.transform.Sequential(phases)(mod)
-    return PartitionedModule(mod, compiler)
+        mod = tvm.transform.Sequential([LiftBranches(), MergeEqualOperators()])(mod)
+    unmerged = Mergeable.of(mod)
+    rows = unmerged.best_rows(vdevice) if unmerged else 1
+    module = _partitioned(mod, compiler, options.form, rows)
+    return PartitionedModule(module, compiler, options.form, rows, unmerged, {rows: module})
+
+
+def _partitioned(
+    mod: tvm.IRModule, compiler: RegionCompiler, form: Form, rows: int
+) -> tvm.IRModule:
+    """Call_tirs of fused PrimFuncs; what can be planned together becomes a function."""
+    prepare = [MergeProducts(rows), Prepare(compiler.backend.few_rows)]
+    refusal = partial(compiler.backend.refusal, vdevice=compiler.kernels.vdevice)
+    partition = [PartitionRegions(refusal=refusal)] if form != "per-op" else []
+    with compiler.target:
+        return tvm.transform.Sequential([*prepare, *partition])(mod)
 
 
 def plan_module(
     partitioned: PartitionedModule, options: Options, names: ModelNames | None = None
 ) -> PlannedModule:
     """The passes that make the plan and put it into the module.
+
+    They begin with how many products are merged: that depends on the number of vEUs.
 
     Parameters
     ----------
@@ -103,6 +151,7 @@ def plan_module(
     """
     compiler = partitioned.compiler
     vdevice = options.vdevice(compiler.target)
+    partitioned = partitioned.merged_for(vdevice)
     co_schedule = CoSchedule(
         compiler,
         vdevice,
@@ -122,10 +171,12 @@ def plan_module(
     with compiler.target:
         compiler.take(partitioned.module)
         mod = tvm.transform.Sequential(phases)(partitioned.module)
-        description = Description(tuple(co_schedule.regions), options, vdevice, names)
+        description = Description(
+            tuple(co_schedule.regions), options, vdevice, names, partitioned.rows
+        )
         describe = AttachDescription(description, compiler.target)
         mod = tvm.transform.Sequential([describe])(mod)
-    return PlannedModule(mod, describe.content)
+    return PlannedModule(mod, describe.content, partitioned)
 
 
 def lower_for_vm(compiler: RegionCompiler) -> tvm.transform.Pass:
