@@ -138,6 +138,14 @@ def test_candidates_have_smaller_and_more_tiles():
     assert all(variant.packings == kernel.packings for variant in variants)
 
 
+def test_the_products_of_a_convolution_are_cut_for_a_very_large_device():
+    """On 64 vEUs sixteen tasks take as long as on sixteen."""
+    func, _ = convolution(14, 64, 256)
+    with TARGET:
+        kernel = KernelLibrary(replace(WIDE, num_veus=2)).get(func, frozenset([1]))
+    assert [candidate.num_tiles for candidate in kernel.stages[1].candidates] == [8, 16, 64]
+
+
 @pytest.mark.parametrize(("num_veus", "tasks"), [(8, 70), (16, 140)])
 def test_a_large_device_gets_more_tasks(num_veus, tasks):
     """70 rows of pixels would leave 16 vEUs waiting for the last six; each row is two tiles."""

@@ -152,7 +152,8 @@ def finer(size: ConvolutionSize, tiling: WinogradTiling, vdevice: VDevice) -> li
         for across in (_divisors(tiling.register_tile.vectors) if not ragged else [1])
         if down * across > 1
     ]
-    return finer_tilings(in_parts(size, tiling, vdevice), options, vdevice.num_veus)
+    usual = in_parts(size, tiling, vdevice)
+    return finer_tilings(usual, options, vdevice.num_veus, VERY_LARGE_DEVICE)
 
 
 def _fused(
