@@ -100,7 +100,8 @@ class _Agreement:
         self.masks: dict[tuple[int, int, int, int], int] = {}
 
     def run(self) -> None:
-        order = list(self.slots)
+        # Who has one vEU to run on has nothing to choose.
+        order = [number for number, slot in self.slots.items() if len(slot.veus) > 1]
         for sweep in range(_SWEEPS):
             changed = [self._improve(n) for n in (order if sweep % 2 == 0 else reversed(order))]
             if not any(changed):
