@@ -4,11 +4,13 @@
     python python/tune_models.py --results docs/results
     python python/tune_models.py squeezenet lstm_8x8x256 --trials 100 --parts tuned,fronts
     python python/tune_models.py model.onnx --trials 200 --json tuned.json
+    python python/tune_models.py squeezenet lstm_8x8x256 --parts spaces --space-trials 64
 
-A study has three parts: what operators and the network gain; how much tuning wins back where
-templates choose by wrong numbers of the machine; and what it is worth on many vEUs that operators
-may choose among their records. The records of each are kept in a folder of its own, and every
-part is saved when it is done: the same command goes on where it was interrupted.
+A study has four parts: what operators and the network gain; how much tuning wins back where
+templates choose by wrong numbers of the machine; what it is worth on many vEUs that operators may
+choose among their records; and, for the costliest operators, what templates' lists, sketches and
+MetaSchedule as it comes find in as many trials. The records of each are kept in a folder of its
+own, and every part is saved when it is done: the same command goes on where it was interrupted.
 """
 
 from __future__ import annotations
@@ -44,8 +46,8 @@ MODELS = ("squeezenet", "inception_v1", "shufflenet", "lstm_8x8x256", "swift-f0"
     "--parts",
     default=",".join(PARTS),
     show_default=True,
-    help="Separated by commas; all models have one before the next begins. All but the first have "
-    "two fifths of the trials.",
+    help="Separated by commas; all models have one before the next begins. The second and the "
+    "third have two fifths of the trials.",
 )
 @click.option(
     "--records",
@@ -53,6 +55,13 @@ MODELS = ("squeezenet", "inception_v1", "shufflenet", "lstm_8x8x256", "swift-f0"
     default=Path("tuning-records"),
     show_default=True,
     help="Folder of the records, one in it for each model and part.",
+)
+@click.option(
+    "--space-trials",
+    type=click.IntRange(1),
+    default=64,
+    show_default=True,
+    help="Of the last part, for each operator in each space.",
 )
 @click.option("--policy", default="auto", show_default=True)
 @click.option("--seconds", default=8.0, show_default=True, help="To time two networks.")
@@ -68,6 +77,7 @@ def main(
     trials: int,
     parts: str,
     records: Path,
+    space_trials: int,
     policy: str,
     seconds: float,
     quick: bool,
@@ -76,7 +86,7 @@ def main(
 ) -> None:
     """Tune MODELS: names of the zoo or of trained models of the corpus, or ONNX files."""
     console = Console(stderr=True)
-    budget = TuningBudget(trials, seconds, records, policy)
+    budget = TuningBudget(trials, seconds, records, policy, space_trials)
     if results:
         json_path = json_path or results / "tuning.json"
     try:

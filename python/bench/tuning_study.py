@@ -1,4 +1,4 @@
-"""What tuning is worth on a model: its operators, the network, wrong numbers, and fronts."""
+"""What tuning is worth on a model: its operators, the network, wrong numbers, fronts, spaces."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from corpus.fetch import fetch
 from corpus.trained import TRAINED
 
 import tvm_rammer
+from bench.compare_spaces import OperatorSpaces, compare_spaces
 from bench.findings import FindingsFile
 from bench.graphs import operator_graphs
 from bench.library_race import LibraryRace, race_libraries
@@ -142,6 +143,7 @@ class TuningStudy:
     tuned: TunedNetwork | None = None
     wrong: WonBack | None = None
     fronts: FrontsGain | None = None
+    spaces: tuple[OperatorSpaces, ...] | None = None
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> TuningStudy:
@@ -203,6 +205,8 @@ class TuningBudget:
     records : Path
         Folder of the records, one in it for each model and part.
     policy : str
+    space_trials : int
+        In each space, for each of the operators of which spaces are compared.
     watch : callable
         Called with the progress of a session.
     """
@@ -211,6 +215,7 @@ class TuningBudget:
     seconds: float
     records: Path
     policy: str = "auto"
+    space_trials: int = 64
     watch: Callable[[Progress], None] = untold
 
     @property
@@ -289,11 +294,18 @@ def fronts_gain(network: Network, budget: TuningBudget) -> FrontsGain:
     )
 
 
+def spaces_compared(network: Network, budget: TuningBudget) -> tuple[OperatorSpaces, ...]:
+    """Tune the costliest operators in each space, as many trials each, and race what was found."""
+    folder = budget.records / f"{network.name}-by-space"
+    return compare_spaces(network.loaded, folder, budget.space_trials, budget.watch)
+
+
 #: The parts of a study, by the names of its fields.
 PARTS: dict[str, Callable[[Network, TuningBudget], Any]] = {
     "tuned": tuned,
     "wrong": won_back,
     "fronts": fronts_gain,
+    "spaces": spaces_compared,
 }
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from bench.compare_spaces import STOCK, OperatorSpaces
 from bench.findings import Findings
 from bench.machine import sentence, typed
 from bench.markdown import table, whole_page
@@ -17,6 +18,7 @@ from bench.tuning_study import (
     TunedOperator,
     TuningStudy,
 )
+from tvm_rammer.tuning.task import SPACES
 
 Studies = Mapping[str, TuningStudy]
 Rows = list[list[str]]
@@ -109,7 +111,21 @@ def verdicts(studies: Studies) -> list[str]:
             f"Fronts gain {mean(fronts):.3f}x over fast records alone on {VEUS} simulated vEUs, in "
             f"the geometric mean (asked: {FRONTS_GOAL:g}x)."
         )
-    return sentences
+    return [*sentences, *_verdict_on_spaces(studies)]
+
+
+def _verdict_on_spaces(studies: Studies) -> Iterator[str]:
+    operators = [each for study in studies.values() for each in study.spaces or ()]
+    for space in (*SPACES, STOCK) if operators else ():
+        ratios = [one.ratio for each in operators for one in each.found if one.space == space]
+        if ratios:
+            better = sum(high < 1.0 for _, _, high in ratios)
+            yield (
+                f"The best of the space {space!r} beats the untuned choice beyond doubt for "
+                f"{better} of {len(operators)} operators, and takes "
+                f"{mean([middle for middle, _, _ in ratios]):.3f}x of its time in the geometric "
+                f"mean of the {len(ratios)} that it has something for."
+            )
 
 
 def mean(values: Sequence[float]) -> float:
@@ -222,6 +238,26 @@ def _front_rows(studies: Studies) -> Rows:
     return rows
 
 
+def _space_rows(studies: Studies) -> Rows:
+    return [
+        [
+            model,
+            each.operator,
+            f"{each.uses:,}",
+            f"{1e6 * each.seconds:.3g}",
+            *(_best_of(each, space) for space in (*SPACES, STOCK)),
+        ]
+        for model, study in studies.items()
+        for each in study.spaces or ()
+    ]
+
+
+def _best_of(operator: OperatorSpaces, space: str) -> str:
+    """The ratio of the best choice of a space, and its rTasks."""
+    found = [each for each in operator.found if each.space == space]
+    return "; ".join(f"{interval(each.ratio)}, {each.tiles:,}" for each in found) or "none"
+
+
 TABLES = (
     TuningTable(
         "Networks",
@@ -285,5 +321,15 @@ TABLES = (
             "gain",
         ),
         _front_rows,
+    ),
+    TuningTable(
+        "Spaces",
+        "The costliest operators, tuned in each space with as many trials: the lists of templates; "
+        "sketches, which MetaSchedule's own rules make rTasks of; and MetaSchedule as it comes, "
+        "with its rules, builder and runner. The best of each by its own measurements then ran in "
+        "turns with the untuned choice the way rTasks run: parallel loops cut into tiles, all on "
+        "one core, operands out of its caches. Ratios to the untuned time, and rTasks.",
+        ("model", "operator", "uses", "untuned, us", *SPACES, STOCK),
+        _space_rows,
     ),
 )

@@ -69,9 +69,9 @@ def test_it_goes_on_where_it_was(done, tmp_path):
     run(tmp_path, "squeezenet", "--parts", "fronts")
     assert "squeezenet" not in (tmp_path / "tuning.md").read_text().split("## Fronts")[0]
     run(tmp_path, "squeezenet")
-    assert done == [("squeezenet", part) for part in ("fronts", "tuned", "wrong")]
+    assert done == [("squeezenet", part) for part in ("fronts", "tuned", "wrong", "spaces")]
     run(tmp_path, "squeezenet")
-    assert len(done) == 3
+    assert len(done) == 4
 
 
 def test_a_model_that_fails_is_left(done, tmp_path):
@@ -89,7 +89,7 @@ def test_a_model_that_fails_is_left(done, tmp_path):
 def test_a_part_that_is_none(done, tmp_path):
     result = run(tmp_path, "squeezenet", "--parts", "tuned,all")
     assert result.output == (
-        "Error: --parts: there is no part 'all'; known: tuned, wrong, fronts\n"
+        "Error: --parts: there is no part 'all'; known: tuned, wrong, fronts, spaces\n"
     )
 
 

@@ -37,7 +37,7 @@ def study(*operators: TunedOperator) -> TuningStudy:
         40, 2.5, operators, 0.8, (2.0, 1.8), (0.9, 0.85, 0.95), "kept", ((1, 1.0), (9, 1.25))
     )
     lost = WonBack("net", (1.0, 2.0, 1.2), Ratio(0.5, 0.4, 0.6), Ratio(0.6, 0.5, 0.7))
-    return TuningStudy(tuned, lost, FrontsGain(12, 5, 1.32e-3, 1.3e-3, 1.2e-3))
+    return TuningStudy(tuned, lost, FrontsGain(12, 5, 1.32e-3, 1.3e-3, 1.2e-3), ())
 
 
 FOUND = {"net": study(operator(0.5, 0.6), operator(1.1, 0.9, 1.05), operator(1.0, 0.7))}

@@ -21,7 +21,7 @@ from tvm.s_tir.schedule import Trace
 from tvm_rammer.errors import TuningError
 from tvm_rammer.kernel.blocks import loads, schedule_of, variables
 from tvm_rammer.kernel.loops import sequence
-from tvm_rammer.kernel.nodes import collect, parts_of
+from tvm_rammer.kernel.nodes import collect, parts_of, statements
 from tvm_rammer.kernel.scheduled import Choice, Packing, Scheduled
 from tvm_rammer.kernel.split import num_tiles, root_nests
 from tvm_rammer.tuning.sketch_space import TILES
@@ -105,9 +105,34 @@ def _made(func: tirx.PrimFunc, text: str) -> Scheduled:
         Trace.apply_json_to_schedule(json.loads(text), schedule)
     except (ValueError, TypeError, RuntimeError, s_tir.ScheduleError) as error:
         raise TuningError(f"a record of a sketch is none of this operator: {error}") from error
-    made, packings = _with_packed_parameters(schedule.mod["main"])
+    made, packings = _with_packed_parameters(_with_notes_inside(schedule.mod["main"]))
     tiles = [num_tiles(nest) for nest in root_nests(made.body)]
     return Scheduled(made, _NAME, f"{', '.join(map(str, tiles))} rTasks", packings)
+
+
+def _with_notes_inside(func: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Move what is noted at a loop over rTasks to the loops within: rTasks have only these."""
+
+    def moved(loop: Any) -> Any:
+        if loop.kind != tirx.ForKind.PARALLEL or not len(loop.annotations):
+            return loop
+        inner = [
+            tirx.For(
+                each.loop_var,
+                each.min,
+                each.extent,
+                each.kind,
+                each.body,
+                annotations={**loop.annotations, **each.annotations},
+                step=each.step,
+            )
+            if isinstance(each, tirx.For)
+            else each
+            for each in statements(loop.body)
+        ]
+        return tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, sequence(inner))
+
+    return func.with_body(tvm_ffi.structural_map(func.body, (tirx.For, moved)))
 
 
 def _plain(content: Any) -> Any:
