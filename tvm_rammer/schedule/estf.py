@@ -38,7 +38,7 @@ def estf(graph: OperatorGraph, num_veus: int, costs: CostModel) -> Placement:
 
     @cache
     def seconds(placement: Placement) -> float:
-        return simulate(synchronise(graph, placement), costs).makespan
+        return simulate(synchronise(graph, placement, costs), costs).makespan
 
     if stretched:
         heedless, _ = place_whole(ListSchedule(graph, num_veus, costs), inf)

@@ -71,4 +71,4 @@ def _weighed(graph: OperatorGraph, num_veus: int) -> list[int]:
 
 
 def _seconds(graph: OperatorGraph, placement: Placement, costs: CostModel) -> float:
-    return simulate(synchronise(graph, placement), costs).makespan
+    return simulate(synchronise(graph, placement, costs), costs).makespan

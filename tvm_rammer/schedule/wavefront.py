@@ -48,7 +48,9 @@ def wavefront(
     if balanced == list(graph.levels):
         return placement
     plain = _by_levels(graph, graph.levels, num_veus, costs, barrier)
-    seconds, at_most = (simulate(synchronise(graph, p), costs).makespan for p in (placement, plain))
+    seconds, at_most = (
+        simulate(synchronise(graph, p, costs), costs).makespan for p in (placement, plain)
+    )
     return placement if seconds <= at_most * _WORTH_MEMORY else plain
 
 
