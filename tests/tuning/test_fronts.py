@@ -11,6 +11,7 @@ from tvm_rammer.tuning.fronts import (
     RacedChoice,
     chosen_front,
     fastest_by_tiles,
+    is_undecided,
     latest,
     proved,
 )
@@ -75,6 +76,14 @@ def test_one_race_proves_nothing():
     assert proved({0: [untuned(8)], 3: [first]}) == [untuned(8)]
     assert proved({0: [untuned(8)], 3: [first, second]}) == [untuned(8), second]
     assert latest({0: [untuned(8)], 3: [first]}) == [untuned(8), first]
+
+
+def test_what_a_noisy_race_leaves_open_runs_again():
+    """As long as a gain is likely, and three times at most."""
+    wide, clear, none = tuned(3, 8, 0.8, high=1.2), tuned(3, 8, 0.8), tuned(3, 8, 0.99, high=1.2)
+    assert is_undecided([wide]) and is_undecided([clear, wide])
+    assert not is_undecided([wide, wide, wide])
+    assert not is_undecided([wide, clear]) and not is_undecided([none])
 
 
 def noisy_race(chance: random.Random, choices: Iterable[int], truth: float) -> list[RacedChoice]:

@@ -19,6 +19,8 @@ _AS_GOOD = 1.01
 MOST_KEPT, LONGEST = 3, 1.5
 #: A finer choice has so many times the tiles at least.
 _FINER = 1.5
+#: Races of a choice until it must be clear whether it gains anything.
+_RACES = 3
 #: Of the fastest choices with a number of tiles, so many are looked at.
 _LOOKED_AT = 4
 
@@ -70,6 +72,12 @@ def proved(races: Races) -> list[RacedChoice]:
     The winner of many was lucky in the race that it won; the next one knows nothing of that.
     """
     return [each[-1] for number, each in races.items() if number <= 0 or len(each) > 1]
+
+
+def is_undecided(races: Sequence[RacedChoice]) -> bool:
+    """Whether another race may show what the last one, on a busy machine, did not."""
+    middle, _, high = races[-1].ratio
+    return middle <= _BETTER < high and len(races) < _RACES
 
 
 def chosen_front(

@@ -28,6 +28,7 @@ from tvm_rammer.tuning.fronts import (
     RacedChoice,
     chosen_front,
     fastest_by_tiles,
+    is_undecided,
     latest,
     proved,
 )
@@ -310,10 +311,12 @@ class _Session:
     def _challengers(self, number: int) -> list[int]:
         """What is to run in turns with the untuned choices: what looks good, and what once won."""
         races = self.races[number]
-        new = [k for k in self._promising(number) if k not in races]
+        promising = self._promising(number)
+        new = [k for k in promising if k not in races or is_undecided(races[k])]
         front = [each.number for each in chosen_front(latest(races), self._veus(number))]
         # All of them again where one may have been lucky: what is compared runs at the same time.
-        return [*new, *front] if any(len(races[k]) == 1 for k in front) else new
+        again = [k for k in front if k not in new]
+        return [*new, *again] if any(len(races[k]) == 1 for k in front) else new
 
     def _keep_race(
         self, number: int, numbers: Sequence[int], result: ms.runner.RunnerResult
@@ -342,7 +345,7 @@ class _Session:
         tuned = {k: seconds for k, seconds in self.tried[number].items() if k > 0}
         believed = [
             replace(races[k][-1], alike=repr(task.choice(k).rounding))
-            if k in races
+            if k in races and not is_undecided(races[k])
             else _believed(task, k, tuned[k] / untuned)
             for k in fastest_by_tiles(tuned, task.num_tiles)
         ]
