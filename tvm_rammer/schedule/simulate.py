@@ -108,6 +108,8 @@ class _Run:
         vEUs by when their next rTask starts.
     blocked : dict
         vEUs whose next rTask waits for ``(vEU, count)``, which has not run yet.
+    looked : dict
+        Of these vEUs, the wait that is not over, and the start by those before it.
     """
 
     def __init__(self, program: RProgram, costs: CostModel) -> None:
@@ -118,6 +120,7 @@ class _Run:
         self.ends: list[list[float]] = [[] for _ in program.veus]
         self.ready: list[tuple[float, int]] = []
         self.blocked: dict[tuple[int, int], list[int]] = {}
+        self.looked: dict[int, tuple[int, float]] = {}
 
     def spans(self) -> list[Span]:
         """The spans of all rTasks that can run."""
@@ -140,11 +143,14 @@ class _Run:
         mine = self.ends[veu]
         if len(mine) == len(self.program.veus[veu]):
             return
-        start = mine[-1] if mine else self.costs.launch
-        for wait in self.program.veus[veu][len(mine)].waits:
+        waits = self.program.veus[veu][len(mine)].waits
+        first, start = self.looked.pop(veu, (0, mine[-1] if mine else self.costs.launch))
+        for number in range(first, len(waits)):
+            wait = waits[number]
             theirs = self.ends[wait.veu]
             if len(theirs) < wait.count:
                 self.blocked.setdefault((wait.veu, wait.count), []).append(veu)
+                self.looked[veu] = number, start
                 return
             start = max(start, theirs[wait.count - 1] + self._signal(veu, wait.veu))
         heappush(self.ready, (start, veu))
