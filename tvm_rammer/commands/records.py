@@ -12,7 +12,7 @@ _EXAMPLES = """\b
 Examples:
   tvm-rammer records records
   tvm-rammer records mine yours -o ours
-  tvm-rammer records ours --device EPYC -o epyc.json
+  tvm-rammer records ours --device EPYC --needed -o epyc.json
 """
 
 
@@ -28,8 +28,9 @@ Examples:
 )
 @click.option("--device", metavar="TEXT", help="Only records of devices with this in their name.")
 @click.option("--here", is_flag=True, help="Only records for this machine and this TVM.")
+@click.option("--needed", is_flag=True, help="Only choices that a build takes: a small file.")
 def command(
-    databases: tuple[Path, ...], output: Path | None, device: str | None, here: bool
+    databases: tuple[Path, ...], output: Path | None, device: str | None, here: bool, needed: bool
 ) -> Result:
     """Put the records of DATABASES together, folders or files of tvm-rammer tune."""
     from tvm_rammer.backend import vdevice_for
@@ -46,7 +47,7 @@ def command(
         named = device is None or device.lower() in origin.device.lower()
         return named and (ours is None or origin == ours)
 
-    lines = collected(opened, keep)
+    lines = collected(opened, keep, needed)
     counts = counts_by_origin(lines)
     if output is not None:
         write_lines(lines, output)

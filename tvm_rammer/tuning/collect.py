@@ -25,7 +25,9 @@ from tvm_rammer.tuning.task import TaskOrigin
 Lines = dict[str, list[str]]
 
 
-def collected(databases: Sequence[Database], keep: Callable[[TaskOrigin], bool]) -> Lines:
+def collected(
+    databases: Sequence[Database], keep: Callable[[TaskOrigin], bool], needed_only: bool = False
+) -> Lines:
     """The lines of one database with what is in several; equal workloads are one.
 
     Parameters
@@ -33,20 +35,26 @@ def collected(databases: Sequence[Database], keep: Callable[[TaskOrigin], bool])
     databases : sequence of Database
     keep : callable
         Whether records of an origin are taken.
+    needed_only : bool
+        Only what builds need: choices that they take, not all that were tried.
     """
     found: Lines = {WORKLOADS: [], RECORDS: [], RACES: [], NETWORKS: []}
     places: dict[Any, int] = {}
     known: set[str] = set()
     for database in databases:
+        lines = database.kept_lines() if needed_only else database.measured_lines()
+        used = {json.loads(line)["workload"] for name, line in lines if name == RACES}
         renumbered: dict[int, int] = {}
         for number, (line, workload) in enumerate(database.workload_lines()):
             if workload is None or not keep(workload.origin):
+                continue
+            if needed_only and number not in used:
                 continue
             if workload.key not in places:
                 places[workload.key] = len(found[WORKLOADS])
                 found[WORKLOADS].append(line)
             renumbered[number] = places[workload.key]
-        for name, line in database.measured_lines():
+        for name, line in lines:
             content = json.loads(line)
             if not _renumber(content, renumbered):
                 continue

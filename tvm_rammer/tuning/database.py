@@ -30,7 +30,7 @@ from tvm_rammer.region.kernel_library import Tuned
 from tvm_rammer.tuning.fronts import RacedChoice, Races, chosen_front, proved
 from tvm_rammer.tuning.networks import NetworkRace, left_out
 from tvm_rammer.tuning.sketch_choice import is_sketch, is_sketched, sketch_number, trace_text
-from tvm_rammer.tuning.task import Task, TaskOrigin
+from tvm_rammer.tuning.task import Task, TaskOrigin, veus_of
 from tvm_rammer.units import counted, listed
 
 WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
@@ -254,6 +254,35 @@ class Database:
             assert read is not None
         return list(self._usable)
 
+    def kept_lines(self) -> list[tuple[str, str]]:
+        """Of these, what builds need: the choices that they take, and the races that those won."""
+        taken = {
+            place: {each.number for each in front}
+            for place, workload in enumerate(self._workloads)
+            if workload and (front := self._kept(workload))
+        }
+        found = []
+        for name, line in self.measured_lines():
+            content = json.loads(line)
+            match content:
+                case [place, [trace, *_]]:
+                    needed = place in taken and self._number(trace) in taken[place]
+                case {"workload": place}:
+                    needed = place in taken
+                case _:
+                    # What does not pay in a network is not there any more.
+                    needed = False
+            if needed:
+                found.append((name, line))
+        return found
+
+    def _kept(self, workload: Workload) -> list[RacedChoice]:
+        """What builds take of a workload."""
+        races = self._races.get(workload.key, {})
+        front = chosen_front(proved(races), workload.num_veus, self.fast_only)
+        left_out = (workload.key, tuple(each.number for each in front)) in self._left_out
+        return [] if left_out else front
+
     def _number(self, trace: Any) -> int:
         """The number of the choice in a trace as JSON: a decision, or that of the trace itself."""
         if is_sketched(trace):
@@ -294,10 +323,11 @@ class Database:
 
 @dataclass(frozen=True)
 class Workload:
-    """What identifies a workload, and where its records come from."""
+    """What identifies a workload, where its records come from, and the vEUs of the device."""
 
     key: Any
     origin: TaskOrigin
+    num_veus: int
 
 
 def read_workload(line: str) -> Workload:
@@ -305,7 +335,7 @@ def read_workload(line: str) -> Workload:
     _, text = json.loads(line)
     # TVM writes a text behind its length.
     workload = tvm.ir.load_json(base64.b64decode(text)[8:].decode())
-    return Workload(_key(workload), TaskOrigin.of_workload(workload))
+    return Workload(_key(workload), TaskOrigin.of_workload(workload), veus_of(workload))
 
 
 def _key(workload: Any) -> Any:

@@ -190,6 +190,11 @@ class Task:
         return Task(plain, tuple(known["constants"]), vdevice, known["winograd_tolerance"])
 
 
+def veus_of(workload: tvm.IRModule) -> int:
+    """The vEUs of the device of a task as MetaSchedule keeps it."""
+    return int(json.loads(workload["main"].attrs[_TASK])["vdevice"]["num_veus"])
+
+
 def tile_count(func: tirx.PrimFunc) -> int:
     """The most tiles that a loop nest of a scheduled function has."""
     return max(map(num_tiles, root_nests(func.body)), default=1)
