@@ -31,7 +31,6 @@ _NEEDLESS = (
     "s_tir.InjectPermutedLayout",
     "s_tir.InjectSoftwarePipeline",
     "s_tir.InjectVirtualThread",
-    "s_tir.InsertHoistIfThenElse",
     "s_tir.LoopPartition",
     "s_tir.LowerMatchBuffer",
     "s_tir.PlanAndUpdateBufferAllocationLocation",
