@@ -8,7 +8,7 @@ operators that are spread over vEUs take longer to fetch their operands than to 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import prod
 from operator import mul
 from typing import NamedTuple
@@ -51,7 +51,8 @@ class Transfers:
         self._drawn = [0.0] * program.num_veus
         self._written: dict[int, list[_Written]] = defaultdict(list)
         self._fetched: dict[tuple[int, int], int] = {}
-        self._cells: dict[tuple[int, int, int], tuple[int, ...]] = {}
+        self._moves: dict[tuple[int, int, int], list[tuple[int, str, int]]] = {}
+        self._roots = [root_of(program.buffers, number) for number in range(len(program.buffers))]
 
     def seconds(self, veu: int, task: RTask, nbytes: float) -> float:
         """Seconds of an rTask that reads and writes ``nbytes``; to be asked in order of time."""
@@ -62,7 +63,7 @@ class Transfers:
         for buffer, mode, cells in self._moved(task):
             if mode == "write":
                 piece = _Written(veu, buffer, cells, self._drawn[veu])
-                self._written[root_of(self.program.buffers, buffer)].append(piece)
+                self._written[self._roots[buffer]].append(piece)
             else:
                 known = self._fetched.get((veu, buffer), 0)
                 self._fetched[veu, buffer] = known | cells
@@ -82,27 +83,31 @@ class Transfers:
         first = max((pair.transfer for pair, _ in pairs), default=0.0)
         return first + sum(held * pair.transfer_byte for pair, held in pairs)
 
-    def _moved(self, task: RTask) -> Iterator[tuple[int, str, int]]:
+    def _moved(self, task: RTask) -> list[tuple[int, str, int]]:
         """Buffer, mode and cells of each argument of a task that some task has written."""
-        operator = self.program.operators[task.operator]
-        kernel = self.program.kernels[operator.kernel]
-        key = (operator.kernel, task.start, task.stop)
-        if key not in self._cells:
-            pointers = range(len(kernel.modes))
-            self._cells[key] = tuple(kernel.touched(p, task.start, task.stop) for p in pointers)
-        for each in zip(operator.arguments, kernel.modes, self._cells[key], strict=True):
-            if self.program.buffers[each[0]].space not in ("constant", "input"):
-                yield each
+        key = (task.operator, task.start, task.stop)
+        if key not in self._moves:
+            operator = self.program.operators[task.operator]
+            kernel = self.program.kernels[operator.kernel]
+            self._moves[key] = [
+                (buffer, mode, kernel.touched(pointer, task.start, task.stop))
+                for pointer, (buffer, mode) in enumerate(
+                    zip(operator.arguments, kernel.modes, strict=True)
+                )
+                if self.program.buffers[buffer].space not in ("constant", "input")
+            ]
+        return self._moves[key]
 
     def _written_by_others(self, veu: int, buffer: int, cells: int) -> dict[Distance, float]:
         """Bytes of what is about to be read that other vEUs have, by how far these are."""
-        if not cells:
+        pieces = self._written[self._roots[buffer]]
+        if not cells or all(writer == veu for writer, *_ in pieces):
             return {}
         own: dict[int, int] = defaultdict(int)
         theirs: dict[tuple[Distance, int], int] = defaultdict(int)
         drawn, most, topology = self._drawn, self.costs.l2_bytes, self.costs.topology
         distance: Distance = "complex"
-        for writer, written, held, when in self._written[root_of(self.program.buffers, buffer)]:
+        for writer, written, held, when in pieces:
             if writer == veu:
                 own[written] |= held
                 continue
