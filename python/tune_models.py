@@ -90,6 +90,8 @@ def main(
     if results:
         json_path = json_path or results / "tuning.json"
     try:
+        if results:
+            _require_matplotlib()
         wanted = _wanted(parts)
         found = TUNINGS.resume(json_path, FindingsSetting(quick, trials=trials))
         found.failed.clear()
@@ -108,6 +110,17 @@ def main(
         raise click.ClickException(str(error)) from error
     _print(found)
     sys.exit(bool(found.failed))
+
+
+def _require_matplotlib() -> None:
+    """Hours of measuring are not to end at the first plot."""
+    try:
+        import bench.plots  # noqa: F401
+    except ImportError as error:
+        raise InputError(
+            f'--results draws a plot, and {error.name} is not installed: pip install ".[bench]", '
+            "or give --json instead"
+        ) from error
 
 
 def _wanted(text: str) -> list[str]:

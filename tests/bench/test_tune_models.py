@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -21,6 +24,10 @@ from tvm_rammer.errors import TuningError
 @pytest.fixture
 def done(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """What is done of which model, in this process and in no time."""
+    if find_spec("matplotlib") is None:
+        plots = ModuleType("bench.plots")
+        plots.plot_tuning = lambda gains, path: path.write_text("<svg/>")
+        monkeypatch.setitem(sys.modules, "bench.plots", plots)
     calls: list[tuple[str, str]] = []
     whole = study()
 
@@ -84,6 +91,19 @@ def test_a_model_that_fails_is_left(done, tmp_path):
     assert ("mlp", "wrong") not in done
     assert done.count(("squeezenet", "wrong")) == 1
     assert json.loads((tmp_path / "tuning.json").read_text())["failed"] == {"mlp": "no luck"}
+
+
+def test_a_plot_that_cannot_be_drawn_is_known_before_anything_is_measured(
+    done, tmp_path, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.delitem(sys.modules, "bench.plots", raising=False)
+    result = run(tmp_path, "squeezenet")
+    assert result.output == (
+        "Error: --results draws a plot, and matplotlib is not installed: "
+        'pip install ".[bench]", or give --json instead\n'
+    )
+    assert not done
 
 
 def test_a_part_that_is_none(done, tmp_path):
