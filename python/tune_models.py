@@ -18,6 +18,7 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +116,7 @@ def main(
 def _require_matplotlib() -> None:
     """Hours of measuring are not to end at the first plot."""
     try:
-        import bench.plots  # noqa: F401
+        import_module("bench.plots")
     except ImportError as error:
         raise InputError(
             f'--results draws a plot, and {error.name} is not installed: pip install ".[bench]", '

@@ -139,9 +139,7 @@ class Database:
         Nothing if none is better than the untuned one, in turns with it, or a network was found to
         be better off without.
         """
-        front = self.front(task)
-        if (_key(task.workload()), tuple(each.number for each in front)) in self._left_out:
-            return []
+        front = self._paying(_key(task.workload()), self.front(task))
         return [task.choice(each.number) for each in front]
 
     def front(self, task: Task) -> list[RacedChoice]:
@@ -280,8 +278,11 @@ class Database:
         """What builds take of a workload."""
         races = self._races.get(workload.key, {})
         front = chosen_front(proved(races), workload.num_veus, self.fast_only)
-        left_out = (workload.key, tuple(each.number for each in front)) in self._left_out
-        return [] if left_out else front
+        return self._paying(workload.key, front)
+
+    def _paying(self, key: Any, front: list[RacedChoice]) -> list[RacedChoice]:
+        """The choices of a workload, or none if a network was found to be better off without."""
+        return [] if (key, tuple(each.number for each in front)) in self._left_out else front
 
     def _number(self, trace: Any) -> int:
         """The number of the choice in a trace as JSON: a decision, or that of the trace itself."""
