@@ -6,10 +6,12 @@ command works: ``tvm-rammer --help`` answers at once.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -21,11 +23,11 @@ from tvm_rammer.commands.command import tell_failure
 from tvm_rammer.commands.endings import (
     CLOSED_PIPE,
     INTERRUPTED,
-    interrupts,
     make_streams_usable,
     quiet_end,
 )
 from tvm_rammer.files import advice_for
+from tvm_rammer.interrupts import interrupts
 
 #: In the order in which a new user meets them; each is the ``command`` of a module in ``commands``.
 _COMMANDS = ("demo", "doctor", "compile", "run", "show", "explain", "tune", "records", "models")
@@ -111,7 +113,8 @@ class _Group(click.Group):
             # The base class of this one; click ends nothing itself.
             return super(_Group, self).main(given, prog_name, complete_var, False, **extra)
 
-        with interrupts() as interrupted:
+        # A second one ends the process at once.
+        with interrupts(partial(os._exit, INTERRUPTED)) as interrupted:
             code = _ended(call, interrupted, as_json)
             if interrupted() or code == INTERRUPTED:
                 tell_failure("interrupted", "Interrupted", as_json)

@@ -8,6 +8,8 @@ import math
 import os
 import re
 import shutil
+import signal
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -70,6 +72,21 @@ def session(tmp_path_factory) -> tuple[Database, list[Progress]]:
 def folder(session, tmp_path):
     """A copy of the records."""
     return shutil.copytree(session[0].folder, tmp_path / "records")
+
+
+def test_an_interrupt_that_tvm_swallows_ends_the_session(tmp_path):
+    def swallow(progress: Progress) -> None:
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            tvm_rammer.tune(model(), trials=TRIALS, work_dir=tmp_path, watch=swallow)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    # What was measured before it is kept.
+    assert 1 <= len(Database(tmp_path)) < TRIALS
 
 
 def test_the_untuned_choice_is_measured_first(session):

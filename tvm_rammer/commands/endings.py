@@ -6,43 +6,11 @@ import io
 import os
 import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from typing import Any
+from contextlib import suppress
 
 #: Exit statuses as shells have them: 128 and the signal that ends other programs.
 INTERRUPTED = 128 + signal.SIGINT
 CLOSED_PIPE = 128 + signal.SIGPIPE
-
-
-@contextmanager
-def interrupts() -> Iterator[Callable[[], bool]]:
-    """Notice Ctrl-C, whatever becomes of the KeyboardInterrupt on its way; tells if there was one.
-
-    TVM makes an error of its own of it, or none at all. A second one ends the process at once.
-    """
-    happened = threading.Event()
-
-    def interrupt(*_: Any) -> None:
-        if happened.is_set():
-            os._exit(INTERRUPTED)
-        happened.set()
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield happened.is_set
-        return
-    before = signal.getsignal(signal.SIGINT)
-    # Whoever started this may have asked for no interrupts, and None is a handler of C's.
-    if before in (signal.SIG_IGN, None):
-        yield happened.is_set
-        return
-    signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield happened.is_set
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def make_streams_usable() -> None:

@@ -18,6 +18,7 @@ from tvm.s_tir import meta_schedule as ms
 
 from tvm_rammer.errors import TuningError
 from tvm_rammer.files import working_folder
+from tvm_rammer.interrupts import interrupts
 from tvm_rammer.machine.vdevice import positive_count
 from tvm_rammer.schedule.median_interval import median_interval
 from tvm_rammer.tuning.bench import Bench, failure, seconds_of, without_intrinsics
@@ -123,12 +124,21 @@ def tune_tasks(
     positive_count("trials", trials)
     _require()
     path = Path(folder)
-    with locked_folder(path), working_folder(path) as scratch, _quietly(), without_intrinsics():
+    with (
+        locked_folder(path),
+        working_folder(path) as scratch,
+        _quietly(),
+        without_intrinsics(),
+        interrupts() as interrupted,
+    ):
         journal = Journal(path, watch)
         for line in repair(path):
             journal.note(f"taken out: {line}")
         bench = Bench([each.task for each in tasks], target, scratch, tracker, journal.note)
-        _Session(tasks, target, path, bench, trials, seed, weigh, journal, spaces).run()
+        session = _Session(
+            tasks, target, path, bench, trials, seed, weigh, journal, spaces, interrupted
+        )
+        session.run()
         finish(Database(path), journal)
     return Database(path)
 
@@ -147,8 +157,10 @@ class _Session:
         weigh: Weigh | None,
         journal: Journal,
         spaces: Sequence[str],
+        interrupted: Callable[[], bool],
     ) -> None:
         self.tasks = tasks
+        self.interrupted = interrupted
         self.target = target
         self.path = path
         self.trials = trials
@@ -297,6 +309,9 @@ class _Session:
         ]
         alone = [(number, [choice]) for number, choice in wanted]
         results = self.bench.measure([*alone, *races])
+        if self.interrupted():
+            # MetaSchedule has swallowed it, and what it broke off may look like a slow choice.
+            raise KeyboardInterrupt
         for (number, numbers), result in zip(races, results[len(wanted) :], strict=True):
             self._keep_race(number, numbers, result)
         return results[: len(wanted)]

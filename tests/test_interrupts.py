@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import signal
+from contextlib import suppress
 
 import pytest
 
-from tvm_rammer.commands.endings import interrupts
+from tvm_rammer.interrupts import interrupts
 
 
 def test_an_interrupt_is_noticed():
@@ -14,6 +15,21 @@ def test_an_interrupt_is_noticed():
         assert not interrupted()
         signal.raise_signal(signal.SIGINT)
     assert interrupted()
+
+
+def test_who_handled_it_before_still_does(monkeypatch):
+    told: list[str] = []
+    before = signal.signal(signal.SIGINT, lambda *_: told.append("before"))
+    try:
+        with suppress(KeyboardInterrupt), interrupts(lambda: told.append("again")):
+            with suppress(KeyboardInterrupt), interrupts() as interrupted:
+                signal.raise_signal(signal.SIGINT)
+            assert interrupted()
+            assert told == ["before"]
+            signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert told == ["before", "again", "before"]
 
 
 def test_a_job_that_was_started_to_ignore_interrupts_ignores_them():
