@@ -223,3 +223,16 @@ def test_no_wait_can_be_left_out(made, num_veus, seed, by_policy, known):
         for wait in task.waits:
             with pytest.raises(PlanError):
                 verify(without(program, veu, position, wait))
+
+
+def test_tasks_of_many_veus_that_wait_for_the_same_share_it():
+    """What looks at waits can so look once for all of them."""
+    made = graph(([], [(64, 1.0)]), ([0], [(64, 1.0)]))
+    halves = [
+        [Placed(0, 0, veu, veu + 1, 0)] if veu < 64 else [Placed(1, 0, veu - 64, veu - 63, 1)]
+        for veu in range(128)
+    ]
+    program = synchronise(made, Placement("test", tuple(map(tuple, halves))))
+    found = [tasks[0].waits for tasks in program.veus[64:]]
+    assert found[0] == tuple(Wait(veu, 1) for veu in range(64))
+    assert all(each is found[0] for each in found)

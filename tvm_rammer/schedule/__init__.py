@@ -9,7 +9,8 @@
 - ``auto``, with ``decisions`` and ``median_interval``: the choice among their plans
 - ``placement``: what a policy decides; ``synchronise``: the waits that follow from it
 - ``memory`` with ``arena``, ``segments``, ``owners`` and ``arena_cap``: the arena
-- ``costs``, ``simulate`` with ``traffic`` and ``transfers``, ``timeline``: plans on paper
+- ``costs``, ``simulate`` with ``traffic``, ``contention`` and ``transfers``, ``timeline``: plans on
+  paper
 - ``critical_path``: the rTasks that a makespan hangs on
 - ``explain``: why a plan is as it is, and what a better one would need; ``losses``: what each cost
   takes of it

@@ -7,15 +7,22 @@ hand-over later, so it is there only where that many waits take longer.
 
 from __future__ import annotations
 
-from collections import Counter
+from bisect import bisect_left
+from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
-from math import inf
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from heapq import heappop, heappush
+from itertools import compress
+from operator import attrgetter
+
+import numpy as np
+import numpy.typing as npt
 
 from tvm_rammer.errors import PlanError
 from tvm_rammer.rprogram.graph import OperatorGraph
 from tvm_rammer.rprogram.program import RKernel, ROperator, RProgram, RTask, Wait
+from tvm_rammer.rprogram.rows import Ints
 from tvm_rammer.schedule.costs import CostModel
 from tvm_rammer.schedule.placement import Placed, Placement
 
@@ -74,39 +81,83 @@ def _candidates(graph: OperatorGraph, veus: Sequence[Sequence[Placed]]) -> list[
     return [chosen.get(number, 0) for number in range(len(graph.operators))]
 
 
-#: For each vEU how many of its tasks are complete. (The garbage collector passes over tuples of
-#: int, of which there are as many as tasks, and not over lists.)
-Clock = tuple[int, ...]
+_VEU_OF = attrgetter("veu")
+
+#: For each vEU how many of its tasks are complete when a task is. What it says of the task's own
+#: vEU does not count, as the task's place does: so tasks that come after the same share a clock.
+Clock = npt.NDArray[np.int32]
 
 
-class _Need(NamedTuple):
-    """What the tasks of one operator have to come after.
+@dataclass(frozen=True, eq=False)
+class _Need:
+    """What the tasks of some operators have to come after.
 
-    ``waits`` are the tasks that no other one of them implies; ``clock[u]`` counts the tasks of vEU
-    ``u`` that are complete when all of them are.
+    Attributes
+    ----------
+    waits : tuple of Wait
+        For the tasks that no other one of them implies.
+    clock : Clock
+        ``clock[u]`` counts the tasks of vEU ``u`` that are complete when all of them are.
     """
 
     waits: tuple[Wait, ...]
     clock: Clock
+    _known: dict[int, tuple[Clock, tuple[Wait, ...], Clock]] = field(default_factory=dict)
+
+    @cached_property
+    def veus(self) -> Ints:
+        return np.array([wait.veu for wait in self.waits], np.int64)
+
+    @cached_property
+    def counts(self) -> Ints:
+        return np.array([wait.count for wait in self.waits], np.int64)
+
+    def after(self, before: Clock) -> tuple[tuple[Wait, ...], Clock]:
+        """What tasks behind others of this clock still wait for, and their clock then."""
+        found = self._known.get(id(before))
+        if found is None:
+            # With the clock itself, or another one might come to have its identity.
+            found = self._known[id(before)] = before, *self._after(before)
+        return found[1:]
+
+    def _after(self, before: Clock) -> tuple[tuple[Wait, ...], Clock]:
+        fresh = (self.counts > before[self.veus]).tolist()
+        if True not in fresh:
+            return (), before
+        waits = tuple(compress(self.waits, fresh)) if False in fresh else self.waits
+        beyond = np.count_nonzero(before > self.clock)
+        return waits, np.maximum(before, self.clock) if beyond else self.clock
 
 
 class _Walk:
     """A walk through all tasks in an order that the needs allow; gives each its waits and clock.
 
+    vEUs go on one after the other, each as far as it can, and around again.
+
     Attributes
     ----------
-    tasks : list
-        Those of each vEU so far.
-    clocks : list
-        ``clocks[v][i][u]`` counts the tasks of vEU ``u`` that are complete when task ``i`` of vEU
-        ``v`` is.
+    wave : int
+        With barriers: the one that runs.
+    fence : list of int
+        With barriers: how many tasks of each vEU came before the wave.
+    done : list of int
+        How many ranges of each vEU have run.
+    tasks, clocks : list of list
+        Of each vEU so far; what gathers waits is a task too.
     left : list of int
         Tasks of each operator that are still to come.
     ends : list of dict
         Of each operator, how many tasks each of its vEUs has up to its last one so far.
-    waves, fence
-        With barriers: the waves to run, and how many tasks of each vEU came before the one that
-        runs.
+    turns : heap of int
+        Rounds and the vEUs that go on in them, as one number each.
+    held_up : dict
+        vEUs whose next task needs an operator that is not complete.
+    later : dict
+        vEUs whose next task is of a later wave.
+    needs : list
+        Of each operator that has started.
+    shared : dict
+        Needs by the operators that have to be complete, as far as the wave goes.
     gathered : dict
         What stands in for so many waits: one, for the rTask that has them.
     """
@@ -120,6 +171,7 @@ class _Walk:
     ) -> None:
         self.graph = graph
         self.veus = veus
+        self.barrier = barrier
         self.costs = costs
         self.left = [0] * len(graph.operators)
         #: By what is needed, how many vEUs have tasks of each operator that needs it.
@@ -130,70 +182,102 @@ class _Walk:
             for operator in {placed.operator for placed in veu}:
                 self.waiting[graph.predecessors[operator]] += 1
         self.ends: list[dict[int, int]] = [{} for _ in graph.operators]
-        self.needs: dict[int, _Need] = {}
-        self.gathered: dict[tuple[Wait, ...], _Need] = {}
+        self.needs: list[_Need | None] = [None] * len(graph.operators)
+        self.shared: dict[tuple[int, ...], _Need] = {}
+        self.gathered: dict[tuple[bytes, bytes], _Need] = {}
+        self.done = [0] * len(veus)
         self.tasks: list[list[RTask]] = [[] for _ in veus]
         self.clocks: list[list[Clock]] = [[] for _ in veus]
-        self.start: Clock = (0,) * len(veus)
-        self.waves = sorted({placed.wave for veu in veus for placed in veu}) if barrier else [inf]
+        self.start: Clock = np.zeros(len(veus), np.int32)
+        self.wave = 0
         self.fence = [0] * len(veus)
+        self.turns: list[int] = []
+        self.held_up: dict[int, list[int]] = defaultdict(list)
+        self.later: dict[int, list[int]] = defaultdict(list)
 
     def run(self) -> tuple[tuple[RTask, ...], ...]:
-        done = [0] * len(self.veus)
-        for wave in self.waves:
-            self.fence = list(map(len, self.tasks))
-            while self._sweep(done, wave):
-                pass
-        for mine, count in zip(self.veus, done, strict=True):
+        for veu, mine in enumerate(self.veus):
+            if mine:
+                self.later[self._wave_of(mine[0])].append(veu)
+        for wave in sorted({self._wave_of(placed) for veu in self.veus for placed in veu}):
+            self.wave, self.fence = wave, list(map(len, self.tasks))
+            self.shared.clear()
+            self.turns = sorted(self.later.pop(wave, ()))
+            while self.turns:
+                self._take_turn(*divmod(heappop(self.turns), len(self.veus)))
+        for mine, count in zip(self.veus, self.done, strict=True):
             if count < len(mine):
                 raise PlanError(self._stuck(mine[count]))
         return tuple(map(tuple, self.tasks))
 
-    def _sweep(self, done: list[int], wave: float) -> bool:
-        """Take every vEU as far as it can go up to ``wave``; say whether any task ran."""
-        ran = False
-        for veu, mine in enumerate(self.veus):
-            while done[veu] < len(mine):
-                placed = mine[done[veu]]
-                if placed.wave > wave or not self._ready(placed.operator):
-                    break
-                self._step(veu, placed)
-                done[veu] += 1
-                ran = True
-        return ran
+    def _wave_of(self, placed: Placed) -> int:
+        return placed.wave if self.barrier else 0
 
-    def _ready(self, operator: int) -> bool:
-        return operator in self.needs or not any(
-            self.left[before] for before in self.graph.predecessors[operator]
-        )
+    def _take_turn(self, turn: int, veu: int) -> None:
+        """Take a vEU as far as it can go; whom that lets go on has a turn behind it."""
+        mine = self.veus[veu]
+        while self.done[veu] < len(mine):
+            placed = mine[self.done[veu]]
+            if self._wave_of(placed) > self.wave:
+                self.later[placed.wave].append(veu)
+                return
+            missing = self._missing(placed.operator)
+            if missing is not None:
+                self.held_up[missing].append(veu)
+                return
+            self._step(veu, placed)
+            self.done[veu] += 1
+            if not self.left[placed.operator]:
+                for other in self.held_up.pop(placed.operator, ()):
+                    heappush(self.turns, (turn + (other < veu)) * len(self.veus) + other)
+
+    def _missing(self, operator: int) -> int | None:
+        """An operator that has to be complete before this one starts."""
+        if self.needs[operator] is None:
+            for before in self.graph.predecessors[operator]:
+                if self.left[before]:
+                    return before
+        return None
 
     def _step(self, veu: int, placed: Placed) -> None:
         operator = placed.operator
-        if operator not in self.needs:
-            need = self._need(operator)
-            if self._is_worth_gathering(operator, need):
-                need = self._gather(veu, placed, need)
-            self.needs[operator] = need
-        self._append(veu, placed, self.needs[operator])
+        need = self.needs[operator]
+        if need is None:
+            need = self.needs[operator] = self._need(veu, placed)
+        self._append(veu, placed, need)
         self.ends[operator][veu] = len(self.tasks[veu])
         self.left[operator] -= 1
 
     def _append(self, veu: int, placed: Placed, need: _Need) -> None:
         """The next task of a vEU."""
         clocks = self.clocks[veu]
-        before = clocks[-1] if clocks else self.start
-        waits = tuple([wait for wait in need.waits if wait.count > before[wait.veu]])
-        clock = list(map(max, before, need.clock) if waits else before)
-        clock[veu] += 1
-        clocks.append(tuple(clock))
+        waits, clock = need.after(clocks[-1] if clocks else self.start)
+        # They ascend by vEU; its own place implies what is for itself.
+        own = bisect_left(waits, veu, key=_VEU_OF)
+        if own < len(waits) and waits[own].veu == veu:
+            waits = waits[:own] + waits[own + 1 :]
+        clocks.append(clock)
         task = RTask(placed.operator, placed.start, placed.stop, waits, placed.wave)
         self.tasks[veu].append(task)
 
-    def _is_worth_gathering(self, operator: int, need: _Need) -> bool:
+    def _need(self, veu: int, placed: Placed) -> _Need:
+        """What an operator has to come after, or what stands in for it; this vEU starts first.
+
+        All tasks of the operator share it; what their own vEUs imply differs.
+        """
+        before = self.graph.predecessors[placed.operator]
+        if before not in self.shared:
+            need = self._everything(before)
+            if self._is_worth_gathering(before, need):
+                need = self._gather(veu, placed, need)
+            self.shared[before] = need
+        return self.shared[before]
+
+    def _is_worth_gathering(self, before: tuple[int, ...], need: _Need) -> bool:
         """Whether all that wait for the same take longer than one of them and a hand-over."""
         if self.costs is None:
             return False
-        here, there = len(need.waits), self.waiting[self.graph.predecessors[operator]]
+        here, there = len(need.waits), self.waiting[before]
         fewer = here * there - here - there
         return fewer * self.costs.wait > self.costs.point_to_point
 
@@ -202,32 +286,31 @@ class _Walk:
 
         Whoever finds one comes after it in this walk, so that waits form no cycle.
         """
-        if need.waits not in self.gathered:
+        key = need.veus.tobytes(), need.counts.tobytes()
+        if key not in self.gathered:
             self._append(veu, replace(placed, start=0, stop=0), need)
             signal = Wait(veu, len(self.tasks[veu]))
-            self.gathered[need.waits] = _Need((signal,), self.clocks[veu][-1])
-        return self.gathered[need.waits]
+            clock = self.clocks[veu][-1].copy()
+            clock[veu] = signal.count
+            self.gathered[key] = _Need((signal,), clock)
+        return self.gathered[key]
 
-    def _need(self, operator: int) -> _Need:
-        """All tasks of the operator share this; what its own vEU implies differs per task."""
+    def _everything(self, operators: Sequence[int]) -> _Need:
+        """That operators are complete, and with barriers the waves before."""
         last = self.fence.copy()
-        for before in self.graph.predecessors[operator]:
+        for before in operators:
             for veu, count in self.ends[before].items():
                 last[veu] = max(last[veu], count)
-        wanted = [(veu, count) for veu, count in enumerate(last) if count]
-        if not wanted:
+        pairs = [(veu, count) for veu, count in enumerate(last) if count]
+        if not pairs:
             return _Need((), self.start)
-        reached = list(zip(*(self.clocks[veu][count - 1] for veu, count in wanted), strict=True))
-        clock = tuple(map(max, reached))
+        wanted, counts = np.array(pairs, np.int32).T
+        reached = np.array([self.clocks[veu][count - 1] for veu, count in pairs])
+        reached[np.arange(len(pairs)), wanted] = counts
         # A task is implied by another that comes after as many tasks of its vEU, or after more.
-        waits = tuple(
-            [
-                Wait(veu, count)
-                for veu, count in wanted
-                if clock[veu] == count and reached[veu].count(count) == 1
-            ]
-        )
-        return _Need(waits, clock)
+        needed = np.add.reduce(reached[:, wanted] >= counts) == 1
+        waits = tuple([Wait(*pair) for pair in compress(pairs, needed.tolist())])
+        return _Need(waits, np.maximum.reduce(reached))
 
     def _stuck(self, placed: Placed) -> str:
         name = self.graph.operators[placed.operator].name

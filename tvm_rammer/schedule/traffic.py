@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from tvm_rammer.rprogram.program import CELLS, RProgram, RTask
+from tvm_rammer.schedule.contention import Contention
 from tvm_rammer.schedule.costs import CostModel
 from tvm_rammer.schedule.transfers import Transfers
 
@@ -44,7 +45,7 @@ class Traffic:
         #: Cells of weights that each vEU has in its cache, by weight; the latest last.
         self._recent: list[OrderedDict[int, int]] = [OrderedDict() for _ in program.veus]
         self._recent_bytes = [0.0] * program.num_veus
-        self._running = [(0.0, 0.0, 0.0)] * program.num_veus
+        self._contention = Contention(program.num_veus, costs.topology)
         self._transfers = Transfers(program, costs)
 
     def run(self, veu: int, task: RTask, start: float) -> float:
@@ -58,10 +59,10 @@ class Traffic:
         seconds += self._transfers.seconds(veu, task, nbytes)
         cache = nbytes - near * weight.nbytes * share if weight else nbytes
         memory = self.memory_bytes[operator] * share
-        stretch = self._stretch(veu, start, cache, memory, seconds) if seconds else 1.0
-        seconds *= stretch
-        rates = (cache / seconds, memory / seconds) if seconds else (0.0, 0.0)
-        self._running[veu] = (start + seconds, *rates)
+        if not seconds:
+            return 0.0
+        seconds *= self._stretch(veu, start, cache, memory, seconds)
+        self._contention.add(veu, start + seconds, cache / seconds, memory / seconds)
         return seconds
 
     @cached_property
@@ -149,14 +150,8 @@ class Traffic:
         self, veu: int, start: float, cache: float, memory: float, seconds: float
     ) -> float:
         """How many times longer a task takes because of those that run when it starts."""
-        costs, topology = self.costs, self.costs.topology
-        cache_rate = min(cache / seconds, costs.bandwidth)
-        memory_rate = min(memory / seconds, costs.memory_bandwidth)
-        for other, (stop, drawn, fetched) in enumerate(self._running):
-            if other != veu and stop > start:
-                distance = topology.distance(veu, other) if topology is not None else "complex"
-                if distance in ("core", "complex"):
-                    cache_rate += drawn
-                if distance != "machine":
-                    memory_rate += fetched
+        costs = self.costs
+        drawn, fetched = self._contention.beside(veu, start)
+        cache_rate = min(cache / seconds, costs.bandwidth) + drawn
+        memory_rate = min(memory / seconds, costs.memory_bandwidth) + fetched
         return max(1.0, cache_rate / costs.bandwidth, memory_rate / costs.memory_bandwidth)
