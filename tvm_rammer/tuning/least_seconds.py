@@ -2,51 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import prod
 
 from tvm import tirx
 
 from tvm_rammer.kernel.operands import copies_for
 from tvm_rammer.kernel.roofline import roofline
+from tvm_rammer.kernel.scheduled import Choice
+from tvm_rammer.kernel.split import split_into_stages
 from tvm_rammer.kernel.work import work_of
+from tvm_rammer.machine import VDevice
 from tvm_rammer.machine.ceilings import Ceilings
-from tvm_rammer.region.kernel_library import OperatorKernel
 from tvm_rammer.rprogram import dtype_bytes
 from tvm_rammer.tuning.task import Task
 
 
-def least_seconds(
-    task: Task,
-    kernel: OperatorKernel,
-    bodies: Mapping[str, tirx.PrimFunc],
-    ceilings: Ceilings,
-) -> float:
-    """The roofline of an operator on one core.
+def least_seconds(task: Task, ceilings: Ceilings) -> float:
+    """The roofline of an operator on one core: that of the algorithm which needs least.
 
-    Its operations count where all choices do the same: Winograd's algorithm has fewer.
+    Winograd's has fewer operations than a direct convolution and moves more bytes. All choices of a
+    rule do about the same, so that the first one, the most efficient, stands for them.
 
     Parameters
     ----------
     task : Task
-    kernel : OperatorKernel
-        What it becomes without tuning.
-    bodies : mapping of str to PrimFunc
-        Of the kernels, by name.
     ceilings : Ceilings
         What one core reaches.
     """
-    params = [
-        prod(map(int, param.shape)) * dtype_bytes(str(param.dtype))
-        for param in kernel.scheduled.func.params
-    ]
-    sizes = [*params, *(prod(each.shape) * dtype_bytes(each.dtype) for each in kernel.scratch)]
-    working_set = sum(sizes) * copies_for(sum(sizes), task.vdevice.l2_bytes)
-    same = len({choice.rounding[:1] for choice in task.choices[1:]}) == 1
+    untuned, *others = task.choices
+    algorithms = {choice.rounding[:1]: choice for choice in reversed(others)}
+    return min(
+        _roofline_seconds(choice, task.vdevice, ceilings)
+        for choice in (untuned, *algorithms.values())
+    )
+
+
+def _roofline_seconds(choice: Choice, vdevice: VDevice, ceilings: Ceilings) -> float:
+    """The least seconds of what one choice does, its stages one after the other."""
+    func = choice.emit().func
+    split = split_into_stages(func)
+    sizes = [_bytes(p.shape, str(p.dtype)) for p in func.params]
+    sizes += [_bytes(each.shape, each.dtype) for each in split.scratch]
+    working_set = sum(sizes) * copies_for(sum(sizes), vdevice.l2_bytes)
     seconds = 0.0
-    for stage in kernel.stages:
+    for stage in split.stages:
         touched = [sizes[number] for number in stage.arguments]
-        work = work_of(bodies[stage.kernel.name], stage.kernel.num_tiles, touched)
-        roof = roofline(work, working_set, ceilings, task.vdevice)
-        seconds += roof.seconds if same else roof.memory_seconds
+        work = work_of(stage.body, stage.num_tiles, touched)
+        seconds += roofline(work, working_set, ceilings, vdevice).seconds
     return seconds
+
+
+def _bytes(shape: tuple[int | tirx.PrimExpr, ...], dtype: str) -> int:
+    return prod(map(int, shape)) * dtype_bytes(dtype)

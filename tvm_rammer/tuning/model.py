@@ -172,7 +172,7 @@ def tasks_of(
             continue
         kernel = kernels.get(func, constants)
         name = f"{kernel.stages[-1].kernel.origin} {len(found)}: {kernel.stages[-1].kernel.tiling}"
-        bound = least_seconds(task, kernel, kernels.bodies, ceilings) if ceilings else 0.0
+        bound = least_seconds(task, ceilings) if ceilings else 0.0
         planned = PlannedTask.of(kernel, count - within[key])
         found.append((WeightedTask(name, task, count, bound), planned))
     found.sort(key=lambda each: -each[0].uses * each[1].seconds)
