@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from bench.die_with_parent import die_with_parent
 from bench.machine import machine
 from bench.result_file import load, resumed, write_whole
 
@@ -68,7 +69,7 @@ class Findings(Generic[T]):
         """Find out about a model in a process of its own: a crash takes nothing else along."""
         self.failed.pop(model, None)
         context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(max_workers=1, mp_context=context) as pool:
+        with ProcessPoolExecutor(1, context, initializer=die_with_parent) as pool:
             future = pool.submit(function, model, *arguments)
             try:
                 self.found[model] = future.result()

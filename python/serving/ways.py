@@ -6,11 +6,9 @@ some seconds.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import shutil
-import signal
 import threading
 import time
 import traceback
@@ -19,13 +17,14 @@ from pathlib import Path
 from random import Random
 from typing import BinaryIO
 
+from bench.die_with_parent import die_with_parent
+
 from serving.served import Instance, Served, served
 from serving.turn import Latencies, Turn, together
 
 #: How often memory is looked at in a turn.
 _SAMPLES = 100
 _PAGE = os.sysconf("SC_PAGESIZE")
-_PR_SET_PDEATHSIG = 1
 
 
 class Threads:
@@ -196,8 +195,3 @@ def sampled(seconds: float) -> list[int]:
         time.sleep(max(0.0, started + seconds * number / _SAMPLES - time.monotonic()))
         found.append(int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE)
     return found
-
-
-def die_with_parent() -> None:
-    """Let the system kill this process when its parent ends, however that ends."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

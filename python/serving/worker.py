@@ -12,8 +12,10 @@ import sys
 import traceback
 from typing import Any
 
+from bench.die_with_parent import die_with_parent
+
 from serving.served import served
-from serving.ways import Children, Reloading, Threads, die_with_parent
+from serving.ways import Children, Reloading, Threads
 
 
 def main() -> None:

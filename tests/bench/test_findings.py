@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import multiprocessing
 import os
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -68,3 +71,30 @@ def test_a_model_that_fails_or_crashes_is_written_down_and_the_next_one_done() -
     assert found.failed == {"vgg19": "MemoryError: no memory", "alexnet": "its process ended"}
     assert found.found == {"mlp": small_scaling(3)}
     assert next(iter(found.machine["commands"])).startswith("python script.py")
+
+
+def named_process(path: str, _: int) -> None:
+    Path(path).write_text(str(os.getpid()))
+    time.sleep(600)
+
+
+def asking(path: str) -> None:
+    Findings[None](SETTING).find("a script", path, named_process, 0)
+
+
+def test_whoever_is_killed_takes_along_what_was_asked(tmp_path: Path) -> None:
+    path = tmp_path / "pid"
+    asker = multiprocessing.get_context("spawn").Process(target=asking, args=(str(path),))
+    asker.start()
+    while not path.exists() or not path.read_text():
+        assert asker.is_alive()
+        time.sleep(0.02)
+    asker.kill()
+    asker.join()
+    # A process that has ended may still have an entry until somebody has asked how.
+    status = Path("/proc") / path.read_text() / "stat"
+    end = time.monotonic() + 30
+    with suppress(FileNotFoundError, ProcessLookupError):
+        while status.read_text().rpartition(")")[2].split()[0] != "Z":
+            assert time.monotonic() < end
+            time.sleep(0.02)
