@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from math import ceil
 
 import numpy as np
 import numpy.typing as npt
@@ -143,6 +144,11 @@ def plan_rows(
         row[Row.SIGNAL] = position + 1 if (veu, position + 1) in awaited else 0
         row[Row.VEU] = veu
     return PlanRows(_starts(program, by_wave), rows, _pairs(waits), _pairs(operands))
+
+
+def wait_milliseconds(seconds: float) -> int:
+    """A header's word for how long a wait may take, rounded up: 0 would be to wait for ever."""
+    return ceil(seconds * 1e3)
 
 
 def as_words(program: RProgram, parts: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[np.int32]:

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
-from math import ceil
 
 import numpy as np
 
@@ -32,6 +31,7 @@ from tvm_rammer.backend.plan_rows import (
     count_segments,
     plan_rows,
     row_numbers,
+    wait_milliseconds,
 )
 from tvm_rammer.backend.protocol import WAIT_LIMIT
 from tvm_rammer.errors import PlanError
@@ -126,8 +126,7 @@ def instruction_table(
     header = np.zeros(HEADER_WORDS, np.int64)
     header[Header.NUM_VEUS] = program.num_veus
     header[Header.NUM_SEGMENTS] = segments
-    # Rounded up: 0 would be to wait for ever.
-    header[Header.WAIT_LIMIT] = ceil(wait_limit * 1e3)
+    header[Header.WAIT_LIMIT] = wait_milliseconds(wait_limit)
     header[Header.STARTS : Header.OPERANDS + 1] = offsets[:-1]
     return as_words(program, [header, *parts])
 

@@ -16,13 +16,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
-from math import ceil
 
 import numpy as np
 import numpy.typing as npt
 
 from tvm_rammer.backend.cuda.devices import SECTOR_BYTES
-from tvm_rammer.backend.plan_rows import BaseLayout, as_words, count_segments, plan_rows
+from tvm_rammer.backend.plan_rows import (
+    BaseLayout,
+    as_words,
+    count_segments,
+    plan_rows,
+    wait_milliseconds,
+)
 from tvm_rammer.errors import PlanError
 from tvm_rammer.rprogram import RProgram, aligned
 
@@ -86,8 +91,7 @@ def plan_table(
     parts = [part.ravel() for part in (found.starts, found.rows, found.waits, found.operands)]
     header = np.zeros(_HEADER_WORDS, np.int64)
     header[: len(parts)] = _HEADER_WORDS + np.cumsum([0, *(part.size for part in parts)])[:-1]
-    # Rounded up: 0 would be to wait for ever.
-    header[PlanWord.WAIT_LIMIT] = ceil(wait_limit * 1e3)
+    header[PlanWord.WAIT_LIMIT] = wait_milliseconds(wait_limit)
     words = as_words(program, [header, *parts])
     segments = count_segments(program, by_wave)
     padded = np.pad(words, (0, -len(words) % (segments * program.num_veus)))
