@@ -22,7 +22,6 @@ from bench.machine_option import described_veus, machine_option
 from rich.console import Console
 from rich.table import Table
 
-from tvm_rammer.backend import resolve_target
 from tvm_rammer.machine import VDevice
 from tvm_rammer.machine.described_machine import DescribedMachine
 from tvm_rammer.options import Options
@@ -82,7 +81,7 @@ def main(
     found: list[Planning] = []
     for name, count in product(models.split(","), map(int, veus.split(","))):
         options = Options(num_veus=None if described else count, oversubscribe=True)
-        vdevice = options.vdevice(resolve_target())
+        vdevice = options.resolve().vdevice
         if described is not None:
             vdevice = described_veus(described, vdevice, count)
         with console.status(f"{name} ..."):

@@ -113,7 +113,7 @@ def settled(
     """Compare until the machine keeps still meanwhile, or the last of a few attempts."""
     info = get_model(name)
     loaded = load_model(info.tiny() if tiny else info.build())
-    partitioned = partition_module(loaded.module, resolve_target(), Options(num_veus=veus))
+    partitioned = partition_module(loaded.module, Options(num_veus=veus).resolve())
     device = vdevice_for(resolve_target(), veus)
     samples: list[Sample] = []
     for attempt in range(_ATTEMPTS):

@@ -12,7 +12,6 @@ import click
 from bench.graphs import operator_graphs
 from bench.machine_option import described_veus, machine_option
 
-from tvm_rammer.backend import resolve_target
 from tvm_rammer.machine.described_machine import DescribedMachine
 from tvm_rammer.machine.vdevice import OversubscriptionWarning
 from tvm_rammer.options import Options
@@ -35,7 +34,7 @@ def main(
     # Plans are drawn for more vEUs than this machine may have; nothing runs.
     warnings.simplefilter("ignore", OversubscriptionWarning)
     options = Options(policy, None if described is not None else num_veus, oversubscribe=True)
-    vdevice = options.vdevice(resolve_target())
+    vdevice = options.resolve().vdevice
     if described is not None:
         vdevice = described_veus(described, vdevice, num_veus)
     graphs = operator_graphs(info.build(), options, measured=True)

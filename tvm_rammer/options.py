@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import isfinite
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import tvm
 
-from tvm_rammer.backend import backend_for, backend_named
+from tvm_rammer.backend import backend_for, backend_named, resolve_target
 from tvm_rammer.backend.protocol import DEFAULT_TOLERANCE, MAX_WAIT_LIMIT, WAIT_LIMIT
 from tvm_rammer.errors import InputError
 from tvm_rammer.machine import VDevice
@@ -77,22 +77,40 @@ class Options:
                 "it must be a number of at least 0, which turns Winograd off"
             )
 
-    def vdevice(self, target: tvm.target.Target) -> VDevice:
-        """The vDevice to plan for.
+    def resolve(self, target: Any = None) -> Goal:
+        """The target and the vDevice that the options come to; once for a build.
+
+        Parameters
+        ----------
+        target : str, dict, Target or None
+            As for :func:`tvm_rammer.resolve_target`.
 
         Raises
         ------
         InputError
-            When its back end does not make kernels in this form.
+            When the back end does not make kernels in this form.
+        DeviceError
+            When there is no such target, or its device has not so many vEUs.
         """
-        serving = backend_for(target, self.backend)
+        resolved = resolve_target(target, self.backend)
+        serving = backend_for(resolved, self.backend)
         if self.form not in serving.forms:
             known = " or ".join(map(repr, serving.forms))
             raise InputError(
                 f"the back end {serving.name!r} makes no kernels of form {self.form!r}: "
                 f"choose {known}"
             )
-        return serving.vdevice(target, self.num_veus, self.oversubscribe)
+        vdevice = serving.vdevice(resolved, self.num_veus, self.oversubscribe)
+        return Goal(self, resolved, vdevice)
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What is built for: a user's options, and the target and the vDevice that they come to."""
+
+    options: Options
+    target: tvm.target.Target
+    vdevice: VDevice
 
 
 def _is_number(value: object) -> bool:

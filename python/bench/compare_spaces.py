@@ -23,7 +23,6 @@ import tvm_ffi
 from tvm import tirx
 from tvm.s_tir import meta_schedule as ms
 
-from tvm_rammer.backend import resolve_target
 from tvm_rammer.errors import TuningError
 from tvm_rammer.frontend import LoadedModel
 from tvm_rammer.options import Options
@@ -101,8 +100,8 @@ def compare_spaces(
     watch : callable
         Called with the progress of our own sessions; the stock tuner tells nothing.
     """
-    target = resolve_target(None)
-    tasks = tasks_of(loaded.module, target, Options(), SPACES)[0][:_COSTLIEST]
+    goal = Options().resolve()
+    tasks, target = tasks_of(loaded.module, goal, SPACES)[0][:_COSTLIEST], goal.target
     rows = []
     for place, each in enumerate(tasks):
         own = folder / str(place)

@@ -219,7 +219,7 @@ def _room(arch: str, kernels: list[FunctionResources]) -> int:
 
 def kernel_sources(model: onnx.ModelProto, target: Any) -> list[str]:
     """CUDA C of the kernels of a model's regions, which are the same for every plan."""
-    partitioned = partition_module(load_model(model).module, target, Options())
+    partitioned = partition_module(load_model(model).module, Options().resolve(target))
     compiler = partitioned.compiler
     symbols = regions_of(partitioned.module)
     with target:

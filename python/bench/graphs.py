@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tvm_rammer.backend import resolve_target
 from tvm_rammer.frontend import load_model
 from tvm_rammer.options import Options
 from tvm_rammer.region.marks import regions_of
@@ -36,8 +35,8 @@ def operator_graphs(
     records : Records, optional
         What tuning found.
     """
-    target = resolve_target(target)
-    partitioned = partition_module(load_model(model).module, target, options or Options(), records)
+    goal = (options or Options()).resolve(target)
+    partitioned = partition_module(load_model(model).module, goal, records)
     return _graphs(partitioned, measured)
 
 
@@ -47,7 +46,7 @@ def graphs_by_veus(model: Any, counts: Sequence[int]) -> dict[int, list[Operator
     The kernels are this machine's; products that share a weight are merged as is best for the
     number of vEUs.
     """
-    partitioned = partition_module(load_model(model).module, resolve_target(), Options())
+    partitioned = partition_module(load_model(model).module, Options().resolve())
     known = partitioned.compiler.kernels.vdevice
     merged = {n: partitioned.merged_for(replace(known, num_veus=n)) for n in counts}
     return {count: _graphs(each, measured=True) for count, each in merged.items()}

@@ -230,7 +230,7 @@ def tuned(network: Network, budget: TuningBudget) -> TunedNetwork:
     started = time.perf_counter()
     database = _database(network, budget, folder)
     minutes = (time.perf_counter() - started) / 60
-    tasks, shares = tasks_of(network.loaded.module, resolve_target(None), Options())
+    tasks, shares = tasks_of(network.loaded.module, Options().resolve())
     operators = tuned_operators(tasks, database)
     libraries = {
         "untuned": _built(network, budget),
@@ -272,12 +272,12 @@ def fronts_gain(network: Network, budget: TuningBudget) -> FrontsGain:
     """Tune for a device of many vEUs, and plan for it with fronts and with fast records alone."""
     budget = budget.of_a_question
     with numbers(_with_many_veus):
-        target = resolve_target(None)
-        tasks, shares = tasks_of(network.loaded.module, target, Options())
+        goal = Options().resolve()
+        tasks, shares = tasks_of(network.loaded.module, goal)
         # The plan is for more vEUs than there are: the operators are measured, the network is not.
         database = tune_tasks(
             tasks,
-            target,
+            goal.target,
             budget.records / f"{network.name}-for-{VEUS}-vEUs",
             budget.trials,
             weigh=shares,

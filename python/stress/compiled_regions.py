@@ -16,7 +16,6 @@ import numpy as np
 import tvm
 import tvm_ffi
 
-from tvm_rammer.backend import resolve_target
 from tvm_rammer.backend.cpu.host import configure_pool
 from tvm_rammer.backend.protocol import EncodedPlan
 from tvm_rammer.backend.signature import RegionSignature, TensorSpec
@@ -62,7 +61,7 @@ class Source:
     @classmethod
     def all_of_module(cls, mod: tvm.IRModule, target: Any = None) -> list[Source]:
         """One for each region of a model."""
-        partitioned = partition_module(mod, resolve_target(target), Options())
+        partitioned = partition_module(mod, Options().resolve(target))
         module, compiler = partitioned.module, partitioned.compiler
         symbols = [symbol for symbol, func in module.functions_items() if is_region(func)]
         return [cls(compiler.graph(symbol, module), compiler) for symbol in symbols]

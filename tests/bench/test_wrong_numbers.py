@@ -12,15 +12,15 @@ from tvm_rammer.testing.timing_results import Ratio
 
 def test_a_processor_that_nobody_calibrated():
     target = resolve_target(None)
-    true = Options().vdevice(target)
+    true = Options().resolve(target).vdevice
     with numbers(wrong):
-        told = Options(num_veus=1).vdevice(target)
+        told = Options(num_veus=1).resolve(target).vdevice
     assert told.vector_registers * 2 == true.vector_registers
     assert told.l2_bytes * 4 == true.l2_bytes
     latency = told.speeds.cycles.multiply_add_latency
     assert latency == 2 * true.speeds.cycles.multiply_add_latency
     assert (told.name, told.num_veus, told.host) == (true.name, 1, true.host)
-    assert Options().vdevice(target) == true
+    assert Options().resolve(target).vdevice == true
     assert backend_for().vdevice(target) == true
 
 

@@ -64,17 +64,17 @@ def test_a_planned_module_holds_no_weights_of_regions():
     owner = weakref.ref(weight.base)
     mod = product(weight)
     del weight
-    options = Options("sequential", 1)
-    partitioned = partition_module(mod, TARGET, options)
+    goal = Options("sequential", 1).resolve(TARGET)
+    partitioned = partition_module(mod, goal)
     del mod
     assert owner() is not None
     (symbol,) = regions_of(partitioned.module)
     needed = stock_plan_bytes(partitioned.module[symbol], partitioned.module)
-    plan_module(partitioned, options)
+    plan_module(partitioned, goal)
     gc.collect()
     assert owner() is None
     assert stock_plan_bytes(partitioned.module[symbol], partitioned.module) == needed
-    plan_module(partitioned, options)
+    plan_module(partitioned, goal)
 
 
 def test_regions_of_a_module_that_was_given_keep_their_constants():

@@ -10,7 +10,6 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 from tvm.script import tirx as T
 
-from tvm_rammer.backend import resolve_target
 from tvm_rammer.options import Options
 from tvm_rammer.region.marks import is_region
 from tvm_rammer.transform.lift_branches import LiftBranches
@@ -145,5 +144,5 @@ def test_both_branches_are_partitioned():
             return y
 
     options = Options("sequential", 2)
-    partitioned = partition_module(Before, resolve_target("llvm"), options).module
+    partitioned = partition_module(Before, options.resolve("llvm")).module
     assert len([func for func in partitioned.functions.values() if is_region(func)]) == 2

@@ -57,7 +57,7 @@ def test_what_came_out_in_words():
 
 
 def tasks() -> list[WeightedTask]:
-    return tasks_of(tvm_rammer.load_model(model()).module, TARGET, Options())[0]
+    return tasks_of(tvm_rammer.load_model(model()).module, Options().resolve(TARGET))[0]
 
 
 def winner(task: WeightedTask) -> int:

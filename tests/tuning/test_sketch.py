@@ -17,7 +17,6 @@ from tvm import relax
 from tvm.s_tir import meta_schedule as ms
 
 import tvm_rammer
-from tvm_rammer.backend import resolve_target
 from tvm_rammer.errors import InputError, TuningError
 from tvm_rammer.kernel.scheduled import UNTUNED
 from tvm_rammer.kernel.split import num_tiles, root_nests, split_into_stages
@@ -177,7 +176,7 @@ def model() -> onnx.ModelProto:
 def tasks(space: str) -> list[Task]:
     spaces = ("template", "sketch") if space == "both" else (space,)
     loaded = tvm_rammer.load_model(model())
-    found = tasks_of(loaded.module, resolve_target(None), Options(), spaces)[0]
+    found = tasks_of(loaded.module, Options().resolve(), spaces)[0]
     return [each.task for each in found]
 
 

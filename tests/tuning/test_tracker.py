@@ -110,7 +110,7 @@ def elsewhere() -> dict[str, object]:
 def seconds(database: Database) -> list[float]:
     """All that was measured for it."""
     module = tvm_rammer.load_model(model()).module
-    tasks, _ = tasks_of(module, resolve_target(elsewhere()), Options())
+    tasks, _ = tasks_of(module, Options().resolve(elsewhere()))
     return [each for found in tasks for each in database.tried(found.task).values()]
 
 

@@ -22,7 +22,6 @@ import wrong_choices
 from onnx import TensorProto, helper, numpy_helper
 
 import tvm_rammer
-from tvm_rammer.backend import resolve_target
 from tvm_rammer.errors import InputError, TuningError
 from tvm_rammer.options import Options
 from tvm_rammer.tuning import bench
@@ -131,9 +130,8 @@ def test_a_build_takes_a_choice_that_won(folder):
 
 def tasks() -> list[Task]:
     """The operators of the model, in the order of their workloads."""
-    target = resolve_target(None)
     loaded = tvm_rammer.load_model(model())
-    return [each.task for each in tasks_of(loaded.module, target, Options())[0]]
+    return [each.task for each in tasks_of(loaded.module, Options().resolve())[0]]
 
 
 def test_nothing_is_chosen_that_is_not_faster(folder):

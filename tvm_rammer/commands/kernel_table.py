@@ -67,7 +67,6 @@ def show_kernels(model: Path, show_all: bool, options: dict[str, Any]) -> Result
 
 
 def _measured(model: Path, options: dict[str, Any]) -> KernelReport:
-    from tvm_rammer.backend import resolve_target
     from tvm_rammer.commands.native_work import progress
     from tvm_rammer.commands.sources import given_options
     from tvm_rammer.frontend import load_model
@@ -78,11 +77,11 @@ def _measured(model: Path, options: dict[str, Any]) -> KernelReport:
     given = given_options(options)
     with progress(bar=True) as display:
         task = display.add_task(f"reading {model.name}", total=None)
-        target = resolve_target(given.pop("target", None), given.get("backend"))
+        target = given.pop("target", None)
         shapes, constants = given.pop("shapes", None), given.pop("constants", None)
-        chosen = Options(**given)
+        goal = Options(**given).resolve(target)
         loaded = load_model(model, shapes, constants)
-        partitioned = partition_module(loaded.module, target, chosen)
+        partitioned = partition_module(loaded.module, goal)
 
         def advance(done: int, total: int) -> None:
             display.update(task, description="measuring kernels", completed=done, total=total)

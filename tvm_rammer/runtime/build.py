@@ -8,7 +8,6 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from tvm_rammer.backend import resolve_target
 from tvm_rammer.backend.protocol import DEFAULT_TOLERANCE, WAIT_LIMIT
 from tvm_rammer.errors import InputError, ModelError, RammerError
 from tvm_rammer.frontend import LoadedModel, load_model
@@ -109,19 +108,18 @@ def build(
         max_arena_bytes,
         backend,
     )
-    resolved = resolve_target(target, backend)
     # Whether there is such a device is known before the model is.
-    options.vdevice(resolved)
+    goal = options.resolve(target)
     tell("reading the model")
     loaded = load_model(model, shapes, constants)
     names = ModelNames(loaded.input_names, loaded.output_names)
     if params:
         loaded, names = _bind(loaded, params)
     try:
-        partitioned = partition_module(loaded.module, resolved, options, database)
+        partitioned = partition_module(loaded.module, goal, database)
         # The weights as they were read make room for the packed ones: new memory takes long.
         del loaded
-        library = assemble(partitioned, options, names)
+        library = assemble(partitioned, goal, names)
     except RammerError:
         raise
     except Exception as error:

@@ -17,7 +17,7 @@ from tvm_rammer.backend.protocol import Backend
 from tvm_rammer.errors import InputError, LibraryError
 from tvm_rammer.files import working_folder
 from tvm_rammer.machine.target import architecture
-from tvm_rammer.options import Options
+from tvm_rammer.options import Goal, Options
 from tvm_rammer.progress import tell
 from tvm_rammer.region.marks import is_region
 from tvm_rammer.rprogram import RProgram
@@ -187,7 +187,7 @@ class Library:
             tuple(info.name for info in self.description.inputs),
             tuple(info.name for info in self.description.outputs),
         )
-        return assemble(self.source, changed, names)
+        return assemble(self.source, changed.resolve(self.source.compiler.target), names)
 
     def export_library(self, path: str | os.PathLike[str]) -> Path:
         """Write the library as a shared object that TVM's runtime loads.
@@ -232,14 +232,14 @@ class Library:
 
 
 def assemble(
-    partitioned: PartitionedModule, options: Options, names: ModelNames | None = None
+    partitioned: PartitionedModule, goal: Goal, names: ModelNames | None = None
 ) -> Library:
     """Plan a partitioned module and link the library."""
-    planned = plan_module(partitioned, options, names)
+    planned = plan_module(partitioned, goal, names)
     tell("linking")
-    compiler = partitioned.compiler
-    executable = relax.build(planned.module, compiler.target, relax_pipeline=lower_for_vm(compiler))
-    return Library(executable, LibraryDescription(planned.content), planned.source, options)
+    lowering = lower_for_vm(partitioned.compiler)
+    executable = relax.build(planned.module, goal.target, relax_pipeline=lowering)
+    return Library(executable, LibraryDescription(planned.content), planned.source, goal.options)
 
 
 def require_exports(backend: Backend, path: Path) -> None:

@@ -13,11 +13,10 @@ import tvm_ffi
 from tvm import relax
 from tvm.relax.backend.cpu_generic import pipeline as stock
 
-from tvm_rammer.backend import resolve_target
 from tvm_rammer.backend.protocol import DEFAULT_TOLERANCE, WAIT_LIMIT
 from tvm_rammer.errors import RammerError
 from tvm_rammer.machine import VDevice
-from tvm_rammer.options import Form, Options
+from tvm_rammer.options import Form, Goal, Options
 from tvm_rammer.progress import tell
 from tvm_rammer.region.compiler import RegionCompiler
 from tvm_rammer.region.kernel_library import KernelLibrary, Tuned, untuned
@@ -102,7 +101,7 @@ class PlannedModule:
 
 
 def partition_module(
-    mod: tvm.IRModule, target: tvm.target.Target, options: Options, records: Records | None = None
+    mod: tvm.IRModule, goal: Goal, records: Records | None = None
 ) -> PartitionedModule:
     """The passes before the plan: of what the user chose only the form matters to them.
 
@@ -110,18 +109,17 @@ def partition_module(
     another one.
     """
     tell("preparing the operators")
-    vdevice = options.vdevice(target)
-    tolerance = options.winograd_tolerance
+    vdevice, tolerance = goal.vdevice, goal.options.winograd_tolerance
     tuned = records.tuned(vdevice, tolerance) if records else untuned
-    kernels = KernelLibrary(vdevice, tolerance, tuned)
-    compiler = RegionCompiler(target, kernels)
+    compiler = RegionCompiler(goal.target, KernelLibrary(vdevice, tolerance, tuned))
     # What an importer repeats for every step is one before its weights are copied.
-    with target:
+    with goal.target:
         mod = tvm.transform.Sequential([LiftBranches(), MergeEqualOperators()])(mod)
     unmerged = Mergeable.of(mod)
     rows = unmerged.best_rows(vdevice) if unmerged else 1
-    module = _partitioned(mod, compiler, options.form, rows)
-    return PartitionedModule(module, compiler, options.form, rows, unmerged, {rows: module})
+    form = goal.options.form
+    module = _partitioned(mod, compiler, form, rows)
+    return PartitionedModule(module, compiler, form, rows, unmerged, {rows: module})
 
 
 def _partitioned(
@@ -136,7 +134,7 @@ def _partitioned(
 
 
 def plan_module(
-    partitioned: PartitionedModule, options: Options, names: ModelNames | None = None
+    partitioned: PartitionedModule, goal: Goal, names: ModelNames | None = None
 ) -> PlannedModule:
     """The passes that make the plan and put it into the module.
 
@@ -145,12 +143,11 @@ def plan_module(
     Parameters
     ----------
     partitioned : PartitionedModule
-    options : Options
+    goal : Goal
     names : ModelNames, optional
         What the model itself calls its inputs and outputs.
     """
-    compiler = partitioned.compiler
-    vdevice = options.vdevice(compiler.target)
+    compiler, options, vdevice = partitioned.compiler, goal.options, goal.vdevice
     partitioned = partitioned.merged_for(vdevice)
     co_schedule = CoSchedule(
         compiler,
@@ -239,12 +236,13 @@ def pipeline(
         if mod.attrs and LOWERED in mod.attrs:
             return mod
         given = tvm.target.Target.current()
-        target = resolve_target(given, backend)
+        goal = options.resolve(given)
         if given is None:
-            warnings.warn(f"no target given: compiling for this machine, {target}", stacklevel=2)
-        with target:
-            partitioned = partition_module(mod, target, options)
-            planned = plan_module(partitioned, options).module
+            said = f"no target given: compiling for this machine, {goal.target}"
+            warnings.warn(said, stacklevel=2)
+        with goal.target:
+            partitioned = partition_module(mod, goal)
+            planned = plan_module(partitioned, goal).module
             return lower_for_vm(partitioned.compiler)(planned).with_attr(LOWERED, True)
 
     return rammer

@@ -11,12 +11,11 @@ import tvm_ffi
 from tvm import relax
 from tvm.ir import Call, GenericConst
 
-from tvm_rammer.backend.registry import resolve_target
 from tvm_rammer.errors import InputError, TuningError
 from tvm_rammer.frontend import load_model
 from tvm_rammer.frontend.input_constants import Constants
 from tvm_rammer.frontend.input_shapes import Shapes
-from tvm_rammer.options import Options
+from tvm_rammer.options import Goal, Options
 from tvm_rammer.region.eligibility import reason_to_leave_out
 from tvm_rammer.region.marks import regions_of
 from tvm_rammer.relax_util import operator_name
@@ -92,28 +91,26 @@ def tune(
         If the model cannot be read or imported.
     """
     spaces = spaces_of(space)
-    resolved = resolve_target(target)
-    options = Options(num_veus=num_veus)
-    vdevice = options.vdevice(resolved)
+    goal = Options(num_veus=num_veus).resolve(target)
     if tracker:
         tracker.servers()
-    elif not vdevice.host:
+    elif not goal.vdevice.host:
         raise TuningError(
-            f"the target is not this machine, but {vdevice.name}: tune where it is, or give a "
+            f"the target is not this machine, but {goal.vdevice.name}: tune where it is, or give a "
             "tracker of such machines"
         )
     loaded = load_model(model, shapes, constants)
-    tasks, shares = tasks_of(loaded.module, resolved, options, spaces)
+    tasks, shares = tasks_of(loaded.module, goal, spaces)
     if not tasks:
         raise TuningError("no operator of the model has configurations to choose from")
 
     def finish(database: Database, journal: Journal) -> None:
         if tracker is None:
-            keep_what_pays(loaded, resolved, num_veus, tasks, database, journal)
+            keep_what_pays(loaded, goal.target, num_veus, tasks, database, journal)
 
     return tune_tasks(
         tasks,
-        resolved,
+        goal.target,
         work_dir,
         trials,
         seed=seed,
@@ -135,10 +132,7 @@ def spaces_of(space: str) -> tuple[str, ...]:
 
 
 def tasks_of(
-    mod: tvm.IRModule,
-    target: tvm.target.Target,
-    options: Options,
-    spaces: Sequence[str] = SPACES[:1],
+    mod: tvm.IRModule, goal: Goal, spaces: Sequence[str] = SPACES[:1]
 ) -> tuple[list[WeightedTask], PlanShares]:
     """The operators of a model that offer a choice, the costliest first, and its plan's shares.
 
@@ -146,23 +140,22 @@ def tasks_of(
     ----------
     mod : IRModule
         As an importer makes it.
-    target : Target
-    options : Options
+    goal : Goal
     spaces : sequence of str
         Where choices may come from.
     """
-    partitioned = partition_module(mod, target, options)
+    partitioned = partition_module(mod, goal)
     module, kernels = partitioned.module, partitioned.compiler.kernels
     backend, vdevice = kernels.backend, kernels.vdevice
     tuner_of(backend)
-    with target:
+    with goal.target:
         graphs = [partitioned.compiler.graph(s, module).graph for s in regions_of(module)]
         within = kernels.uses.copy()
         for call in _outside(module):
             operands = enumerate(call.args[1].fields)
             constants = frozenset(k for k, x in operands if isinstance(x, GenericConst))
             kernels.get(module[call.args[0]], constants)
-    ceilings = backend.ceilings(target, vdevice)
+    ceilings = backend.ceilings(goal.target, vdevice)
     found: list[tuple[WeightedTask, PlannedTask]] = []
     # Asking again counts again.
     for key, count in list(kernels.uses.items()):
