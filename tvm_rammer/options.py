@@ -77,6 +77,11 @@ class Options:
                 "it must be a number of at least 0, which turns Winograd off"
             )
 
+    @property
+    def by_wave(self) -> bool:
+        """Whether every wavefront is a launch of its own."""
+        return self.form == "wavefront"
+
     def resolve(self, target: Any = None) -> Goal:
         """The target and the vDevice that the options come to; once for a build.
 

@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
+from tvm_rammer.region.library_content import FORMAT_VERSION
 from tvm_rammer.testing.reference import assert_close
-from tvm_rammer.transform.attach_description import FORMAT_VERSION
 
 
 def run(call, *arguments):
@@ -144,7 +144,7 @@ def test_a_corrupt_library(refused, tmp_path):
 
 
 def test_a_library_of_another_format(refused, library, monkeypatch):
-    monkeypatch.setattr("tvm_rammer.runtime.description.FORMAT_VERSION", 99)
+    monkeypatch.setattr("tvm_rammer.region.library_content.FORMAT_VERSION", 99)
     line = refused("run", library)
     assert line == (
         f"error: {library}: library format {FORMAT_VERSION}, this version reads 99; "

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tvm_rammer.transform.attach_description import FORMAT_VERSION
+from tvm_rammer.region.library_content import FORMAT_VERSION
 
 
 def plan(call, library):

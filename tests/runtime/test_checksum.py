@@ -13,7 +13,7 @@ from small_models import Branches, branches, floats, python
 
 import tvm_rammer
 from tvm_rammer.errors import LibraryError
-from tvm_rammer.runtime import description, loading
+from tvm_rammer.runtime import loading
 from tvm_rammer.transform import attach_description
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++ to link")
@@ -99,8 +99,7 @@ def test_a_missing_checksum_is_said(content, tmp_path):
 def test_a_library_of_a_format_without_checksums_is_told_its_format(tmp_path, monkeypatch):
     path = tmp_path / "old.so"
     with monkeypatch.context() as patched:
-        for module in (attach_description, description):
-            patched.setattr(module, "FORMAT_VERSION", 2)
+        patched.setattr(attach_description, "FORMAT_VERSION", 2)
         tvm_rammer.build(Branches, policy="sequential").export_library(path)
     path.write_bytes(path.read_bytes()[:-50])
     assert load_error(path) == (

@@ -313,7 +313,6 @@ def test_a_library_of_another_format(tmp_path, monkeypatch):
     library = tvm_rammer.build(LSTM)
     with monkeypatch.context() as patched:
         patched.setattr(attach_description, "FORMAT_VERSION", 99)
-        patched.setattr("tvm_rammer.runtime.description.FORMAT_VERSION", 99)
         library.replan(policy="sequential").export_library(path)
     assert load_error(path) == (
         f"{path}: library format 99, this version reads {attach_description.FORMAT_VERSION}; "

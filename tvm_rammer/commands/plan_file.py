@@ -22,8 +22,8 @@ def read_plan(source: Path) -> LibraryDescription | None:
         return None  # whoever reads it as a model says what is wrong
     if not isinstance(content, dict) or "programs" not in content:
         return None
+    from tvm_rammer.region.library_content import FORMAT_VERSION
     from tvm_rammer.runtime.description import LibraryDescription
-    from tvm_rammer.transform.attach_description import FORMAT_VERSION
 
     if content.get("format") != FORMAT_VERSION:
         raise PlanError(

@@ -17,8 +17,9 @@ from tvm_rammer.units import counted, listed, size
 from tvm_rammer.view import timeline_text
 
 if TYPE_CHECKING:
+    from tvm_rammer.region.library_content import TensorInfo
     from tvm_rammer.rprogram import RProgram
-    from tvm_rammer.runtime.description import LibraryDescription, TensorInfo
+    from tvm_rammer.runtime.description import LibraryDescription
     from tvm_rammer.runtime.report import RegionReport, Report
     from tvm_rammer.schedule import Timeline
 

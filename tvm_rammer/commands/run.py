@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from tvm_rammer.commands.tensors import InputTensor
-    from tvm_rammer.runtime.description import TensorInfo
+    from tvm_rammer.region.library_content import TensorInfo
     from tvm_rammer.runtime.graph_module import BenchmarkResult, GraphModule
 
 _EXAMPLES = """\b

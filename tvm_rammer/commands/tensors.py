@@ -16,7 +16,7 @@ from tvm_rammer.errors import InputError
 from tvm_rammer.units import listed
 
 if TYPE_CHECKING:
-    from tvm_rammer.runtime.description import TensorInfo
+    from tvm_rammer.region.library_content import TensorInfo
 
 
 @dataclass(frozen=True)

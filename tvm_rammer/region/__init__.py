@@ -7,4 +7,5 @@
 - ``compiler``: graphs and kernels of regions, made once; ``forget_constants`` after they are packed
 - ``decide_plan``: which plan a region runs; ``planned``: the result
 - ``direct_call``: whether a model is one region
+- ``library_content``: what a library says about all of it, and the format of that
 """

@@ -14,6 +14,7 @@ from tvm_rammer.backend.protocol import Stopwatch
 from tvm_rammer.backend.registry import backend_named
 from tvm_rammer.backend.signature import RegionSignature
 from tvm_rammer.machine import VDevice
+from tvm_rammer.options import Goal
 from tvm_rammer.progress import tell
 from tvm_rammer.region.operator_graph import RegionGraph
 from tvm_rammer.rprogram import OperatorGraph, RProgram
@@ -39,20 +40,18 @@ def _without_collection() -> Iterator[None]:
 @_without_collection()
 def decide_plan(
     region: RegionGraph,
-    vdevice: VDevice,
+    goal: Goal,
     signature: RegionSignature,
     module: Callable[[], tvm.runtime.Module],
     ids: Mapping[str, int],
     kernel_keys: Mapping[str, str],
-    by_wave: bool = False,
-    max_arena_bytes: int | None = None,
 ) -> tuple[Plan, Decision]:
     """Choose the plan of a region, measured where that is possible.
 
     Parameters
     ----------
     region : RegionGraph
-    vdevice : VDevice
+    goal : Goal
     signature : RegionSignature
         Of the region, in program form.
     module : callable
@@ -61,10 +60,6 @@ def decide_plan(
         The dispatcher's number of every body.
     kernel_keys : mapping of str to str
         What identifies the code and the device of each kernel.
-    by_wave : bool
-        Every wave will be a launch of its own.
-    max_arena_bytes : int, optional
-        Most memory for intermediate results.
 
     Returns
     -------
@@ -72,6 +67,8 @@ def decide_plan(
         The plan is complete and proved safe.
     """
     tell("planning")
+    vdevice, by_wave = goal.vdevice, goal.options.by_wave
+    max_arena_bytes = goal.options.max_arena_bytes
     backend, graph = backend_named(vdevice.kind), region.graph
     costs, stopwatch, known = backend.costs(vdevice), backend.stopwatch, policies()
     finished: list[tuple[RProgram, RProgram]] = []
@@ -103,7 +100,7 @@ def decide_plan(
         chosen, decision = auto(graph, vdevice.num_veus, costs, within_limit(None), by_wave=by_wave)
         decision = replace(decision, note=f"not measured: {why_not}")
     else:
-        key = _key(graph, vdevice, kernel_keys, by_wave, max_arena_bytes, known)
+        key = _key(graph, goal, kernel_keys, known)
         stored, note = load_decision(key)
         chosen, decision = auto(
             graph, vdevice.num_veus, costs, within_limit(stored), measure, stored, by_wave
@@ -122,12 +119,7 @@ def _cannot_measure(stopwatch: Stopwatch | None, vdevice: VDevice) -> str:
 
 
 def _key(
-    graph: OperatorGraph,
-    vdevice: VDevice,
-    kernel_keys: Mapping[str, str],
-    by_wave: bool,
-    max_arena_bytes: int | None,
-    known: Iterable[str],
+    graph: OperatorGraph, goal: Goal, kernel_keys: Mapping[str, str], known: Iterable[str]
 ) -> str:
     """What a decision depends on: the graph, its kernels' code, the device, form and memory.
 
@@ -138,5 +130,6 @@ def _key(
         ([kernel_keys[k.name] for k in op.candidates], op.arguments) for op in graph.operators
     ]
     others = [name for name in known if name not in POLICIES]
-    text = repr((buffers, operators, vdevice.num_veus, by_wave, max_arena_bytes, *others))
+    asked = (goal.vdevice.num_veus, goal.options.by_wave, goal.options.max_arena_bytes)
+    text = repr((buffers, operators, *asked, *others))
     return hashlib.sha256(text.encode()).hexdigest()

@@ -16,7 +16,7 @@ from tvm_rammer.errors import InputError, ModelError
 from tvm_rammer.frontend.input_constants import Constants
 from tvm_rammer.frontend.loaded_model import one_line
 from tvm_rammer.frontend.onnx.fix_inputs import typed_constants
-from tvm_rammer.runtime.description import TensorInfo
+from tvm_rammer.region.library_content import TensorInfo
 from tvm_rammer.runtime.library import Library
 from tvm_rammer.runtime.onnx_reference import run_onnxruntime
 

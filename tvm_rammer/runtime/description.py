@@ -3,101 +3,39 @@
 from __future__ import annotations
 
 import json
-import re
-import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import tvm
 
 from tvm_rammer.backend import Backend, backend_named, resolve_target
-from tvm_rammer.errors import InputError, LibraryError, PlanError, RammerError
-from tvm_rammer.options import Options
-from tvm_rammer.records import read_as
+from tvm_rammer.errors import LibraryError, PlanError, RammerError
 from tvm_rammer.region.direct_call import DirectCall
+from tvm_rammer.region.library_content import (
+    DESCRIBE,
+    LibraryContent,
+    TensorInfo,
+    other_format,
+    unpacked,
+)
 from tvm_rammer.region.marks import LeftOut
 from tvm_rammer.rprogram import RProgram
 from tvm_rammer.rprogram.serialize import from_json
 from tvm_rammer.schedule import CostModel, Decision, Explanation
-from tvm_rammer.transform.attach_description import DESCRIBE, FORMAT_VERSION
 from tvm_rammer.units import listed
-
-#: How a description begins, compressed as it is, and how much of it says which format it has.
-_COMPRESSED = re.escape(zlib.compress(b"")[:2])
-_HEAD_BYTES = 512
-
-#: What a model's interface may hold besides tensors: the word that stands for the dtype.
-_NO_TENSORS = {"tuple": "a tuple", "shape": "a shape", "prim": "a number", "any": "an object"}
-
-
-@dataclass(frozen=True)
-class TensorInfo:
-    """A tensor of a model's interface; ``shape`` is ``None`` where it is dynamic."""
-
-    name: str
-    shape: tuple[int, ...] | None
-    dtype: str
-
-    def static_shape(self) -> tuple[int, ...]:
-        """The shape.
-
-        Raises
-        ------
-        InputError
-            If there is none to make a tensor of.
-        """
-        if self.shape is not None:
-            return self.shape
-        what = "has a dynamic shape"
-        if self.dtype in _NO_TENSORS:
-            what = f"is {_NO_TENSORS[self.dtype]}, not a tensor"
-        raise InputError(f"{self.name!r} {what}; run the model through lib.executable")
-
-
-@dataclass(frozen=True)
-class RegionPlan:
-    """Why a region has its plan: None where the user chose the policy; and what limits it."""
-
-    region: str
-    decision: Decision | None
-    explanation: Explanation
-
-
-@dataclass(frozen=True)
-class Content:
-    """What a description says; the plans themselves are read when somebody asks for them."""
-
-    format: int
-    tvm: str
-    target: str
-    options: Options
-    num_veus: int
-    merged_rows: int
-    vdevice: str
-    backend: str
-    costs: CostModel
-    inputs: tuple[TensorInfo, ...]
-    outputs: tuple[TensorInfo, ...]
-    direct: DirectCall | None
-    programs: tuple[Any, ...]
-    plans: tuple[RegionPlan, ...]
-    arenas: dict[str, int]
-    left_out: tuple[LeftOut, ...]
 
 
 @dataclass(frozen=True)
 class LibraryDescription:
-    """The description that a library carries; its JSON is that of :class:`Content`."""
+    """The description that a library carries; as :meth:`LibraryContent.plain` makes it."""
 
     content: Mapping[str, Any]
 
     @cached_property
-    def _said(self) -> Content:
-        known = [field.name for field in fields(Content)]
-        said: Content = read_as(Content, {k: v for k, v in self.content.items() if k in known})
-        return said
+    def _said(self) -> LibraryContent:
+        return LibraryContent.read(self.content)
 
     @property
     def num_veus(self) -> int:
@@ -249,7 +187,7 @@ def read_description(vm: Any, where: str) -> LibraryDescription:
             f"{where}: not a library of tvm_rammer (no {DESCRIBE}); compile the model with "
             "tvm_rammer.build or `tvm-rammer compile`"
         ) from error
-    content = json.loads(zlib.decompress(packed.numpy().tobytes()))
+    content = unpacked(packed.numpy())
     if problem := other_format(content["format"]):
         raise LibraryError(f"{where}: {problem}; compile the model again")
     if content["tvm"].split("+")[0] != tvm.__version__.split("+")[0]:
@@ -258,23 +196,3 @@ def read_description(vm: Any, where: str) -> LibraryDescription:
             "compile the model again"
         )
     return LibraryDescription(content)
-
-
-def other_format(stated: int | None) -> str | None:
-    """What to say of a library's format; nothing if it is this version's, or unknown."""
-    if stated in (None, FORMAT_VERSION):
-        return None
-    return f"library format {stated}, this version reads {FORMAT_VERSION}"
-
-
-def stated_format(content: bytes) -> int | None:
-    """The format that the file of a library states, found without running any of it."""
-    for found in re.finditer(_COMPRESSED, content):
-        head = content[found.start() : found.start() + _HEAD_BYTES]
-        try:
-            begin = zlib.decompressobj().decompress(head, _HEAD_BYTES)
-        except zlib.error:
-            continue
-        if stated := re.match(rb'\{"format": ([0-9]+),', begin):
-            return int(stated[1])
-    return None

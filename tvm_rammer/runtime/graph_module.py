@@ -14,9 +14,9 @@ import tvm
 from tvm import relax
 
 from tvm_rammer.errors import InputError
-from tvm_rammer.runtime.description import LibraryDescription, TensorInfo
+from tvm_rammer.region.library_content import STATE, TensorInfo
+from tvm_rammer.runtime.description import LibraryDescription
 from tvm_rammer.runtime.profile import Profile, profile_kernel
-from tvm_rammer.transform.attach_description import STATE
 from tvm_rammer.units import listed
 
 #: What TVM's VM says where a size is another one than the model's.

@@ -1,112 +1,89 @@
-"""A compiler pass that replaces every region by one statically scheduled kernel."""
+"""Replaces every region of a module by one statically scheduled kernel."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tvm
 from tvm import relax
 from tvm.ir import GlobalVar
 
-from tvm_rammer.backend.protocol import WAIT_LIMIT
-from tvm_rammer.machine import VDevice
+from tvm_rammer.backend.signature import RegionSignature
+from tvm_rammer.options import Goal
 from tvm_rammer.region.compiler import RegionCompiler
 from tvm_rammer.region.decide_plan import decide_plan
 from tvm_rammer.region.marks import regions_of
 from tvm_rammer.region.operator_graph import RegionGraph
 from tvm_rammer.region.planned import Region, signature_of
 from tvm_rammer.relax_util import rewrite
-from tvm_rammer.rprogram import RProgram
 from tvm_rammer.schedule import AUTO, plan
 from tvm_rammer.tensors import constant
 from tvm_rammer.transform.remove_dead_code import remove_dead_code
 
 
-@tvm.transform.module_pass(opt_level=0, name="CoSchedule")
-class CoSchedule:
+@dataclass(frozen=True)
+class CoScheduled:
+    """A module that calls a kernel for every region, and the regions."""
+
+    module: tvm.IRModule
+    regions: tuple[Region, ...] = ()
+
+
+def co_schedule(mod: tvm.IRModule, compiler: RegionCompiler, goal: Goal) -> CoScheduled:
     """Plan, verify and compile all regions of a module.
 
     Parameters
     ----------
+    mod : IRModule
+        Partitioned; one without regions stays as it is.
     compiler : RegionCompiler
         Makes and remembers what does not depend on the plan.
-    vdevice : VDevice
-        States the vEUs to plan for.
-    policy : str
-        One of :func:`tvm_rammer.schedule.choices`.
-    by_wave : bool
-        One kernel symbol and one launch per wavefront instead of one launch per region.
-    wait_limit : float
-        Seconds after which a wait gives a run up; 0 waits for ever.
-    max_arena_bytes : int, optional
-        Most memory for the intermediate results of a region.
-
-    Attributes
-    ----------
-    regions : list of Region
-        What was planned, after the pass has run.
+    goal : Goal
+        Its vDevice states the vEUs to plan for.
     """
+    symbols = regions_of(mod)
+    if not symbols:
+        return CoScheduled(mod)
+    with compiler.target:
+        compiler.start(mod)
+        compiler.measure(symbols)
+        graphs = {symbol: compiler.graph(symbol, mod) for symbol in symbols}
+        signatures = tuple(signature_of(each.graph) for each in graphs.values())
+        regions = {
+            symbol: _planned(graph, compiler, goal, signatures) for symbol, graph in graphs.items()
+        }
+        kernels = compiler.module(tuple(region.signature for region in regions.values()))
+        module = link(replace_regions(mod, regions), kernels)
+    return CoScheduled(module, tuple(regions.values()))
 
-    def __init__(
-        self,
-        compiler: RegionCompiler,
-        vdevice: VDevice,
-        policy: str = AUTO,
-        by_wave: bool = False,
-        wait_limit: float = WAIT_LIMIT,
-        max_arena_bytes: int | None = None,
-    ) -> None:
-        self.compiler = compiler
-        self.vdevice = vdevice
-        self.policy = policy
-        self.by_wave = by_wave
-        self.wait_limit = wait_limit
-        self.max_arena_bytes = max_arena_bytes
-        self.regions: list[Region] = []
 
-    def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
-        """Replace the calls of all region functions; a module without any stays as it is."""
-        symbols = regions_of(mod)
-        if not symbols:
-            return mod
-        self.compiler.start(mod)
-        self.compiler.measure(symbols)
-        graphs = {symbol: self.compiler.graph(symbol, mod) for symbol in symbols}
-        regions = {symbol: self._plan(graph, graphs) for symbol, graph in graphs.items()}
-        self.regions = list(regions.values())
-        kernels = self.compiler.module(tuple(region.signature for region in self.regions))
-        return link(replace_regions(mod, regions), kernels)
-
-    def _plan(self, region: RegionGraph, regions: Mapping[GlobalVar, RegionGraph]) -> Region:
-        compiler = self.compiler
-        ids = compiler.kernels.ids
-        if self.policy != AUTO:
-            costs = compiler.backend.costs(self.vdevice)
-            program = plan(region.graph, self.vdevice, self.policy, costs, self.max_arena_bytes)
-            return self._region(region, program, self.by_wave, ids)
-        signatures = tuple(signature_of(each.graph) for each in regions.values())
+def _planned(
+    region: RegionGraph,
+    compiler: RegionCompiler,
+    goal: Goal,
+    signatures: tuple[RegionSignature, ...],
+) -> Region:
+    """A region with its plan and its code; ``signatures`` are those of all regions."""
+    backend, graph, options = compiler.backend, region.graph, goal.options
+    decision, by_wave, ids = None, options.by_wave, compiler.kernels.ids
+    if options.policy == AUTO:
         chosen, decision = decide_plan(
             region,
-            self.vdevice,
-            signature_of(region.graph),
+            goal,
+            signature_of(graph),
             lambda: compiler.module(signatures),
             ids,
-            compiler.keys(region.graph),
-            self.by_wave,
-            self.max_arena_bytes,
+            compiler.keys(graph),
         )
-        planned = self._region(region, chosen.program, chosen.by_wave, ids)
-        return replace(planned, decision=decision)
-
-    def _region(
-        self, graph: RegionGraph, program: RProgram, by_wave: bool, ids: Mapping[str, int]
-    ) -> Region:
-        """A region with its code."""
-        signature = signature_of(graph.graph, program.num_waves if self.by_wave else 0)
-        code = self.compiler.backend.encode(program, signature, ids, by_wave, self.wait_limit)
-        return Region(graph, replace(program, launches=signature.launches()), signature, code)
+        program, by_wave = chosen.program, chosen.by_wave
+    else:
+        costs = backend.costs(goal.vdevice)
+        program = plan(graph, goal.vdevice, options.policy, costs, options.max_arena_bytes)
+    signature = signature_of(graph, program.num_waves if options.by_wave else 0)
+    code = backend.encode(program, signature, ids, by_wave, options.wait_limit)
+    program = replace(program, launches=signature.launches())
+    return Region(region, program, signature, code, decision)
 
 
 def link(mod: tvm.IRModule, module: tvm.runtime.Module) -> tvm.IRModule:

@@ -21,8 +21,8 @@ from tvm_rammer.progress import tell
 from tvm_rammer.region.compiler import RegionCompiler
 from tvm_rammer.region.kernel_library import KernelLibrary, Tuned, untuned
 from tvm_rammer.transform.add_guard import AddGuard
-from tvm_rammer.transform.attach_description import AttachDescription, Description, ModelNames
-from tvm_rammer.transform.co_schedule import CoSchedule
+from tvm_rammer.transform.attach_description import ModelNames, attach_description, describe
+from tvm_rammer.transform.co_schedule import co_schedule
 from tvm_rammer.transform.lift_branches import LiftBranches
 from tvm_rammer.transform.merge_equal_operators import MergeEqualOperators
 from tvm_rammer.transform.merge_products import Mergeable, MergeProducts
@@ -147,33 +147,21 @@ def plan_module(
     names : ModelNames, optional
         What the model itself calls its inputs and outputs.
     """
-    compiler, options, vdevice = partitioned.compiler, goal.options, goal.vdevice
-    partitioned = partitioned.merged_for(vdevice)
-    co_schedule = CoSchedule(
-        compiler,
-        vdevice,
-        options.policy,
-        options.form == "wavefront",
-        options.wait_limit,
-        options.max_arena_bytes,
-    )
-    phases = [
-        # 3. Every region becomes a kernel.
-        co_schedule,
-        # 4. Everything else runs the same rKernels, one call each.
-        ScheduleOperators(compiler.kernels, compiler.target),
-        # 5. What a deployed library needs besides: a guard, and a description of itself.
-        AddGuard(compiler.target, vdevice),
-    ]
-    with compiler.target:
+    partitioned, target = partitioned.merged_for(goal.vdevice), goal.target
+    compiler = partitioned.compiler
+    with target:
         compiler.take(partitioned.module)
-        mod = tvm.transform.Sequential(phases)(partitioned.module)
-        description = Description(
-            tuple(co_schedule.regions), options, vdevice, names, partitioned.rows
-        )
-        describe = AttachDescription(description, compiler.target)
-        mod = tvm.transform.Sequential([describe])(mod)
-    return PlannedModule(mod, describe.content, partitioned)
+        # 3. Every region becomes a kernel.
+        planned = co_schedule(partitioned.module, compiler, goal)
+        rest = [
+            # 4. Everything else runs the same rKernels, one call each.
+            ScheduleOperators(compiler.kernels, target),
+            # 5. What a deployed library needs besides: a guard, and a description of itself.
+            AddGuard(target, goal.vdevice),
+        ]
+        mod = tvm.transform.Sequential(rest)(planned.module)
+    content = describe(mod, planned.regions, goal, partitioned.rows, names)
+    return PlannedModule(attach_description(mod, content), content, partitioned)
 
 
 def lower_for_vm(compiler: RegionCompiler) -> tvm.transform.Pass:

@@ -1,0 +1,150 @@
+"""What a library says about itself: the record, its JSON, and the functions that hold it.
+
+A library has three functions besides the model's own. Everything that is written into them, or read
+out of them, is here, with the version of it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from tvm_rammer.errors import InputError
+from tvm_rammer.options import Options
+from tvm_rammer.records import read_as
+from tvm_rammer.region.direct_call import DirectCall
+from tvm_rammer.region.marks import LeftOut
+from tvm_rammer.schedule import CostModel, Decision, Explanation
+
+#: Increased whenever a library can no longer be read by older versions of this package.
+FORMAT_VERSION = 6
+#: Returns the description, see :func:`packed`.
+DESCRIBE = "tvm_rammer_describe"
+#: Returns (constants, table) of the region that ``main`` calls directly.
+STATE = "tvm_rammer_state"
+#: Returns the number of vEUs that the library was planned for.
+NUM_VEUS = "tvm_rammer_num_veus"
+
+#: How a description begins, compressed as it is, and how much of it says which format it has.
+_COMPRESSED = re.escape(zlib.compress(b"")[:2])
+_HEAD_BYTES = 512
+
+#: What a model's interface may hold besides tensors: the word that stands for the dtype.
+_NO_TENSORS = {"tuple": "a tuple", "shape": "a shape", "prim": "a number", "any": "an object"}
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """A tensor of a model's interface; ``shape`` is ``None`` where it is dynamic."""
+
+    name: str
+    shape: tuple[int, ...] | None
+    dtype: str
+
+    def static_shape(self) -> tuple[int, ...]:
+        """The shape.
+
+        Raises
+        ------
+        InputError
+            If there is none to make a tensor of.
+        """
+        if self.shape is not None:
+            return self.shape
+        what = "has a dynamic shape"
+        if self.dtype in _NO_TENSORS:
+            what = f"is {_NO_TENSORS[self.dtype]}, not a tensor"
+        raise InputError(f"{self.name!r} {what}; run the model through lib.executable")
+
+
+@dataclass(frozen=True)
+class RegionPlan:
+    """Why a region has its plan: None where the user chose the policy; and what limits it."""
+
+    region: str
+    decision: Decision | None
+    explanation: Explanation
+
+
+@dataclass(frozen=True)
+class LibraryContent:
+    """What a library says; the plans themselves are read when somebody asks for them.
+
+    The format comes first: :func:`stated_format` looks for it there.
+    """
+
+    format: int
+    tvm: str
+    target: str
+    options: Options
+    num_veus: int
+    merged_rows: int
+    vdevice: str
+    backend: str
+    costs: CostModel
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
+    direct: DirectCall | None
+    programs: tuple[Any, ...]
+    plans: tuple[RegionPlan, ...]
+    arenas: dict[str, int]
+    left_out: tuple[LeftOut, ...]
+
+    @classmethod
+    def read(cls, content: Mapping[str, Any]) -> LibraryContent:
+        """What :meth:`plain` made; other keys are passed over.
+
+        Raises
+        ------
+        FieldError
+            With the path to what is wrong.
+        """
+        known = [field.name for field in fields(cls)]
+        said: LibraryContent = read_as(cls, {k: v for k, v in content.items() if k in known})
+        return said
+
+    def plain(self) -> dict[str, Any]:
+        """The same as JSON has it."""
+        content: dict[str, Any] = json.loads(json.dumps(self, default=_entries))
+        return content
+
+
+def _entries(record: Any) -> dict[str, Any]:
+    return {field.name: getattr(record, field.name) for field in fields(record)}
+
+
+def packed(content: Mapping[str, Any]) -> np.ndarray:
+    """Zlib-compressed JSON, uint8."""
+    return np.frombuffer(zlib.compress(json.dumps(content).encode()), np.uint8)
+
+
+def unpacked(content: np.ndarray) -> dict[str, Any]:
+    """What :func:`packed` was given."""
+    found: dict[str, Any] = json.loads(zlib.decompress(content.tobytes()))
+    return found
+
+
+def other_format(stated: int | None) -> str | None:
+    """What to say of a library's format; nothing if it is this version's, or unknown."""
+    if stated in (None, FORMAT_VERSION):
+        return None
+    return f"library format {stated}, this version reads {FORMAT_VERSION}"
+
+
+def stated_format(content: bytes) -> int | None:
+    """The format that the file of a library states, found without running any of it."""
+    for found in re.finditer(_COMPRESSED, content):
+        head = content[found.start() : found.start() + _HEAD_BYTES]
+        try:
+            begin = zlib.decompressobj().decompress(head, _HEAD_BYTES)
+        except zlib.error:
+            continue
+        if stated := re.match(rb'\{"format": ([0-9]+),', begin):
+            return int(stated[1])
+    return None
