@@ -28,17 +28,16 @@ from rich.console import Console
 from rich.status import Status
 from rich.table import Table
 
-from tvm_rammer.backend import resolve_target, vdevice_for
 from tvm_rammer.backend.cpu.timing.measure_plans import measure_plans
 from tvm_rammer.frontend import load_model
 from tvm_rammer.machine import VDevice
 from tvm_rammer.options import Options
-from tvm_rammer.region.marks import is_region
+from tvm_rammer.region.compiler import Graphs, RegionCompiler
 from tvm_rammer.region.planned import signature_of
 from tvm_rammer.schedule import POLICIES, CostModel, choices, plan, simulate
 from tvm_rammer.testing.models import MODELS, get_model
 from tvm_rammer.testing.own_cores import OwnCores
-from tvm_rammer.transform.pipeline import PartitionedModule, partition_module
+from tvm_rammer.transform.pipeline import partition_module
 
 #: How often a model is measured at most, and how long to wait for cores of one's own.
 _ATTEMPTS = 5
@@ -113,14 +112,15 @@ def settled(
     """Compare until the machine keeps still meanwhile, or the last of a few attempts."""
     info = get_model(name)
     loaded = load_model(info.tiny() if tiny else info.build())
-    partitioned = partition_module(loaded.module, Options(num_veus=veus).resolve())
-    device = vdevice_for(resolve_target(), veus)
+    goal = Options(num_veus=veus).resolve()
+    partitions, device = partition_module(loaded.module, goal), goal.vdevice
+    modelled = partitions.compiler.graphs(partitions.merged_for(device))
     samples: list[Sample] = []
     for attempt in range(_ATTEMPTS):
         status.update(f"{name}: attempt {attempt + 1} of {_ATTEMPTS} ...")
         cores.wait(_PATIENCE_SECONDS)
         calibrated, before = measure_state(device, cores)
-        samples = compare(name, partitioned, policies, calibrated, cores)
+        samples = compare(name, partitions.compiler, modelled, policies, calibrated, cores)
         _, after = measure_state(device, cores)
         if before.own_cores and before.like(after):
             return [replace(sample, settled=True) for sample in samples]
@@ -129,20 +129,16 @@ def settled(
 
 def compare(
     name: str,
-    partitioned: PartitionedModule,
+    compiler: RegionCompiler,
+    modelled: Graphs,
     policies: list[str],
     vdevice: VDevice,
     cores: OwnCores,
 ) -> list[Sample]:
     """Simulate and measure plans of all regions of a model."""
-    compiler, module = partitioned.compiler, partitioned.module
     costs = CostModel.of(vdevice)
-    symbols = [symbol for symbol, func in module.functions_items() if is_region(func)]
-    with resolve_target():
-        graphs = [compiler.graph(symbol, module) for symbol in symbols]
-        compiler.measure(symbols, refresh=True)
-        graphs = [compiler.graph(symbol, module) for symbol in symbols]
-        kernels = compiler.module(tuple(signature_of(graph.graph) for graph in graphs))
+    graphs = list(compiler.measured(modelled, refresh=True).values())
+    kernels = compiler.module(tuple(signature_of(graph.graph) for graph in graphs))
     ids = compiler.kernels.ids
     found: list[Sample] = []
     for graph in graphs:

@@ -20,7 +20,6 @@ from tvm_rammer.backend.cuda.occupancy import blocks_per_sm
 from tvm_rammer.errors import DeviceError
 from tvm_rammer.frontend import load_model
 from tvm_rammer.options import Options
-from tvm_rammer.region.marks import regions_of
 from tvm_rammer.region.planned import signature_of
 from tvm_rammer.schedule import plan
 from tvm_rammer.schedule.simulate import simulate, simulate_by_wave
@@ -219,10 +218,9 @@ def _room(arch: str, kernels: list[FunctionResources]) -> int:
 
 def kernel_sources(model: onnx.ModelProto, target: Any) -> list[str]:
     """CUDA C of the kernels of a model's regions, which are the same for every plan."""
-    partitioned = partition_module(load_model(model).module, Options().resolve(target))
-    compiler = partitioned.compiler
-    symbols = regions_of(partitioned.module)
-    with target:
-        graphs = [compiler.graph(symbol, partitioned.module).graph for symbol in symbols]
-        built = compiler.module(tuple(map(signature_of, graphs)))
+    goal = Options().resolve(target)
+    partitions = partition_module(load_model(model).module, goal)
+    compiler = partitions.compiler
+    regions = compiler.graphs(partitions.merged_for(goal.vdevice)).values()
+    built = compiler.module(tuple(signature_of(region.graph) for region in regions))
     return [each.inspect_source() for each in built.imports if each.kind == "cuda"]

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from tvm_rammer.frontend import load_model
+from tvm_rammer.machine import VDevice
 from tvm_rammer.options import Options
-from tvm_rammer.region.marks import regions_of
 from tvm_rammer.rprogram import OperatorGraph
-from tvm_rammer.transform.pipeline import PartitionedModule, Records, partition_module
+from tvm_rammer.transform.pipeline import Partitions, Records, partition_module
 
 
 def operator_graphs(
@@ -36,8 +36,8 @@ def operator_graphs(
         What tuning found.
     """
     goal = (options or Options()).resolve(target)
-    partitioned = partition_module(load_model(model).module, goal, records)
-    return _graphs(partitioned, measured)
+    partitions = partition_module(load_model(model).module, goal, records)
+    return _graphs(partitions, goal.vdevice, measured)
 
 
 def graphs_by_veus(model: Any, counts: Sequence[int]) -> dict[int, list[OperatorGraph]]:
@@ -46,18 +46,14 @@ def graphs_by_veus(model: Any, counts: Sequence[int]) -> dict[int, list[Operator
     The kernels are this machine's; products that share a weight are merged as is best for the
     number of vEUs.
     """
-    partitioned = partition_module(load_model(model).module, Options().resolve())
-    known = partitioned.compiler.kernels.vdevice
-    merged = {n: partitioned.merged_for(replace(known, num_veus=n)) for n in counts}
-    return {count: _graphs(each, measured=True) for count, each in merged.items()}
+    goal = Options().resolve()
+    partitions = partition_module(load_model(model).module, goal)
+    devices = {count: replace(goal.vdevice, num_veus=count) for count in counts}
+    return {n: _graphs(partitions, vdevice, measured=True) for n, vdevice in devices.items()}
 
 
-def _graphs(partitioned: PartitionedModule, measured: bool) -> list[OperatorGraph]:
-    module, compiler = partitioned.module, partitioned.compiler
-    symbols = regions_of(module)
-    with compiler.target:
-        for symbol in symbols:
-            compiler.graph(symbol, module)
-        if measured and symbols:
-            compiler.measure(symbols)
-        return [compiler.graph(symbol, module).graph for symbol in symbols]
+def _graphs(partitions: Partitions, vdevice: VDevice, measured: bool) -> list[OperatorGraph]:
+    compiler = partitions.compiler
+    graphs = compiler.graphs(partitions.merged_for(vdevice))
+    found = compiler.measured(graphs) if measured else graphs
+    return [region.graph for region in found.values()]

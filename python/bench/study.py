@@ -172,7 +172,8 @@ def study(model: onnx.ModelProto, seconds: float, patience: float) -> Study:
     inputs = random_inputs(model)
     variants = dict(_variants(library, report, model))
     modules = {name: _instance(variant, inputs) for name, variant in variants.items()}
-    compiler, reached = library.source.compiler, []
+    source, reached = library.source, []
+    compiler = source.compiler
     # The clock of a shared machine changes from second to second, and its ceilings with it.
     ceilings = CeilingsTogether(compiler.target, compiler.kernels.vdevice)
     quiet = Patience(patience, NearCores)
@@ -202,7 +203,7 @@ def study(model: onnx.ModelProto, seconds: float, patience: float) -> Study:
         tuple(program.policy for program in library.programs.values()),
         plans,
         *dispatch,
-        _kernel_times(kernel_report(library.source)),
+        _kernel_times(kernel_report(source.with_rows(report.merged_rows), compiler)),
         PlanRoofline(
             1e3 * median(least),
             to_least[BASE],

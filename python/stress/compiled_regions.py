@@ -23,7 +23,6 @@ from tvm_rammer.frontend import load_model
 from tvm_rammer.machine import VDevice
 from tvm_rammer.options import Options
 from tvm_rammer.region.compiler import RegionCompiler
-from tvm_rammer.region.marks import is_region
 from tvm_rammer.region.operator_graph import RegionGraph
 from tvm_rammer.region.planned import signature_of
 from tvm_rammer.rprogram import ALIGNMENT, OperatorGraph, RProgram, verify
@@ -61,10 +60,11 @@ class Source:
     @classmethod
     def all_of_module(cls, mod: tvm.IRModule, target: Any = None) -> list[Source]:
         """One for each region of a model."""
-        partitioned = partition_module(mod, Options().resolve(target))
-        module, compiler = partitioned.module, partitioned.compiler
-        symbols = [symbol for symbol, func in module.functions_items() if is_region(func)]
-        return [cls(compiler.graph(symbol, module), compiler) for symbol in symbols]
+        goal = Options().resolve(target)
+        partitions = partition_module(mod, goal)
+        compiler = partitions.compiler
+        graphs = compiler.graphs(partitions.merged_for(goal.vdevice))
+        return [cls(graph, compiler) for graph in graphs.values()]
 
     @property
     def ids(self) -> dict[str, int]:

@@ -144,5 +144,6 @@ def test_both_branches_are_partitioned():
             return y
 
     options = Options("sequential", 2)
-    partitioned = partition_module(Before, options.resolve("llvm")).module
+    goal = options.resolve("llvm")
+    partitioned = partition_module(Before, goal).merged_for(goal.vdevice)
     assert len([func for func in partitioned.functions.values() if is_region(func)]) == 2

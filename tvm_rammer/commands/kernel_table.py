@@ -81,12 +81,12 @@ def _measured(model: Path, options: dict[str, Any]) -> KernelReport:
         shapes, constants = given.pop("shapes", None), given.pop("constants", None)
         goal = Options(**given).resolve(target)
         loaded = load_model(model, shapes, constants)
-        partitioned = partition_module(loaded.module, goal)
+        partitions = partition_module(loaded.module, goal)
 
         def advance(done: int, total: int) -> None:
             display.update(task, description="measuring kernels", completed=done, total=total)
 
-        return kernel_report(partitioned, advance)
+        return kernel_report(partitions.merged_for(goal.vdevice), partitions.compiler, advance)
 
 
 @dataclass(frozen=True)

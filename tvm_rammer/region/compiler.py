@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any
 
 import tvm
@@ -14,65 +13,62 @@ from tvm_rammer.backend.signature import RegionSignature
 from tvm_rammer.kernel.measured_costs import cost_key, load_costs, store_costs
 from tvm_rammer.kernel.operands import operands_of
 from tvm_rammer.progress import tell, tell_each
-from tvm_rammer.region.forget_constants import forget_constants
 from tvm_rammer.region.kernel_library import KernelLibrary
 from tvm_rammer.region.marks import regions_of
-from tvm_rammer.region.operator_graph import RegionGraph, region_graph, unwatched
+from tvm_rammer.region.operator_graph import RegionGraph, region_graph
 from tvm_rammer.region.planned import signature_of
 from tvm_rammer.rprogram import OperatorGraph
 
+#: By the region function.
+Graphs = Mapping[GlobalVar, RegionGraph]
 
-@dataclass
+
 class RegionCompiler:
-    """Operator graphs and compiled kernels of a module's regions, each made once.
+    """Remembers what a model's regions have whatever their plan; all of it is made once.
 
     Planning the same regions again, for another policy or number of vEUs, compiles nothing.
+
+    Attributes
+    ----------
+    target : Target
+    kernels : KernelLibrary
     """
 
-    target: tvm.target.Target
-    kernels: KernelLibrary
-    _graphs: dict[GlobalVar, RegionGraph] = field(default_factory=dict)
-    _modules: dict[tuple[Any, ...], tvm.runtime.Module] = field(default_factory=dict)
-    _compiler: KernelCompiler = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._compiler = self.backend.compiler(self.target)
+    def __init__(self, target: tvm.target.Target, kernels: KernelLibrary) -> None:
+        self.target = target
+        self.kernels = kernels
+        self._graphs: dict[GlobalVar, RegionGraph] = {}
+        self._modules: dict[tuple[Any, ...], tvm.runtime.Module] = {}
+        self._compiler: KernelCompiler = self.backend.compiler(target)
 
     @property
     def backend(self) -> Backend:
         """The back end that compiles."""
         return self.kernels.backend
 
-    def graph(
-        self, symbol: GlobalVar, mod: tvm.IRModule, watch: Callable[[bool], None] = unwatched
-    ) -> RegionGraph:
-        """The operator graph of a region function; ``watch`` as in :func:`region_graph`."""
-        if symbol not in self._graphs:
-            self._graphs[symbol] = region_graph(
-                symbol.name_hint, mod[symbol], mod, self.kernels, watch
-            )
-        return self._graphs[symbol]
+    def graphs(self, mod: tvm.IRModule, start: bool = False) -> Graphs:
+        """The operator graphs of a module's regions, with modelled costs of the kernels.
 
-    def start(self, mod: tvm.IRModule) -> None:
-        """Make the graphs of all regions of a module, and start to compile their kernels."""
+        Parameters
+        ----------
+        mod : IRModule
+            Partitioned.
+        start : bool
+            Start to compile the kernels as soon as they are known.
+        """
         symbols = regions_of(mod)
         for symbol in symbols:
 
             def watch(complete: bool, last: bool = symbol == symbols[-1]) -> None:
-                self._compiler.start(self.kernels.bodies, complete and last)
+                if start:
+                    self._compiler.start(self.kernels.bodies, complete and last)
 
-            self.graph(symbol, mod, watch)
-
-    def take(self, mod: tvm.IRModule) -> None:
-        """Start, and pack the constants of all regions, which the module itself forgets.
-
-        New memory takes long, and what is packed makes room for what is not.
-        """
-        self.start(mod)
-        for symbol in regions_of(mod):
-            mod[symbol] = forget_constants(mod[symbol])
-        for symbol in regions_of(mod):
-            self._graphs[symbol].pool.array()
+            if symbol not in self._graphs:
+                with self.target:
+                    self._graphs[symbol] = region_graph(
+                        symbol.name_hint, mod[symbol], mod, self.kernels, watch
+                    )
+        return {symbol: self._graphs[symbol] for symbol in symbols}
 
     def module(self, signatures: tuple[RegionSignature, ...]) -> tvm.runtime.Module:
         """The compiled kernels of regions with these signatures: all that there are by now."""
@@ -80,7 +76,8 @@ class RegionCompiler:
         key = (len(bodies), *signatures)
         if key not in self._modules:
             tell(f"compiling {len(bodies)} kernels")
-            self._modules[key] = self._compiler.module(bodies, signatures)
+            with self.target:
+                self._modules[key] = self._compiler.module(bodies, signatures)
         return self._modules[key]
 
     def compile_seconds(self) -> dict[str, float]:
@@ -99,33 +96,34 @@ class RegionCompiler:
             for kernel in {kernel for op in graph.operators for kernel in op.candidates}
         }
 
-    def measure(self, symbols: list[GlobalVar], refresh: bool = False) -> None:
-        """Replace the modelled costs of the regions' kernels by measured ones.
+    def measured(self, graphs: Graphs, refresh: bool = False) -> Graphs:
+        """The same graphs, with measured costs of their kernels.
 
         Only where the target is this machine; a kernel that was measured here before, in whatever
         process, is not measured again unless ``refresh``.
         """
         vdevice, stopwatch = self.kernels.vdevice, self.backend.stopwatch
         if stopwatch is None or not vdevice.host:
-            return
-        regions = [self._graphs[symbol] for symbol in symbols]
-        keys = {name: key for region in regions for name, key in self.keys(region.graph).items()}
+            return graphs
+        keys = {
+            name: key for region in graphs.values() for name, key in self.keys(region.graph).items()
+        }
         seconds = {} if refresh else load_costs(keys)
-        signatures = tuple(signature_of(region.graph) for region in regions)
-        for region, signature in zip(regions, signatures, strict=True):
+        signatures = tuple(signature_of(region.graph) for region in graphs.values())
+        for region, signature in zip(graphs.values(), signatures, strict=True):
             missing = [
                 use for name, use in operands_of(region.graph).items() if name not in seconds
             ]
             if missing:
-                fresh = stopwatch.kernels(
-                    self.module(signatures),
-                    signature,
-                    self.kernels.ids,
-                    tell_each("measuring kernels", missing),
-                    region.constants,
-                    vdevice.l2_bytes,
-                )
+                with self.target:
+                    fresh = stopwatch.kernels(
+                        self.module(signatures),
+                        signature,
+                        self.kernels.ids,
+                        tell_each("measuring kernels", missing),
+                        region.constants,
+                        vdevice.l2_bytes,
+                    )
                 store_costs(keys, fresh)
                 seconds |= fresh
-        for symbol in symbols:
-            self._graphs[symbol] = self._graphs[symbol].with_costs(seconds)
+        return {symbol: region.with_costs(seconds) for symbol, region in graphs.items()}

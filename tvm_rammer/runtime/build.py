@@ -116,10 +116,10 @@ def build(
     if params:
         loaded, names = _bind(loaded, params)
     try:
-        partitioned = partition_module(loaded.module, goal, database)
+        partitions = partition_module(loaded.module, goal, database)
         # The weights as they were read make room for the packed ones: new memory takes long.
         del loaded
-        library = assemble(partitioned, goal, names)
+        library = assemble(partitions, goal, names)
     except RammerError:
         raise
     except Exception as error:

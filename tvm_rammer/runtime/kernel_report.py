@@ -6,16 +6,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import tvm
+
 from tvm_rammer.kernel.constraints import Constraint, Vectors, constraint_of
 from tvm_rammer.kernel.operands import Operand, Timing, copies_for
 from tvm_rammer.kernel.roofline import Roofline, roofline
 from tvm_rammer.kernel.work import Work, work_of
 from tvm_rammer.machine import VDevice
 from tvm_rammer.machine.ceilings import Ceilings
-from tvm_rammer.region.compiler import RegionCompiler
-from tvm_rammer.region.marks import is_region, read_left_out
+from tvm_rammer.region.compiler import Graphs, RegionCompiler
+from tvm_rammer.region.marks import read_left_out
 from tvm_rammer.rprogram import RKernel, aligned
-from tvm_rammer.transform.pipeline import PartitionedModule
 
 #: Kernels that are compiled together: fewer take longer in all, more show no progress.
 _GROUP = 16
@@ -151,12 +152,17 @@ class KernelReport:
         }
 
 
-def kernel_report(partitioned: PartitionedModule, progress: Progress | None = None) -> KernelReport:
+def kernel_report(
+    mod: tvm.IRModule, compiler: RegionCompiler, progress: Progress | None = None
+) -> KernelReport:
     """Compile every distinct rKernel by itself, look at its code, and time it on one core.
 
     Parameters
     ----------
-    partitioned : PartitionedModule
+    mod : IRModule
+        Partitioned.
+    compiler : RegionCompiler
+        Of its regions.
     progress : callable, optional
         Called with the kernels that are done and all there are.
 
@@ -165,9 +171,8 @@ def kernel_report(partitioned: PartitionedModule, progress: Progress | None = No
     KernelReport
         Timed only where the target is this machine.
     """
-    compiler = partitioned.compiler
     target, vdevice = compiler.target, compiler.kernels.vdevice
-    uses = list(_uses(partitioned).values())
+    uses = list(_uses(compiler.graphs(mod)).values())
     reached = compiler.backend.ceilings(target, vdevice)
     found: list[KernelFacts] = []
     for first in range(0, len(uses), _GROUP):
@@ -176,7 +181,7 @@ def kernel_report(partitioned: PartitionedModule, progress: Progress | None = No
         group, bodies = uses[first : first + _GROUP], compiler.kernels.bodies
         found += _facts(group, bodies, compiler, reached)
     found.sort(key=lambda facts: -facts.total_seconds)
-    left_out = len(read_left_out(partitioned.module))
+    left_out = len(read_left_out(mod))
     return KernelReport(str(target), vdevice, reached, tuple(found), left_out)
 
 
@@ -191,15 +196,10 @@ class _Use:
     count: int = 0
 
 
-def _uses(partitioned: PartitionedModule) -> dict[str, _Use]:
+def _uses(graphs: Graphs) -> dict[str, _Use]:
     """The distinct kernels of all regions by name."""
-    mod, compiler = partitioned.module, partitioned.compiler
     uses: dict[str, _Use] = {}
-    for symbol, func in mod.functions_items():
-        if not is_region(func):
-            continue
-        with compiler.target:
-            graph = compiler.graph(symbol, mod).graph
+    for graph in (region.graph for region in graphs.values()):
         for op in graph.operators:
             kernel = op.candidates[0]
             operands = tuple(Operand.of(graph.buffers, k) for k in op.arguments)

@@ -29,7 +29,7 @@ from tvm_rammer.runtime.private_copy import PrivateCopy
 from tvm_rammer.runtime.report import Report, make_report
 from tvm_rammer.runtime.simulated import simulated
 from tvm_rammer.transform.attach_description import ModelNames
-from tvm_rammer.transform.pipeline import PartitionedModule, lower_for_vm, plan_module
+from tvm_rammer.transform.pipeline import Partitions, lower_for_vm, plan_module
 from tvm_rammer.transform.stock_memory import stock_plan_bytes
 from tvm_rammer.units import counted, listed
 from tvm_rammer.view.html import timeline_frame
@@ -52,7 +52,7 @@ class Library:
         For ``relax.VirtualMachine``.
     description : LibraryDescription
         What the library says about itself.
-    source : PartitionedModule, optional
+    source : Partitions, optional
         What it was planned from: only a library that was built in this process can be planned anew.
     options : Options, optional
         Those of the build.
@@ -62,7 +62,7 @@ class Library:
 
     executable: Any
     description: LibraryDescription
-    source: PartitionedModule | None = None
+    source: Partitions | None = None
     options: Options | None = None
     copy: PrivateCopy | None = field(default=None, compare=False)
 
@@ -115,7 +115,7 @@ class Library:
     def _stock_bytes(self) -> dict[str, int]:
         if self.source is None:
             return {}
-        mod = self.source.module
+        mod = self.source.with_rows(self.description.merged_rows)
         return {
             symbol.name_hint: stock_plan_bytes(func, mod)
             for symbol, func in mod.functions_items()
@@ -231,15 +231,13 @@ class Library:
         return target
 
 
-def assemble(
-    partitioned: PartitionedModule, goal: Goal, names: ModelNames | None = None
-) -> Library:
+def assemble(partitions: Partitions, goal: Goal, names: ModelNames | None = None) -> Library:
     """Plan a partitioned module and link the library."""
-    planned = plan_module(partitioned, goal, names)
+    planned = plan_module(partitions, goal, names)
     tell("linking")
-    lowering = lower_for_vm(partitioned.compiler)
+    lowering = lower_for_vm(partitions.compiler)
     executable = relax.build(planned.module, goal.target, relax_pipeline=lowering)
-    return Library(executable, LibraryDescription(planned.content), planned.source, goal.options)
+    return Library(executable, LibraryDescription(planned.content), partitions, goal.options)
 
 
 def require_exports(backend: Backend, path: Path) -> None:

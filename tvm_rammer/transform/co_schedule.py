@@ -42,13 +42,10 @@ def co_schedule(mod: tvm.IRModule, compiler: RegionCompiler, goal: Goal) -> CoSc
     goal : Goal
         Its vDevice states the vEUs to plan for.
     """
-    symbols = regions_of(mod)
-    if not symbols:
+    if not regions_of(mod):
         return CoScheduled(mod)
     with compiler.target:
-        compiler.start(mod)
-        compiler.measure(symbols)
-        graphs = {symbol: compiler.graph(symbol, mod) for symbol in symbols}
+        graphs = compiler.measured(compiler.graphs(mod, start=True))
         signatures = tuple(signature_of(each.graph) for each in graphs.values())
         regions = {
             symbol: _planned(graph, compiler, goal, signatures) for symbol, graph in graphs.items()

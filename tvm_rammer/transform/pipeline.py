@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
@@ -19,7 +19,9 @@ from tvm_rammer.machine import VDevice
 from tvm_rammer.options import Form, Goal, Options
 from tvm_rammer.progress import tell
 from tvm_rammer.region.compiler import RegionCompiler
+from tvm_rammer.region.forget_constants import forget_constants
 from tvm_rammer.region.kernel_library import KernelLibrary, Tuned, untuned
+from tvm_rammer.region.marks import is_region
 from tvm_rammer.transform.add_guard import AddGuard
 from tvm_rammer.transform.attach_description import ModelNames, attach_description, describe
 from tvm_rammer.transform.co_schedule import co_schedule
@@ -47,67 +49,84 @@ class Records(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class PartitionedModule:
-    """A module whose regions are functions, and what compiles them: the same for every policy.
+class Partitions:
+    """Remembers the modules of a model whose regions are functions: every policy plans the same.
 
-    Once it is planned, only the compiler has the constants of the regions.
+    Another number of vEUs may want products that share a weight merged otherwise. That is another
+    module; each is made once.
 
-    Attributes
+    Parameters
     ----------
-    module : IRModule
+    mod : IRModule
+        Whose products are not merged.
     compiler : RegionCompiler
+        Of the regions of all modules.
     form : Form
         Per operator there are no regions.
-    rows : int
-        Of merged products at most.
-    unmerged : Mergeable, optional
-        What was partitioned, if it has products that may be merged otherwise.
     """
 
-    module: tvm.IRModule
-    compiler: RegionCompiler
-    form: Form = "program"
-    rows: int = 1
-    unmerged: Mergeable | None = None
-    _known: dict[int, tvm.IRModule] = field(default_factory=dict, repr=False)
+    def __init__(self, mod: tvm.IRModule, compiler: RegionCompiler, form: Form) -> None:
+        self.compiler = compiler
+        self._form = form
+        self._unmerged = Mergeable.of(mod)
+        # Without a choice nobody keeps the model as it was.
+        self._modules = {} if self._unmerged else {1: self._partition(mod, 1)}
 
-    def merged_for(self, vdevice: VDevice) -> PartitionedModule:
-        """The same module with as many products merged as is best for a number of vEUs.
+    def best_rows(self, vdevice: VDevice) -> int:
+        """How many rows merged products have at most where it is best for a number of vEUs."""
+        return self._unmerged.best_rows(vdevice) if self._unmerged else 1
 
-        Each number of rows is partitioned once.
+    def merged_for(self, vdevice: VDevice) -> tvm.IRModule:
+        """The module for a number of vEUs."""
+        return self.with_rows(self.best_rows(vdevice))
+
+    def with_rows(self, rows: int) -> tvm.IRModule:
+        """The module whose merged products have so many rows at most."""
+        if rows not in self._modules:
+            assert self._unmerged is not None
+            self._modules[rows] = self._partition(self._unmerged.module, rows)
+        return self._modules[rows]
+
+    def without_constants(self, rows: int) -> tvm.IRModule:
+        """The same; from now on only the compiler has the constants of its regions, packed.
+
+        New memory takes long, and what is packed makes room for what is not.
         """
-        if self.unmerged is None:
-            return self
-        rows = self.unmerged.best_rows(vdevice)
-        if rows == self.rows:
-            return self
-        known = self._known
-        if rows not in known:
-            known[rows] = _partitioned(self.unmerged.module, self.compiler, self.form, rows)
-        return replace(self, module=known[rows], rows=rows)
+        graphs = self.compiler.graphs(self.with_rows(rows), start=True)
+        self._modules[rows] = _without_constants(self._modules[rows])
+        for graph in graphs.values():
+            graph.pool.array()
+        return self._modules[rows]
+
+    def _partition(self, mod: tvm.IRModule, rows: int) -> tvm.IRModule:
+        """Call_tirs of fused PrimFuncs; what can be planned together becomes a function."""
+        compiler = self.compiler
+        prepare = [MergeProducts(rows), Prepare(compiler.backend.few_rows)]
+        refusal = partial(compiler.backend.refusal, vdevice=compiler.kernels.vdevice)
+        partition = [PartitionRegions(refusal=refusal)] if self._form != "per-op" else []
+        with compiler.target:
+            return tvm.transform.Sequential([*prepare, *partition])(mod)
+
+
+def _without_constants(mod: tvm.IRModule) -> tvm.IRModule:
+    """A module whose regions have forgotten what their constants hold."""
+    functions = {
+        symbol: forget_constants(func) if is_region(func) else func
+        for symbol, func in mod.functions_items()
+    }
+    return tvm.IRModule(functions, attrs=mod.attrs)
 
 
 @dataclass(frozen=True)
 class PlannedModule:
-    """A module whose regions are kernels, before it is lowered for the VM, and its description.
-
-    ``source`` is what was planned.
-    """
+    """A module whose regions are kernels, before it is lowered for the VM, and its description."""
 
     module: tvm.IRModule
     content: Mapping[str, Any]
-    source: PartitionedModule
 
 
-def partition_module(
-    mod: tvm.IRModule, goal: Goal, records: Records | None = None
-) -> PartitionedModule:
-    """The passes before the plan: of what the user chose only the form matters to them.
-
-    Products are merged as is best for the number of vEUs, and anew by :func:`plan_module` if it is
-    another one.
-    """
+def partition_module(mod: tvm.IRModule, goal: Goal, records: Records | None = None) -> Partitions:
+    """The passes before the plan: of what the user chose only the form matters to them."""
     tell("preparing the operators")
     vdevice, tolerance = goal.vdevice, goal.options.winograd_tolerance
     tuned = records.tuned(vdevice, tolerance) if records else untuned
@@ -115,26 +134,11 @@ def partition_module(
     # What an importer repeats for every step is one before its weights are copied.
     with goal.target:
         mod = tvm.transform.Sequential([LiftBranches(), MergeEqualOperators()])(mod)
-    unmerged = Mergeable.of(mod)
-    rows = unmerged.best_rows(vdevice) if unmerged else 1
-    form = goal.options.form
-    module = _partitioned(mod, compiler, form, rows)
-    return PartitionedModule(module, compiler, form, rows, unmerged, {rows: module})
-
-
-def _partitioned(
-    mod: tvm.IRModule, compiler: RegionCompiler, form: Form, rows: int
-) -> tvm.IRModule:
-    """Call_tirs of fused PrimFuncs; what can be planned together becomes a function."""
-    prepare = [MergeProducts(rows), Prepare(compiler.backend.few_rows)]
-    refusal = partial(compiler.backend.refusal, vdevice=compiler.kernels.vdevice)
-    partition = [PartitionRegions(refusal=refusal)] if form != "per-op" else []
-    with compiler.target:
-        return tvm.transform.Sequential([*prepare, *partition])(mod)
+    return Partitions(mod, compiler, goal.options.form)
 
 
 def plan_module(
-    partitioned: PartitionedModule, goal: Goal, names: ModelNames | None = None
+    partitions: Partitions, goal: Goal, names: ModelNames | None = None
 ) -> PlannedModule:
     """The passes that make the plan and put it into the module.
 
@@ -142,17 +146,15 @@ def plan_module(
 
     Parameters
     ----------
-    partitioned : PartitionedModule
+    partitions : Partitions
     goal : Goal
     names : ModelNames, optional
         What the model itself calls its inputs and outputs.
     """
-    partitioned, target = partitioned.merged_for(goal.vdevice), goal.target
-    compiler = partitioned.compiler
+    compiler, target, rows = partitions.compiler, goal.target, partitions.best_rows(goal.vdevice)
     with target:
-        compiler.take(partitioned.module)
         # 3. Every region becomes a kernel.
-        planned = co_schedule(partitioned.module, compiler, goal)
+        planned = co_schedule(partitions.without_constants(rows), compiler, goal)
         rest = [
             # 4. Everything else runs the same rKernels, one call each.
             ScheduleOperators(compiler.kernels, target),
@@ -160,8 +162,8 @@ def plan_module(
             AddGuard(target, goal.vdevice),
         ]
         mod = tvm.transform.Sequential(rest)(planned.module)
-    content = describe(mod, planned.regions, goal, partitioned.rows, names)
-    return PlannedModule(attach_description(mod, content), content, partitioned)
+    content = describe(mod, planned.regions, goal, rows, names)
+    return PlannedModule(attach_description(mod, content), content)
 
 
 def lower_for_vm(compiler: RegionCompiler) -> tvm.transform.Pass:
@@ -229,8 +231,8 @@ def pipeline(
             said = f"no target given: compiling for this machine, {goal.target}"
             warnings.warn(said, stacklevel=2)
         with goal.target:
-            partitioned = partition_module(mod, goal)
-            planned = plan_module(partitioned, goal).module
-            return lower_for_vm(partitioned.compiler)(planned).with_attr(LOWERED, True)
+            partitions = partition_module(mod, goal)
+            planned = plan_module(partitions, goal).module
+            return lower_for_vm(partitions.compiler)(planned).with_attr(LOWERED, True)
 
     return rammer

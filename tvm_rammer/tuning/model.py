@@ -144,12 +144,12 @@ def tasks_of(
     spaces : sequence of str
         Where choices may come from.
     """
-    partitioned = partition_module(mod, goal)
-    module, kernels = partitioned.module, partitioned.compiler.kernels
+    partitions = partition_module(mod, goal)
+    module, kernels = partitions.merged_for(goal.vdevice), partitions.compiler.kernels
     backend, vdevice = kernels.backend, kernels.vdevice
     tuner_of(backend)
     with goal.target:
-        graphs = [partitioned.compiler.graph(s, module).graph for s in regions_of(module)]
+        graphs = [region.graph for region in partitions.compiler.graphs(module).values()]
         within = kernels.uses.copy()
         for call in _outside(module):
             operands = enumerate(call.args[1].fields)
