@@ -252,6 +252,8 @@ class Backend(Protocol):
         Those of :data:`tvm_rammer.options.FORMS` that it can make kernels in.
     few_rows : int
         A product with so many rows or fewer takes as long as reading its weights.
+    vector_bytes : int
+        What kernels load and store at once: every buffer begins at a multiple of it.
     rules : tuple of str
         Names of its own rules; those from outside compete with them, where there are any.
     exports : bool
@@ -273,6 +275,10 @@ class Backend(Protocol):
     @property
     def few_rows(self) -> int:
         return 0
+
+    @property
+    def vector_bytes(self) -> int:
+        return 1
 
     @property
     def rules(self) -> tuple[str, ...]:

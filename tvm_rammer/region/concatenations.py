@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import accumulate
 from math import prod
 
 from tvm import te, tirx
@@ -31,9 +32,16 @@ CONCATENATION = "tvm_rammer.concatenation"
 SHORTEST_ROW = 64
 
 
-def concatenate_in_place(region: RegionCalls) -> RegionCalls:
-    """Let operators write the operands of concatenations into the results."""
-    placing = _Placing(list(region.buffers), region.calls)
+def concatenate_in_place(region: RegionCalls, alignment: int = 1) -> RegionCalls:
+    """Let operators write the operands of concatenations into the results.
+
+    Parameters
+    ----------
+    region : RegionCalls
+    alignment : int
+        Bytes; a concatenation whose operands begin at other places than multiples stays.
+    """
+    placing = _Placing(list(region.buffers), region.calls, alignment)
     replaced = [
         placing.replacement(call) if axis_of(call.func) is not None else [call]
         for call in reversed(region.calls)
@@ -83,8 +91,9 @@ class _Matrix:
 class _Placing:
     """Turns buffers into parts, one concatenation after the other, the last one first."""
 
-    def __init__(self, buffers: list[Buffer], calls: Sequence[TensorCall]) -> None:
+    def __init__(self, buffers: list[Buffer], calls: Sequence[TensorCall], alignment: int) -> None:
         self.buffers = buffers
+        self.alignment = alignment
         self.users: defaultdict[int, list[tuple[TensorCall, int]]] = defaultdict(list)
         for call in calls:
             for position, argument in enumerate(call.arguments):
@@ -95,7 +104,7 @@ class _Placing:
         """What is left to do for a concatenation: nothing, some copies, or itself."""
         count = prod(call.shape(len(call.operands))[: axis_of(call.func)])
         matrix = self._matrix(call.results[0], count)
-        if matrix is None:
+        if matrix is None or not self._are_aligned(call, count):
             return [call]
         if self._lie_side_by_side(call, count):
             first = self.buffers[call.operands[0]]
@@ -115,6 +124,11 @@ class _Placing:
             del self.buffers[len(self.buffers) - len(copies) :]
             return [call]
         return copies
+
+    def _are_aligned(self, call: TensorCall, count: int) -> bool:
+        """Whether all operands begin where kernels load and store vectors."""
+        lengths = (self._row_bytes(call, k, count) for k in range(len(call.operands) - 1))
+        return all(start % self.alignment == 0 for start in accumulate(lengths))
 
     def _matrix(self, result: int, count: int) -> _Matrix | None:
         buffer = self.buffers[result]

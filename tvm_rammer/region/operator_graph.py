@@ -64,7 +64,7 @@ def region_graph(
     watch : callable
         Is told whenever there may be more bodies, and whether these are all of the region.
     """
-    region = concatenate_in_place(region_calls(func, mod))
+    region = concatenate_in_place(region_calls(func, mod), kernels.backend.vector_bytes)
     builder = _Builder(kernels, list(region.buffers))
     for call in tell_each("choosing kernels", region.calls):
         builder.add_operator(call)

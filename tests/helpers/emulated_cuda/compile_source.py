@@ -18,7 +18,9 @@ import tvm_ffi
 from emulated_cuda.inline_ptx import translate_inline_ptx
 
 HERE = Path(__file__).parent
-FLAGS = ("-std=c++17", "-O2", "-fPIC", "-w", "-U_FORTIFY_SOURCE")
+FLAGS = ("-std=c++17", "-O2", "-fPIC", "-w", "-U_FORTIFY_SOURCE", "-fno-strict-aliasing")
+#: A GPU loads and stores vectors only where they are aligned.
+ALIGNED = ("-fsanitize=alignment", "-fsanitize-undefined-trap-on-error")
 #: Every load and store of a kernel calls what looks for races.
 WATCHED = ("-fsanitize=thread", "--param", "tsan-distinguish-volatile=1", "--param")
 WATCHED += ("tsan-instrument-func-entry-exit=0",)
@@ -72,7 +74,7 @@ def compile_source(source: str, kernels: Mapping[str, Sequence[str]], races: boo
     if not library.exists():
         code, made = library.with_suffix(".cpp"), library.with_suffix(".o")
         code.write_text(text)
-        flags = WATCHED if races else ()
+        flags = (*ALIGNED, *(WATCHED if races else ()))
         _run(*flags, "-c", f"-I{HERE / 'include'}", str(code), "-o", str(made))
         found = [f"-Wl,-rpath,{path}" for path in (runtime.parent, _ffi())]
         _run(
@@ -104,6 +106,8 @@ def translate(source: str) -> str:
         return f"auto& {name} = {place};"
 
     source = _SHARED.sub(shared, translate_inline_ptx(source))
+    # What the host may call as well is not always a function of its own that could be static.
+    source = re.sub(r"__host__ __device__|__device__ __host__", "", source)
     return re.sub(r'extern "C" (?=__global__|__device__)', "", source)
 
 

@@ -171,7 +171,8 @@ void bad_address(int signal) {
   if (in_kernel)
     stop("thread " + std::to_string(running->number) + " of block " +
          std::to_string(running->block_number) + last_at(running->line) +
-         " uses an address that is not there");
+         (signal == SIGILL ? " uses an address that is not aligned"
+                           : " uses an address that is not there"));
   ::signal(signal, SIG_DFL);
 }
 
@@ -528,7 +529,7 @@ const char* launch(void (*body)(void*), void* given, const Launch& how) {
   error = obstacle(how);
   if (error.empty()) {
     const Handler preempting(SIGURG, preempt), no_memory(SIGSEGV, bad_address),
-        no_device(SIGBUS, bad_address);
+        no_device(SIGBUS, bad_address), not_aligned(SIGILL, bad_address);
     Watch watch(setting("EMULATED_CUDA_SECONDS", 60));
     run_grid(how);
   }

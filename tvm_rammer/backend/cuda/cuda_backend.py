@@ -56,6 +56,12 @@ class CudaBackend(Backend):
     forms = ("program", "wavefront", "per-op")
     exports = True
 
+    @property
+    def vector_bytes(self) -> int:
+        from tvm_rammer.backend.cuda.codegen.region_kernels import ALIGNMENT
+
+        return ALIGNMENT
+
     def resolve(self, target: tvm.target.Target | None) -> tvm.target.Target:
         from tvm_rammer.backend.cuda.arch_target import resolve_target
 

@@ -16,12 +16,12 @@ from typing import Any
 
 import tvm
 import tvm_ffi
-from tvm import s_tir, tirx
+from tvm import tirx
 from tvm.ir import Call, Op, PointerType, PrimType, StringImm, TensorLoad
 
 from tvm_rammer.backend.cuda.launches import bound_extents, count, linear_index
+from tvm_rammer.backend.cuda.lower_launch import lowered_launch
 from tvm_rammer.errors import ModelError
-from tvm_rammer.kernel.lowering.safe_division import SafeDivision
 from tvm_rammer.kernel.nodes import collect, statements
 from tvm_rammer.kernel.work import element
 from tvm_rammer.rprogram import dtype_bytes
@@ -81,7 +81,7 @@ def thread_body(
     ModelError
         When the launch wants more threads, or cannot be taken apart.
     """
-    lowered = _lowered(launch, target)
+    lowered = lowered_launch(launch, target)
     nest = _Nest.of(lowered)
     threads = count(nest.extents, "threadIdx")
     if threads > block_threads:
@@ -122,31 +122,6 @@ def is_thread_index(expression: Any) -> bool:
         for call in collect(expression, Call)
         for name in call.args[:1]
     )
-
-
-def _lowered(launch: tirx.PrimFunc, target: tvm.target.Target) -> tirx.PrimFunc:
-    """A launch as TVM lowers it, up to where host and device are split."""
-    high, low = s_tir.transform, tirx.transform
-    passes = [
-        *(low.BindTarget(target), SafeDivision()),
-        *(high.CanonicalizeLoop(), high.LowerCrossThreadReduction(), high.LowerInitBlock()),
-        *(high.PlanAndUpdateBufferAllocationLocation(), high.ConvertBlocksToOpaque()),
-        *(high.LiftThreadBinding(), high.ManifestSharedMemoryLocalStage()),
-        *(high.CompactBufferAllocation(), high.LowerAutoCopy(), high.UnifyThreadBinding()),
-        *(high.LowerMatchBuffer(), high.StmtSimplify(), high.InjectPermutedLayout()),
-        *(high.AnnotateIrregularLoop(), high.InjectSoftwarePipeline()),
-        *(high.TransformMmaBufferLayout(), high.LowerOpaqueBlock(), low.FlattenBuffer()),
-        *(low.BF16ComputeLegalize(), low.NarrowDataType(32), high.LoopPartition()),
-        *(low.VectorizeLoop(True), high.InjectVirtualThread(), high.InjectDoubleBuffer()),
-        *(low.StorageRewrite(), high.HoistIfThenElse(), low.UnrollLoop()),
-        *(high.RenormalizeSplitPattern(), low.StmtSimplify(), low.RemoveNoOp()),
-        *(high.RewriteUnsafeSelect(), low.CommonSubexprElim(), low.FP8ComputeLegalize()),
-        *(low.VerifyMemory(), low.AnnotateEntryFunc()),
-        *(high.ThreadSync("shared"), high.ThreadSync("shared.dyn"), high.ThreadSync("warp")),
-        *(high.InferFragment(), high.LowerThreadAllreduce(), high.MergeSharedMemoryAllocations()),
-    ]
-    with target:
-        return tvm.transform.Sequential(passes)(tvm.IRModule({"main": launch}))["main"]
 
 
 @dataclass

@@ -8,6 +8,7 @@ import tvm
 from tvm import tirx
 
 from tvm_rammer.backend.cuda.codegen.machine_code import remember_signatures
+from tvm_rammer.backend.cuda.lower_launch import with_aligned_vectors
 
 
 def compile_both(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Module:
@@ -48,7 +49,8 @@ def build_operators(
     """
     if not functions:
         return []
-    named = {name: func.with_attr("global_symbol", name) for name, func in functions.items()}
+    aligned = {name: with_aligned_vectors(func, target) for name, func in functions.items()}
+    named = {name: func.with_attr("global_symbol", name) for name, func in aligned.items()}
     with target:
         bound = tirx.transform.BindTarget(target)(tvm.IRModule(named))
         lower, _, _ = tirx.get_default_tir_pipeline(target)

@@ -32,7 +32,7 @@ from tvm_rammer.backend.signature import ANY, RegionSignature, TensorSpec
 from tvm_rammer.errors import ModelError
 
 #: Bytes to which tensors are aligned that a kernel takes: the widest vector that a thread loads.
-_ALIGNMENT = 16
+ALIGNMENT = 16
 #: Pointers that fit into the parameters of a kernel, 4 KiB, beside the rest.
 _MOST_BASES = 500
 _I32 = PrimType("int32")
@@ -154,7 +154,7 @@ def _tensor(name: str, spec: TensorSpec) -> Any:
     shape = tuple(
         tirx.Var(f"{name}_extent", "int64") if extent == ANY else extent for extent in spec.shape
     )
-    return tirx.decl_buffer(shape, spec.dtype, name=name, data_alignment=_ALIGNMENT)
+    return tirx.decl_buffer(shape, spec.dtype, name=name, data_alignment=ALIGNMENT)
 
 
 def _launch(blocks: Any, threads: int, statements: Sequence[Any]) -> Any:
