@@ -264,6 +264,27 @@ def test_too_many_blocks_are_an_error_as_on_a_gpu():
         assert run([0], 4, 32)[0] == 1
 
 
+HALF = "#include <cuda_fp16.h>"
+EACH = "const int i = blockIdx.x * blockDim.x + threadIdx.x;"
+
+
+def test_half_precision_is_what_numpy_has():
+    """All numbers of 16 bits widened, and some of 32 bits rounded: ties, too small, too large."""
+    widen = kernel(f"{EACH} x[i] = __float_as_int(__half2float(__ushort_as_half(i)));", HALF)
+    bits = np.arange(1 << 16, dtype="uint16")
+    np.testing.assert_array_equal(
+        widen(bits, 256, 256).view("float32"), bits.view("float16").astype("float32")
+    )
+    rounded = kernel(f"{EACH} x[i] = __half_as_ushort(__float2half(__int_as_float(x[i])));", HALF)
+    rng = np.random.default_rng(0)
+    some = rng.integers(0x32000000, 0x48000000, 1 << 15) & rng.choice([-1, -1 << 12], 1 << 15)
+    some[:4] = np.array([0, np.inf, 65519.99, 65520], "float32").view("int32")
+    some = np.concatenate([some, some | -1 << 31]).astype("int32")
+    with np.errstate(over="ignore"):
+        wanted = some.view("float32").astype("float16").view("uint16")
+    np.testing.assert_array_equal(rounded(some, 256, 256), wanted)
+
+
 WRONG = {
     "if (threadIdx.x < 32) __syncthreads(); else { while (true) __nanosleep(1); }": (
         "deadlock: block (0, 0, 0): 32 at __syncthreads (line 3), 32 in a loop that waits (line 3)"
@@ -278,6 +299,7 @@ WRONG = {
     "((int*)(long)x[0])[threadIdx.x] = 1;": (
         "thread 0 of block 0 uses an address that is not there"
     ),
+    "((int2*)(x + 1))->y = 1;": "thread 0 of block 0 uses an address that is not aligned",
     "__shared__ int big[60000]; big[threadIdx.x] = 1;": (
         "240000 bytes of shared memory: at most 232448"
     ),

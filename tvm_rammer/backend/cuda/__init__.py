@@ -3,8 +3,9 @@
 - ``cuda_backend``: what the protocol asks
 - ``arch_target``: which targets there are, and the vDevice behind each
 - ``schedules``: an efficient and a fast schedule of each operator, of dlight's rules and those of
-  ``block_tilings``; ``launches``: a scheduled PrimFunc cut into its launches; ``thread_body``: a
-  launch as an rTask body; ``stages``: both, with footprints and seconds
+  ``block_tilings``; ``wide_functions``: those of float16; ``launches``: a scheduled PrimFunc cut
+  into its launches; ``lower_launch``: one lowered by itself; ``thread_body``: as an rTask body;
+  ``stages``: all of it, with footprints and seconds
 - ``codegen``: tables and kernels
 - ``devices``: what an SM of each architecture has, and each GPU; ``occupancy``: how many blocks of
   a kernel an SM runs at the same time

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import gcd, prod
 from typing import Any
 
+import tvm
 from tvm import s_tir, tirx
 from tvm.s_tir.dlight import gpu
 from tvm.s_tir.dlight.analysis import normalize_prim_func
@@ -17,8 +18,20 @@ from tvm.s_tir.dlight.base import try_inline
 
 from tvm_rammer.backend.cuda.devices import WARP_THREADS
 
+#: The last architecture that has none.
+_WITHOUT_TENSOR_CORES = "sm_62"
 
-class TiledMatmul(gpu.Matmul):
+
+class PlainMatmul(gpu.Matmul):
+    """dlight's rule for products without tensor cores, which it wants blocks of 512 threads for."""
+
+    def apply(self, func: tirx.PrimFunc, target: Any, _: bool) -> s_tir.Schedule | None:
+        """As rules of dlight do; it looks no further at an architecture than for tensor cores."""
+        older = tvm.target.Target({**dict(target.export()), "arch": _WITHOUT_TENSOR_CORES})
+        return super().apply(func, older, _)
+
+
+class TiledMatmul(PlainMatmul):
     """dlight's rule for products, with tiles of another size.
 
     Parameters

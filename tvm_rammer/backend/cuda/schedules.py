@@ -22,8 +22,9 @@ from tvm import tirx
 from tvm.s_tir import dlight
 
 from tvm_rammer.backend.cuda.arch_target import target_of
-from tvm_rammer.backend.cuda.block_tilings import SplitSum, TiledMatmul
+from tvm_rammer.backend.cuda.block_tilings import PlainMatmul, SplitSum, TiledMatmul
 from tvm_rammer.backend.cuda.stages import Limits, MadeStages, made_stages
+from tvm_rammer.backend.cuda.wide_functions import with_wide_functions
 from tvm_rammer.errors import ModelError
 from tvm_rammer.kernel.blocks import schedule_of
 from tvm_rammer.kernel.nodes import collect
@@ -64,6 +65,7 @@ def schedule(func: tirx.PrimFunc, vdevice: VDevice, limits: Limits) -> Scheduled
         When no rule's answer fits: the last reason.
     """
     target = target_of(vdevice.features[0])
+    func = with_wide_functions(func)
     if func.attrs and _SCHEDULED in func.attrs:
         made = made_stages(func, target, limits)
         return _Answer(func, "as given", made, vdevice).scheduled(None)
@@ -160,7 +162,7 @@ def _rules() -> list[Any]:
     """dlight's rules, those that know most of an operator first, then other tilings."""
     gpu = dlight.gpu
     return [
-        *(gpu.GEMV(), gpu.Matmul(), gpu.Reduction(), gpu.Transpose(), gpu.Fallback()),
+        *(gpu.GEMV(), PlainMatmul(), gpu.Reduction(), gpu.Transpose(), gpu.Fallback()),
         TiledMatmul(threads=(8, 16), results=(4, 4), terms=32),
         TiledMatmul(threads=(8, 16), results=(2, 2), terms=32),
         TiledMatmul(threads=(16, 16), results=(1, 1), terms=32),
