@@ -2,51 +2,39 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
-import sys
 import warnings
-from pathlib import Path
-from types import ModuleType
 
+import make_tutorials
 import pytest
 
-SCRIPT = Path(__file__).parents[1] / "python" / "make_tutorials.py"
 NAMES = ("1_build_and_look", "2_policies_and_devices", "3_deploy_with_tvm_alone")
 
 
-@pytest.fixture(scope="module")
-def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_tutorials", SCRIPT)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["make_tutorials"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_all_tutorials_are_tested(script):
-    assert sorted(path.stem for path in script.TUTORIALS.glob("*.md")) == list(NAMES)
+def test_all_tutorials_are_tested():
+    assert sorted(path.stem for path in make_tutorials.TUTORIALS.glob("*.md")) == list(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_notebook_is_its_markdown_file_executed(script, name):
-    cells = script.read_cells((script.TUTORIALS / f"{name}.md").read_text())
-    content = json.loads((script.TUTORIALS / f"{name}.ipynb").read_text())
-    found = [script.Cell(cell["cell_type"], "".join(cell["source"])) for cell in content["cells"]]
+def test_a_notebook_is_its_markdown_file_executed(name):
+    cells = make_tutorials.read_cells((make_tutorials.TUTORIALS / f"{name}.md").read_text())
+    content = json.loads((make_tutorials.TUTORIALS / f"{name}.ipynb").read_text())
+    found = [
+        make_tutorials.Cell(cell["cell_type"], "".join(cell["source"])) for cell in content["cells"]
+    ]
     assert found == cells, "run python python/make_tutorials.py"
     assert all("outputs" in cell for cell in content["cells"] if cell["cell_type"] == "code")
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_tutorial_runs_and_shows_what_the_notebook_shows(script, name):
+def test_a_tutorial_runs_and_shows_what_the_notebook_shows(name):
     if name.startswith("3") and shutil.which("g++") is None:
         pytest.skip("needs g++ to link")
-    cells = script.read_cells((script.TUTORIALS / f"{name}.md").read_text())
-    content = json.loads((script.TUTORIALS / f"{name}.ipynb").read_text())
+    cells = make_tutorials.read_cells((make_tutorials.TUTORIALS / f"{name}.md").read_text())
+    content = json.loads((make_tutorials.TUTORIALS / f"{name}.ipynb").read_text())
     with warnings.catch_warnings():
-        outputs = list(script.execute(cells))
+        outputs = list(make_tutorials.execute(cells))
     for cell, shown in zip(content["cells"], outputs, strict=True):
         assert _kinds(cell.get("outputs", [])) == _kinds(shown)
 
@@ -59,22 +47,22 @@ def _kinds(outputs: list[dict]) -> list[list[str]]:
 # The maker of notebooks itself
 
 
-def test_blocks_of_python_become_code(script):
+def test_blocks_of_python_become_code():
     text = "# Title\n\nText.\n\n```python\nx = 1\nx\n```\n\n```sh\nls\n```\n"
-    assert script.read_cells(text) == [
-        script.Cell("markdown", "# Title\n\nText."),
-        script.Cell("code", "x = 1\nx"),
-        script.Cell("markdown", "```sh\nls\n```"),
+    assert make_tutorials.read_cells(text) == [
+        make_tutorials.Cell("markdown", "# Title\n\nText."),
+        make_tutorials.Cell("code", "x = 1\nx"),
+        make_tutorials.Cell("markdown", "```sh\nls\n```"),
     ]
 
 
-def test_a_cell_shows_what_it_prints_and_its_last_expression(script):
-    cells = [script.Cell("code", "print(1)\nx = 2"), script.Cell("code", "x + 1")]
-    printed, value = script.execute(cells)
+def test_a_cell_shows_what_it_prints_and_its_last_expression():
+    cells = [make_tutorials.Cell("code", "print(1)\nx = 2"), make_tutorials.Cell("code", "x + 1")]
+    printed, value = make_tutorials.execute(cells)
     assert printed == [{"name": "stdout", "output_type": "stream", "text": ["1\n"]}]
     assert value[0]["data"] == {"text/plain": ["3"]}
 
 
-def test_a_cell_that_fails_fails(script):
+def test_a_cell_that_fails_fails():
     with pytest.raises(ZeroDivisionError):
-        list(script.execute([script.Cell("code", "1 / 0")]))
+        list(make_tutorials.execute([make_tutorials.Cell("code", "1 / 0")]))

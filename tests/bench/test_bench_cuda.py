@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from io import StringIO
 from pathlib import Path
 
+import bench_cuda
 import numpy as np
 import onnx
 import pytest
@@ -21,24 +20,13 @@ from tvm_rammer.testing.models import get_model
 from tvm_rammer.testing.reference import random_inputs, relative_error
 from tvm_rammer.testing.timing_results import Outcome
 
-SCRIPT = Path(__file__).parents[2] / "python" / "bench_cuda.py"
 #: TVM calls the driver for CUDA graphs, and PyTorch always.
 EMULATED = ("tvm", "per-op", "wavefront", "persistent")
 
 
-@pytest.fixture(scope="module")
-def bench():
-    spec = importlib.util.spec_from_file_location("bench_cuda", SCRIPT)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["bench_cuda"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.skipif(tvm.cuda(0).exist, reason="a GPU is here")
-def test_without_a_gpu_it_says_so_in_one_line(bench):
-    result = CliRunner().invoke(bench.main, [])
+def test_without_a_gpu_it_says_so_in_one_line():
+    result = CliRunner().invoke(bench_cuda.main, [])
     assert result.exit_code == 1
     assert result.output == "Error: no GPU of NVIDIA is here, so nothing can be timed\n"
 
@@ -50,8 +38,8 @@ def test_without_a_gpu_it_says_so_in_one_line(bench):
         (["--contenders", "torches"], "Invalid value for --contenders: there is no 'torches'"),
     ],
 )
-def test_what_is_not_there(bench, options, message):
-    result = CliRunner().invoke(bench.main, options)
+def test_what_is_not_there(options, message):
+    result = CliRunner().invoke(bench_cuda.main, options)
     assert result.exit_code == 2
     assert message in result.output
 
@@ -77,7 +65,7 @@ def test_contenders_compute_the_same(tmp_path):
             assert relative_error(got, want) < 1e-5
 
 
-def test_the_table_has_medians_and_gains(bench):
+def test_the_table_has_medians_and_gains():
     def outcome(name: str, ns: int) -> Outcome:
         return Outcome(name, "ok", blocks_ns=((ns, ns, ns),))
 
@@ -85,8 +73,8 @@ def test_the_table_has_medians_and_gains(bench):
     missing = Outcome("torch", "missing", "No module named 'torch'")
     found = {"net": [outcome("per-op", 3_000_000), outcome("persistent", 1_500_000), missing]}
     console = Console(width=120, file=StringIO())
-    console.print(bench.table("H100", names, found))
+    console.print(bench_cuda.table("H100", names, found))
     text = console.file.getvalue()
     assert "3.000 (1.00x)" in text and "1.500 (2.00x)" in text and "missing" in text
-    assert bench.reasons(found) == ["net, torch: missing: No module named 'torch'"]
+    assert bench_cuda.reasons(found) == ["net, torch: missing: No module named 'torch'"]
     assert set(names) <= set(GPU_CONTENDERS)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
-from pathlib import Path
 
+import estimate_cuda
 import pytest
 from bench.cuda_estimate import CudaEstimate, estimate, page, with_registers
 from click.testing import CliRunner
@@ -15,18 +13,6 @@ from tvm_rammer.backend.cuda.cubin import Cubin, FunctionResources, find_tool, k
 from tvm_rammer.backend.cuda.occupancy import blocks_per_sm
 from tvm_rammer.errors import DeviceError
 from tvm_rammer.testing.models import get_model
-
-SCRIPT = Path(__file__).parents[2] / "python" / "estimate_cuda.py"
-
-
-@pytest.fixture(scope="module")
-def script():
-    spec = importlib.util.spec_from_file_location("estimate_cuda", SCRIPT)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["estimate_cuda"] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.parametrize("arch", ["sm_70", "sm_90"])
@@ -77,13 +63,13 @@ def test_a_plan_that_keeps_more_blocks_than_there_is_room_for_is_an_error(monkey
     )
 
 
-def test_what_is_in_the_file_is_not_simulated_again(script, tmp_path):
+def test_what_is_in_the_file_is_not_simulated_again(tmp_path):
     saved = tmp_path / "estimate.json"
     known = {"operators": 7, "per_op": 3e-3, "wavefront": 2e-3, "persistent": 1e-3}
     known |= {"registers": 40, "spilled": 0, "room": 6, "kept": 2, "code": "sm_75"}
     saved.write_text(json.dumps({"mlp": {"V100": known}}))
     options = ["--models", "mlp", "--gpus", "V100,A100", "--quick", "--json", str(saved)]
-    result = CliRunner().invoke(script.main, options)
+    result = CliRunner().invoke(estimate_cuda.main, options)
     assert result.exit_code == 0, result.output
     found = json.loads(saved.read_text())["mlp"]
     assert found["V100"] == known and found["A100"]["operators"] == 2
@@ -96,6 +82,6 @@ def test_what_is_in_the_file_is_not_simulated_again(script, tmp_path):
         (["--models", "lstm_8x8x25"], "there is no model 'lstm_8x8x25'; did you mean 'lstm_8x8x2"),
     ],
 )
-def test_what_is_not_there(script, options, message):
-    result = CliRunner().invoke(script.main, options)
+def test_what_is_not_there(options, message):
+    result = CliRunner().invoke(estimate_cuda.main, options)
     assert result.exit_code in (1, 2) and message in result.output

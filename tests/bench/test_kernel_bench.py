@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-from pathlib import Path
 
+import bench_kernels
 import numpy as np
 import pytest
 from bench import numpy_operators as ref
@@ -65,24 +64,15 @@ def test_the_reference_convolution_is_the_definition():
 # The script
 
 
-@pytest.fixture(scope="module")
-def script():
-    path = Path(__file__).parents[2] / "python" / "bench_kernels.py"
-    spec = importlib.util.spec_from_file_location("bench_kernels", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("TVM_RAMMER_CACHE_DIR", str(tmp_path))
 
 
-def test_the_script_prints_and_writes_what_was_asked_for(script, tmp_path):
+def test_the_script_prints_and_writes_what_was_asked_for(tmp_path):
     path = tmp_path / "out.json"
     arguments = ["--quick", "--filter", "softmax", "--json", str(path)]
-    result = CliRunner().invoke(script.main, arguments)
+    result = CliRunner().invoke(bench_kernels.main, arguments)
     assert result.exit_code == 0, result.output
     assert "softmax" in result.stdout and "1536x128" in result.stdout
     document = json.loads(path.read_text())
@@ -101,7 +91,7 @@ def test_the_script_prints_and_writes_what_was_asked_for(script, tmp_path):
         ),
     ],
 )
-def test_what_the_script_refuses(script, arguments, message):
-    result = CliRunner().invoke(script.main, arguments)
+def test_what_the_script_refuses(arguments, message):
+    result = CliRunner().invoke(bench_kernels.main, arguments)
     assert result.exit_code != 0
     assert message in result.output

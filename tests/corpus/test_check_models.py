@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 from types import ModuleType
 
+import check_models
 import numpy as np
 import onnx
 import pytest
@@ -25,8 +24,6 @@ from corpus.racing import RaceTimes, write_fixed
 from onnx import TensorProto, helper
 
 from tvm_rammer.runtime.onnx_reference import run_onnxruntime
-
-SCRIPT = Path(__file__).parents[2] / "python" / "check_models.py"
 
 
 def entry(name: str) -> TrainedModel:
@@ -55,17 +52,12 @@ def model(operator: str, domain: str = "") -> onnx.ModelProto:
 @pytest.fixture
 def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The script with two entries: one that compiles, and one that no one knows."""
-    spec = importlib.util.spec_from_file_location("check_models", SCRIPT)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "check_models", module)
-    spec.loader.exec_module(module)
-    monkeypatch.setattr(module, "ENTRIES", (entry("plain"), entry("unknown")))
+    monkeypatch.setattr(check_models, "ENTRIES", (entry("plain"), entry("unknown")))
     folder = tmp_path / "cache" / "trained"
     folder.mkdir(parents=True)
     onnx.save(model("Relu"), str(folder / "plain-1.0.onnx"))
     onnx.save(model("Mystery", "com.example"), str(folder / "unknown-1.0.onnx"))
-    return module
+    return check_models
 
 
 def run(script: ModuleType, folder: Path, *arguments: object) -> Result:

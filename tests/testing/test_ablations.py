@@ -1,12 +1,9 @@
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from dataclasses import asdict
-from pathlib import Path
-from types import ModuleType
 
+import ablations
 import pytest
 from bench.study import BARRIERS, Study, study, veus
 from click.testing import CliRunner
@@ -14,20 +11,8 @@ from click.testing import CliRunner
 from tvm_rammer.schedule import POLICIES
 from tvm_rammer.testing.models import get_model
 
-SCRIPT = Path(__file__).parents[2] / "python" / "ablations.py"
 
-
-@pytest.fixture(scope="module")
-def ablations() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("ablations", SCRIPT)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["ablations"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_unknown_names_suggest_the_nearest(ablations: ModuleType) -> None:
+def test_unknown_names_suggest_the_nearest() -> None:
     result = CliRunner().invoke(ablations.main, ["--models", "alexnett"])
     assert result.output == "Error: there is no model 'alexnett'; did you mean 'alexnet'?\n"
 

@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-
+import bench_operators
 import onnx
 import pytest
 from bench.operator_models import operator_models
 from click.testing import CliRunner
-
-SCRIPT = Path(__file__).parents[2] / "python" / "bench_operators.py"
-
-
-@pytest.fixture(scope="module")
-def bench():
-    spec = importlib.util.spec_from_file_location("bench_operators", SCRIPT)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["bench_operators"] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_every_row_is_a_model_of_its_own():
@@ -31,11 +16,11 @@ def test_every_row_is_a_model_of_its_own():
         onnx.checker.check_model(model.make(), full_check=True)
 
 
-def test_ratios_are_to_the_first_contender(bench):
+def test_ratios_are_to_the_first_contender():
     pytest.importorskip("onnxruntime")
     options = ["--filter", "5 queries of 32", "--seconds", "0.1"]
     options += ["--contenders", "onnxruntime,onnxruntime-1"]
-    result = CliRunner().invoke(bench.main, options)
+    result = CliRunner().invoke(bench_operators.main, options)
     assert result.exit_code == 0, result.output
     assert "onnxruntime-1 ratio" in result.output
     (row,) = [line for line in result.output.splitlines() if "5 queries of 32" in line]
@@ -49,7 +34,7 @@ def test_ratios_are_to_the_first_contender(bench):
         (["--contenders", "onnxrun"], "there is no contender 'onnxrun'; did you mean"),
     ],
 )
-def test_what_is_not_there(bench, options, message):
-    result = CliRunner().invoke(bench.main, options)
+def test_what_is_not_there(options, message):
+    result = CliRunner().invoke(bench_operators.main, options)
     assert result.exit_code == 2
     assert message in result.output

@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
-from types import ModuleType
 
+import make_results
 import pytest
 from bench.corpus_records import CorpusResults, CorpusSetting, ModelRecord
 from bench.findings import Findings, FindingsSetting
@@ -33,16 +31,6 @@ MACHINE = {
     "versions": {},
     "commands": {"python python/bench_peers.py": "2026-11-21T17:00:00+00:00"},
 }
-
-
-@pytest.fixture(scope="module")
-def make_results() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_results", ROOT / "python/make_results.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["make_results"] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def store_peers(folder: Path) -> None:
@@ -92,9 +80,7 @@ def store_models(folder: Path) -> None:
     (folder / "models_notes.json").write_text('{"slow/onnx": "a Scan of one element"}')
 
 
-def test_the_page_of_models_counts_what_was_asked_and_says_why(
-    make_results: ModuleType, tmp_path: Path
-) -> None:
+def test_the_page_of_models_counts_what_was_asked_and_says_why(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     store_peers(tmp_path)
     store_models(tmp_path)
@@ -113,9 +99,7 @@ def test_the_page_of_models_counts_what_was_asked_and_says_why(
     assert "[the models that people have](models.md)" in (tmp_path / "README.md").read_text()
 
 
-def test_pages_and_plots_are_the_same_for_the_same_results(
-    make_results: ModuleType, tmp_path: Path
-) -> None:
+def test_pages_and_plots_are_the_same_for_the_same_results(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     store_peers(tmp_path)
     store_ablations(tmp_path)
@@ -136,7 +120,7 @@ def test_pages_and_plots_are_the_same_for_the_same_results(
     assert "goal met" in made[0][5]
 
 
-def test_only_the_comparison_with_peers_is_needed(make_results: ModuleType, tmp_path: Path) -> None:
+def test_only_the_comparison_with_peers_is_needed(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     store_peers(tmp_path)
     result = CliRunner().invoke(make_results.main, ["--folder", str(tmp_path)])
@@ -149,7 +133,7 @@ def test_only_the_comparison_with_peers_is_needed(make_results: ModuleType, tmp_
     ]
 
 
-def test_a_folder_without_results_is_refused(make_results: ModuleType, tmp_path: Path) -> None:
+def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:
     result = CliRunner().invoke(make_results.main, ["--folder", str(tmp_path)])
     path = tmp_path / "peers.json"
     assert result.output == f"Error: {path} cannot be read: No such file or directory\n"
