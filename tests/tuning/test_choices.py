@@ -10,8 +10,7 @@ import pytest
 from kernel_runs import HOST, TARGET, constant, legalized_func, numbers, run_prim_func
 from tvm import relax
 
-from tvm_rammer.backend.cpu.templates.convolution import Convolution
-from tvm_rammer.backend.cpu.templates.depthwise import Depthwise
+from tvm_rammer.backend.cpu.templates.convolution import Convolution, Depthwise
 from tvm_rammer.backend.cpu.templates.matmul import Matmul
 from tvm_rammer.kernel.scheduled import UNTUNED
 from tvm_rammer.testing.reference import assert_close

@@ -23,6 +23,7 @@ from tvm_rammer.kernel.blocks import (
     only_reduction,
     variables,
 )
+from tvm_rammer.kernel.nodes import substitute
 
 _REDUCE = 2
 
@@ -152,11 +153,6 @@ def load_of(factor: Any) -> TensorLoad:
     if isinstance(factor, TensorLoad):
         return factor
     return load_of(factor.args[1] if isinstance(factor, Call) else factor.value)
-
-
-def substitute(expression: Any, values: Mapping[Any, Any]) -> Any:
-    """An expression with other expressions in the place of variables."""
-    return tvm_ffi.structural_map(expression, (tirx.Var, lambda var: values.get(var, var)))
 
 
 def rewrite(expression: Any, kind: Any, change: Callable[[Any], Any]) -> Any:

@@ -16,7 +16,7 @@ from typing import Any
 from tvm import tirx
 
 from tvm_rammer.kernel.blocks import is_choice, variables
-from tvm_rammer.kernel.contraction import substitute
+from tvm_rammer.kernel.nodes import substitute
 
 _COMPARISONS = (tirx.LT, tirx.LE, tirx.GT, tirx.GE)
 _LINEAR = (tirx.Add, tirx.Sub, tirx.Mul, *_COMPARISONS)

@@ -16,6 +16,7 @@ from tvm import tirx
 from tvm.ir import Call
 
 from tvm_rammer.kernel.blocks import variables
+from tvm_rammer.kernel.nodes import conjuncts
 
 #: Beyond this many combinations of values a condition is evaluated on an evenly spread part.
 _MOST_POINTS = 1 << 16
@@ -85,7 +86,7 @@ class Iterations:
 
     def where(self, condition: Any) -> Iterations:
         """A branch that runs where a condition holds."""
-        conditions = (*self.conditions, *_conjuncts(condition))
+        conditions = (*self.conditions, *conjuncts(condition))
         return Iterations(self.values, self.bound, conditions, self.count)
 
     def let(self, variable: Any, value: Any) -> Iterations:
@@ -183,9 +184,3 @@ class Iterations:
             if node in self.values:
                 return self.values[node]
         raise _UnknownError
-
-
-def _conjuncts(condition: Any) -> list[Any]:
-    if isinstance(condition, tirx.And):
-        return [*_conjuncts(condition.a), *_conjuncts(condition.b)]
-    return [condition]

@@ -66,7 +66,7 @@ def turn_of(step: Any, count: int) -> Any:
 
 
 def sequence(statements: Sequence[Any]) -> Any:
-    """The statements one after another; a single one stays as it is."""
+    """The statements one after another; TVM wants no sequence of a single one."""
     return statements[0] if len(statements) == 1 else tirx.SeqStmt(list(statements))
 
 

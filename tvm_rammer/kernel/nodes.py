@@ -6,7 +6,7 @@ nothing because nobody has heard of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tvm_ffi
@@ -77,6 +77,18 @@ def statements(statement: Any) -> list[Any]:
     if isinstance(statement, tirx.SeqStmt):
         return [inner for child in statement.seq for inner in statements(child)]
     return [statement]
+
+
+def conjuncts(condition: Any) -> list[Any]:
+    """The conditions that must all hold for one to hold."""
+    if isinstance(condition, tirx.And):
+        return [*conjuncts(condition.a), *conjuncts(condition.b)]
+    return [condition]
+
+
+def substitute(expression: Any, values: Mapping[Any, Any]) -> Any:
+    """An expression with other expressions in the place of variables."""
+    return tvm_ffi.structural_map(expression, (tirx.Var, lambda var: values.get(var, var)))
 
 
 def expressions(value: Any) -> list[Any]:

@@ -17,6 +17,7 @@ from tvm.ir import Range, TensorLoad
 
 from tvm_rammer.kernel.blocks import loads, variables
 from tvm_rammer.kernel.contraction import Axis
+from tvm_rammer.kernel.nodes import substitute
 
 
 @dataclass(frozen=True)
@@ -103,11 +104,6 @@ def simplified(block: Pointwise) -> Pointwise:
         analyzer.bind(axis.var, Range.from_min_extent(0, axis.extent))
     value = analyzer.simplify(block.value)
     return Pointwise(block.axes, block.target, analyzer.simplify(block.index), value)
-
-
-def substitute(expression: Any, values: dict[Any, Any]) -> Any:
-    """An expression with other expressions in place of variables."""
-    return tvm_ffi.structural_map(expression, (tirx.Var, lambda var: values.get(var, var)))
 
 
 def coefficients(index: Any, axes: list[Any]) -> list[int] | None:

@@ -21,6 +21,7 @@ from tvm.ir import PointerType, PrimType
 from tvm_rammer.errors import ModelError
 from tvm_rammer.kernel.blocks import distinct, loads, variables
 from tvm_rammer.kernel.footprint import Matrix, footprints
+from tvm_rammer.kernel.loops import sequence
 from tvm_rammer.kernel.nodes import collect, statements
 from tvm_rammer.rprogram import dtype_bytes
 from tvm_rammer.rprogram.program import Mode
@@ -194,7 +195,7 @@ class _Parts:
             joined[-1].append(nest)
             shared = len(self.nests) - 1 if isinstance(nest, tirx.Bind) else place
             end = max(end, shared, *(last[number] for number in written[place]))
-        return [nests[0] if len(nests) == 1 else tirx.SeqStmt(nests) for nests in joined]
+        return [sequence(nests) for nests in joined]
 
     def footprints(self) -> list[dict[int, tuple[int, ...]]]:
         """What the tiles of each stage touch of every buffer, while the buffers have axes."""

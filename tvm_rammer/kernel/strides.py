@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import tvm
-import tvm_ffi
 from tvm import tirx
+
+from tvm_rammer.kernel.nodes import substitute
 
 
 def with_strides(func: tirx.PrimFunc, strides: Mapping[int, tuple[int, ...]]) -> tirx.PrimFunc:
@@ -32,5 +32,5 @@ def with_strides(func: tirx.PrimFunc, strides: Mapping[int, tuple[int, ...]]) ->
             strides=[tirx.const(number, index) for number in elements],
         )
     renamed = dict(zip(func.params, params, strict=True))
-    body = tvm_ffi.structural_map(func.body, (tvm.ir.Var, lambda var: renamed.get(var, var)))
+    body = substitute(func.body, renamed)
     return tirx.PrimFunc(params, body, func.ret_type, attrs=func.attrs)

@@ -4,7 +4,7 @@
 - ``region_calls``: the calls of a region, ``concatenations`` without copies; ``operator_graph``:
   what a policy plans
 - ``kernel_library``: a kernel for every distinct PrimFunc, as the back end makes it
-- ``compiler``: graphs and kernels of regions, made once; ``forget_constants`` after they are packed
+- ``compiler``: graphs and kernels of regions, made once
 - ``decide_plan``: which plan a region runs; ``planned``: the result
 - ``direct_call``: whether a model is one region
 - ``library_content``: what a library says about all of it, and the format of that

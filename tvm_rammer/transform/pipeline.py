@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import tvm
 import tvm_ffi
 from tvm import relax
+from tvm.ir import GenericConst
 from tvm.relax.backend.cpu_generic import pipeline as stock
 
 from tvm_rammer.backend.protocol import DEFAULT_TOLERANCE, WAIT_LIMIT
@@ -19,7 +20,6 @@ from tvm_rammer.machine import VDevice
 from tvm_rammer.options import Form, Goal, Options
 from tvm_rammer.progress import tell
 from tvm_rammer.region.compiler import RegionCompiler
-from tvm_rammer.region.forget_constants import forget_constants
 from tvm_rammer.region.kernel_library import KernelLibrary, Tuned, untuned
 from tvm_rammer.region.marks import is_region
 from tvm_rammer.transform.add_guard import AddGuard
@@ -93,7 +93,7 @@ class Partitions:
         New memory takes long, and what is packed makes room for what is not.
         """
         graphs = self.compiler.graphs(self.with_rows(rows), start=True)
-        self._modules[rows] = _without_constants(self._modules[rows])
+        self._modules[rows] = forget_constants(self._modules[rows])
         for graph in graphs.values():
             graph.pool.array()
         return self._modules[rows]
@@ -108,10 +108,14 @@ class Partitions:
             return tvm.transform.Sequential([*prepare, *partition])(mod)
 
 
-def _without_constants(mod: tvm.IRModule) -> tvm.IRModule:
-    """A module whose regions have forgotten what their constants hold."""
+def forget_constants(mod: tvm.IRModule) -> tvm.IRModule:
+    """The same module; constants of its regions have their types, but no elements."""
+
+    def forget(constant: Any) -> Any:
+        return GenericConst(tvm.runtime.empty((0,), str(constant.ty.dtype)), constant.ty)
+
     functions = {
-        symbol: forget_constants(func) if is_region(func) else func
+        symbol: tvm_ffi.structural_map(func, (GenericConst, forget)) if is_region(func) else func
         for symbol, func in mod.functions_items()
     }
     return tvm.IRModule(functions, attrs=mod.attrs)

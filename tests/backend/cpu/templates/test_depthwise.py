@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kernel_runs import HOST, VDEVICES, constant, legalized_func, numbers, run_relax
 from tvm import relax
 
-from tvm_rammer.backend.cpu.templates.depthwise import Depthwise
+from tvm_rammer.backend.cpu.templates.convolution import Depthwise
 from tvm_rammer.testing.reference import assert_close
 
 OP = relax.op

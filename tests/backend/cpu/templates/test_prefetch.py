@@ -15,8 +15,7 @@ from tvm import relax, sym, tirx
 from tvm.ir import Call
 
 from tvm_rammer.backend.cpu.templates.select import schedule
-from tvm_rammer.kernel.contraction import substitute
-from tvm_rammer.kernel.nodes import statements
+from tvm_rammer.kernel.nodes import statements, substitute
 from tvm_rammer.testing.reference import assert_close
 
 OP = relax.op

@@ -39,7 +39,7 @@ from tvm_rammer.backend.cpu.templates.winograd.matrices import FOUR, TWO
 from tvm_rammer.backend.cpu.templates.winograd.rule import Winograd
 from tvm_rammer.backend.cpu.templates.winograd.tiling import WinogradTiling
 from tvm_rammer.kernel.blocks import variables
-from tvm_rammer.kernel.contraction import substitute
+from tvm_rammer.kernel.nodes import substitute
 from tvm_rammer.region.kernel_library import KernelLibrary
 from tvm_rammer.testing.reference import assert_close
 

@@ -23,10 +23,12 @@ import tvm
 from tvm import tirx
 from tvm.ir import GlobalVar
 
+from tvm_rammer.backend.cpu.codegen.entry import extern
 from tvm_rammer.backend.cpu.codegen.guard_text import FORKED, LEFT_ALONE, LOST, guard_functions
 from tvm_rammer.backend.cpu.codegen.shards import c_function
 from tvm_rammer.backend.cpu.host.target import host_target
 from tvm_rammer.kernel.bodies import exported
+from tvm_rammer.kernel.loops import sequence
 from tvm_rammer.machine.target import architecture
 
 #: Set to "0", a library leaves the pools of TVM's workers as they are.
@@ -165,9 +167,9 @@ def build_guard(symbol: str, target: Any, num_workers: int) -> Any:
     functions = [
         exported(symbol, [], guard),
         exported(f"{symbol}_skip", [], skip),
-        exported(f"{symbol}_check", [], _sequence(_check(target, needed))),
-        exported(f"{symbol}_share", [address], _call("rammer_share_thread", address)),
-        c_function(constructor, [], [_call("rammer_note_process")]),
+        exported(f"{symbol}_check", [], sequence(_check(target, needed))),
+        exported(f"{symbol}_share", [address], extern("rammer_share_thread", address)),
+        c_function(constructor, [], [extern("rammer_note_process")]),
     ]
     module = tvm.IRModule({GlobalVar(f.attrs["global_symbol"]): f for f in functions})
     guard = tvm.tirx.build(module, target=_oldest(target))
@@ -214,7 +216,7 @@ def _guard(check: list[Any], num_workers: int) -> Any:
     return tirx.SeqStmt(
         [
             tirx.Bind(word, tirx.call_extern("int32", "rammer_recall")),
-            tirx.IfThenElse(tirx.Or(word == 0, word == FORKED), _sequence(check), None),
+            tirx.IfThenElse(tirx.Or(word == 0, word == FORKED), sequence(check), None),
             tirx.IfThenElse(word == 0, first, None),
             tirx.IfThenElse(word == FORKED, forked, None),
             tirx.IfThenElse(word == LOST, alone, None),
@@ -279,16 +281,7 @@ def _settle(function: str, text: str, *arguments: Any) -> list[Any]:
 
 
 def _remember(word: Any) -> Any:
-    return _call("rammer_remember", word)
-
-
-def _call(function: str, *arguments: Any) -> Any:
-    return tirx.Evaluate(tirx.call_extern("void", function, *arguments))
-
-
-def _sequence(statements: list[Any]) -> Any:
-    """Statements as one; TVM wants no sequence of a single one."""
-    return statements[0] if len(statements) == 1 else tirx.SeqStmt(statements)
+    return extern("rammer_remember", word)
 
 
 def _require(condition: Any, text: str) -> Any:

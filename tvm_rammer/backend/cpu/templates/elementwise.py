@@ -22,7 +22,8 @@ from tvm_rammer.backend.cpu.templates.transposition import walked_inside, withou
 from tvm_rammer.kernel.blocks import distinct, is_number, loads
 from tvm_rammer.kernel.contraction import Axis
 from tvm_rammer.kernel.inlined_size import kept_results
-from tvm_rammer.kernel.pointwise import FlatViews, Pointwise, pointwise_store, substitute
+from tvm_rammer.kernel.nodes import substitute
+from tvm_rammer.kernel.pointwise import FlatViews, Pointwise, pointwise_store
 from tvm_rammer.kernel.scheduled import Scheduled, Template
 from tvm_rammer.kernel.split import root_nests
 from tvm_rammer.machine import VDevice

@@ -28,8 +28,9 @@ from tvm_rammer.backend.cpu.templates.repeated_results import (
     unrolled_stores,
 )
 from tvm_rammer.kernel.blocks import variables
-from tvm_rammer.kernel.contraction import Axis, Contraction, load_of, rewrite, substitute
+from tvm_rammer.kernel.contraction import Axis, Contraction, load_of, rewrite
 from tvm_rammer.kernel.loops import number, sequence, turn_of
+from tvm_rammer.kernel.nodes import substitute
 
 
 @dataclass(frozen=True)

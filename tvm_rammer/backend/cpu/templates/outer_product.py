@@ -127,7 +127,7 @@ class OuterProduct:
             tile = self._chained(tile)
         few_tasks = max(_FEW_TASKS, _TASKS_OF_A_VEU * self.vdevice.num_veus)
         weights = self.columns.weights(self.contraction)
-        together = Cut(tile, False, _rows_first(self.contraction, weights, self.vdevice))
+        together = Cut(tile, False, _rows_first(weights, self.vdevice))
         few = self._tasks(together).num_tasks < few_tasks
         return replace(together, row_tasks=self.rows is not None and few)
 
@@ -291,7 +291,7 @@ def _far_data(nest: Nest, vdevice: VDevice) -> Axis | None:
     return axis if far and is_contiguous(axis, data) else None
 
 
-def _rows_first(contraction: Contraction, weights: Any, vdevice: VDevice) -> bool:
+def _rows_first(weights: Any, vdevice: VDevice) -> bool:
     """Whether all columns of a row are computed before the next row.
 
     vEUs then write rows of their own. With columns first they write pieces of all rows, between

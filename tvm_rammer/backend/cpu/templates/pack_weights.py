@@ -11,7 +11,8 @@ from tvm.tirx import ForKind
 
 from tvm_rammer.backend.cpu.templates.nest import Nest
 from tvm_rammer.backend.cpu.templates.nest_statements import digits, loop
-from tvm_rammer.kernel.contraction import Axis, substitute
+from tvm_rammer.kernel.contraction import Axis
+from tvm_rammer.kernel.nodes import substitute
 
 #: Columns that are packed at once: of more, whose distance is a power of two, the first-level cache
 #: would hold only some, as it has few places for addresses that are alike.

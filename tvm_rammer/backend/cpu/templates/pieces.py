@@ -21,8 +21,8 @@ from tvm.ir import Call, Range
 
 from tvm_rammer.kernel.blocks import is_choice, loads, variables
 from tvm_rammer.kernel.contraction import Axis
-from tvm_rammer.kernel.nodes import collect
-from tvm_rammer.kernel.pointwise import Pointwise, coefficients, substitute
+from tvm_rammer.kernel.nodes import collect, substitute
+from tvm_rammer.kernel.pointwise import Pointwise, coefficients
 from tvm_rammer.machine import VDevice
 from tvm_rammer.rprogram import dtype_bytes
 

@@ -28,13 +28,12 @@ from tvm_rammer.backend.cpu.templates.tiled_nest import (
 )
 from tvm_rammer.kernel.blocks import is_choice, is_zero, loads, only_reduction, variables
 from tvm_rammer.kernel.contraction import Axis
-from tvm_rammer.kernel.nodes import collect
+from tvm_rammer.kernel.nodes import collect, substitute
 from tvm_rammer.kernel.pointwise import (
     FlatViews,
     Pointwise,
     coefficients,
     pointwise_store,
-    substitute,
     with_last_axis_cut,
 )
 from tvm_rammer.kernel.scheduled import Scheduled, Template

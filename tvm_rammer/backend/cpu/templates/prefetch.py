@@ -16,8 +16,9 @@ from tvm.ir import Call, Op, PrimType
 from tvm_rammer.backend.cpu.templates.columns import is_contiguous
 from tvm_rammer.backend.cpu.templates.register_tile import RegisterTile
 from tvm_rammer.kernel.blocks import loads, variables
-from tvm_rammer.kernel.contraction import Axis, Contraction, substitute
+from tvm_rammer.kernel.contraction import Axis, Contraction
 from tvm_rammer.kernel.footprint import PREFETCH
+from tvm_rammer.kernel.nodes import substitute
 from tvm_rammer.rprogram import dtype_bytes
 
 #: Tiles with fewer steps are over before memory answers.

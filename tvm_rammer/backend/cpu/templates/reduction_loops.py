@@ -20,9 +20,10 @@ from tvm.tirx import ForKind
 
 from tvm_rammer.backend.cpu.templates.columns import Columns
 from tvm_rammer.backend.cpu.templates.nest_statements import loop
-from tvm_rammer.kernel.contraction import Axis, Contraction, substitute
+from tvm_rammer.kernel.contraction import Axis, Contraction
 from tvm_rammer.kernel.guards import Guarded, everywhere, guarded, mentions, together
 from tvm_rammer.kernel.loops import number, sequence, turn_of
+from tvm_rammer.kernel.nodes import substitute
 
 #: A chain of additions is at most this long: with sums of thousands, a third of the error is left
 #: that one chain has.

@@ -17,8 +17,7 @@ from tvm import tirx
 from tvm.s_tir import ScheduleError
 
 from tvm_rammer.backend.cpu.templates.code_budget import within_budget
-from tvm_rammer.backend.cpu.templates.convolution import Convolution
-from tvm_rammer.backend.cpu.templates.depthwise import Depthwise
+from tvm_rammer.backend.cpu.templates.convolution import Convolution, Depthwise
 from tvm_rammer.backend.cpu.templates.elementwise import Elementwise
 from tvm_rammer.backend.cpu.templates.estimate import tile_seconds
 from tvm_rammer.backend.cpu.templates.finer import Option

@@ -19,7 +19,9 @@ from tvm import s_tir, tirx
 from tvm_rammer.backend.cpu.templates.pieces import Piece, Pieces, cut_into_pieces, interleaves
 from tvm_rammer.kernel.blocks import loads
 from tvm_rammer.kernel.contraction import Axis
-from tvm_rammer.kernel.pointwise import FlatViews, Pointwise, merged, substitute
+from tvm_rammer.kernel.loops import sequence
+from tvm_rammer.kernel.nodes import substitute
+from tvm_rammer.kernel.pointwise import FlatViews, Pointwise, merged
 from tvm_rammer.kernel.scheduled import Scheduled
 from tvm_rammer.machine import VDevice
 
@@ -209,7 +211,7 @@ class _Builder:
     def _points(self, rows: list[dict[Any, Any]], part: Any, parts: int) -> Any:
         """The last axis of some rows, or one of so many parts of every piece of it."""
         exact, whole = (
-            _sequence([self._row(piece, rows, part, parts) for piece in pieces])
+            sequence([self._row(piece, rows, part, parts) for piece in pieces])
             for pieces in (self.pieces.exact, self.pieces.whole or self.pieces.exact)
         )
         # Tests in terms of an axis that is walked further inside say nothing here.
@@ -238,14 +240,14 @@ class _Builder:
             return _share(inside, of_inside, self.inside_parts, step)
 
         def lanes(places: list[dict[Any, Any]]) -> Any:
-            stores = _sequence([self._store(piece, values) for values in places])
+            stores = sequence([self._store(piece, values) for values in places])
             if piece.lanes == 1:
                 return stores
             bounds = (tirx.const(0, last.dtype), tirx.const(piece.lanes, last.dtype))
             return tirx.For(lane, *bounds, tirx.ForKind.VECTORIZED, stores)
 
         if interleaves(self.block):
-            return _sequence([vector(tirx.const(k, last.dtype)) for k in range(piece.length)])
+            return sequence([vector(tirx.const(k, last.dtype)) for k in range(piece.length)])
         vectors = Axis(tirx.Var("vector", last.dtype), piece.vectors)
         return _share(vectors, part, parts, vector)
 
@@ -293,7 +295,3 @@ def _share(axis: Axis, part: Any, parts: int, body: Callable[[Any], Any]) -> Any
         start = tirx.floordiv(part * axis.extent, parts)
         count = tirx.floordiv((part + 1) * axis.extent, parts) - start
     return tirx.For(var, zero, count, tirx.ForKind.SERIAL, body(start + var))
-
-
-def _sequence(statements: list[Any]) -> Any:
-    return statements[0] if len(statements) == 1 else tirx.SeqStmt(statements)

@@ -8,8 +8,7 @@ from typing import Any
 
 from tvm import tirx
 
-from tvm_rammer.backend.cpu.templates.rows.program import Store
-from tvm_rammer.kernel.blocks import loads
+from tvm_rammer.backend.cpu.templates.rows.program import Store, all_loads
 
 
 @dataclass(frozen=True)
@@ -47,10 +46,10 @@ def join_axes(nests: Sequence[RowNest], params: Iterable[Any]) -> Axes | None:
     row would need what another one computed. Where a result goes that nobody reads is free.
     """
     axes = Axes()
-    finals = set(params) - {load.source for nest in nests for load in _all_loads(nest)}
+    finals = set(params) - {load.source for nest in nests for load in all_loads(nest.stores)}
     written = {store.buffer for nest in nests for store in nest.stores}
     for nest in nests:
-        accesses = [(load.source, load.indices) for load in _all_loads(nest)]
+        accesses = [(load.source, load.indices) for load in all_loads(nest.stores)]
         accesses += [(store.buffer, store.indices) for store in nest.stores]
         for buffer, indices in accesses:
             if buffer not in written:
@@ -63,7 +62,3 @@ def join_axes(nests: Sequence[RowNest], params: Iterable[Any]) -> Axes | None:
                 elif extent != 1 and buffer not in finals:
                     return None
     return axes
-
-
-def _all_loads(nest: RowNest) -> list[Any]:
-    return [load for store in nest.stores for load in loads(store.value)]

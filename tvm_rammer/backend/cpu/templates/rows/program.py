@@ -7,13 +7,15 @@ quotients.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import tvm_ffi
 from tvm import tirx
+
+from tvm_rammer.kernel.blocks import loads
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,11 @@ class RowProgram:
         )
 
 
+def all_loads(stores: Sequence[Store]) -> list[Any]:
+    """The loads of what is stored."""
+    return [load for store in stores for load in loads(store.value)]
+
+
 def start_value(combine: Any, dtype: str) -> Any:
     """What a combination starts from; infinities, so that a row of nothing else stays one."""
     if combine is tirx.Add or combine is tirx.Mul:
@@ -110,8 +117,3 @@ def start_value(combine: Any, dtype: str) -> Any:
     if dtype.startswith("float"):
         return tirx.const(float("-inf" if combine is tirx.Max else "inf"), dtype)
     return tirx.min_value(dtype) if combine is tirx.Max else tirx.max_value(dtype)
-
-
-def substitute(expression: Any, values: Mapping[Any, Any]) -> Any:
-    """An expression with variables replaced."""
-    return tvm_ffi.structural_map(expression, (tirx.Var, lambda var: values.get(var, var)))

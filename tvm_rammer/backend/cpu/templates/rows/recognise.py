@@ -13,12 +13,17 @@ from tvm.s_tir import ScheduleError
 
 from tvm_rammer.backend.cpu.templates.rows.axes import Axes, RowNest, join_axes
 from tvm_rammer.backend.cpu.templates.rows.plain_nests import all_plain
-from tvm_rammer.backend.cpu.templates.rows.program import Home, RowProgram, RowStep, Store
+from tvm_rammer.backend.cpu.templates.rows.program import (
+    Home,
+    RowProgram,
+    RowStep,
+    Store,
+    all_loads,
+)
 from tvm_rammer.backend.cpu.templates.rows.stores import stores_of
 from tvm_rammer.kernel.blocks import (
     is_choice,
     is_reduction,
-    loads,
     reduces,
     root_blocks,
     schedule_of,
@@ -139,8 +144,8 @@ def _storage(
     spans = {store.buffer: step.spans for step in steps for store in step.stores}
     homes: dict[Any, Home] = {}
     for number, step in enumerate(steps):
-        later = {load.source for after in steps[number + 1 :] for load in _loads(after)}
-        here = {load.source for load in _loads(step)}
+        later = {load.source for after in steps[number + 1 :] for load in all_loads(after.stores)}
+        here = {load.source for load in all_loads(step.stores)}
         for store in step.stores:
             home = _home(store, step) if store.buffer in params else None
             if home is None:
@@ -163,7 +168,3 @@ def _home(store: Store, step: RowStep) -> Home | None:
     if any(i not in step.axes and n > 1 for i, n in zip(indices, extents, strict=True)):
         return None
     return Home(store.buffer, tuple(step.axes.get(index) for index in indices))
-
-
-def _loads(step: RowStep) -> list[Any]:
-    return [load for store in step.stores for load in loads(store.value)]

@@ -22,7 +22,7 @@ from tvm_rammer.kernel.blocks import (
     spatial_axes,
     split_loops,
 )
-from tvm_rammer.kernel.nodes import collect
+from tvm_rammer.kernel.nodes import collect, substitute
 
 #: Conditions of these alone hold in a box.
 _LINEAR = (tirx.And, tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.Add, tirx.Sub, tirx.Var, tirx.IntImm)
@@ -217,8 +217,7 @@ def _reads_in_place(definition: Definition, buffer: Any) -> bool:
 
 
 def _at(expression: Any, axes: Sequence[Any], place: Sequence[Any]) -> Any:
-    values = dict(zip(axes, place, strict=True))
-    return tvm_ffi.structural_map(expression, (tirx.Var, lambda var: values.get(var, var)))
+    return substitute(expression, dict(zip(axes, place, strict=True)))
 
 
 def _is_linear(condition: Any) -> bool:

@@ -11,6 +11,7 @@ from tvm_rammer.backend.cpu.templates.winograd.match import PlainConvolution
 from tvm_rammer.backend.cpu.templates.winograd.tiling import TileGrid
 from tvm_rammer.kernel.blocks import is_zero, variables
 from tvm_rammer.kernel.loops import all_of, number
+from tvm_rammer.kernel.nodes import conjuncts
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class TileInputs:
         padding = self.conv.padding()
         if padding is None or not is_zero(padding.args[2]):
             return tests, value
-        return [*tests, *_conjuncts(value.args[0])], value.args[1]
+        return [*tests, *conjuncts(value.args[0])], value.args[1]
 
     def _before_ends(self, y: Any, x: Any) -> list[Any]:
         """That such a row and column are no later than the last, where tiles reach over it."""
@@ -72,12 +73,6 @@ class TileInputs:
         """Whether a condition is the same for all of a column."""
         x = self.place[2]
         return x in variables(test) and variables(test) <= {x, *variables(column)}
-
-
-def _conjuncts(condition: Any) -> list[Any]:
-    if isinstance(condition, tirx.And):
-        return [*_conjuncts(condition.a), *_conjuncts(condition.b)]
-    return [condition]
 
 
 def _zero() -> Any:

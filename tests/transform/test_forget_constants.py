@@ -14,13 +14,12 @@ from tvm.ir import GenericConst
 
 from tvm_rammer.frontend import load_model
 from tvm_rammer.options import Options
-from tvm_rammer.region.forget_constants import forget_constants
-from tvm_rammer.region.marks import regions_of
+from tvm_rammer.region.marks import REGION, regions_of
 from tvm_rammer.relax_util import operator_name
 from tvm_rammer.tensors import constant, empty
 from tvm_rammer.testing import models
 from tvm_rammer.transform.partition_regions import PartitionRegions
-from tvm_rammer.transform.pipeline import partition_module, plan_module
+from tvm_rammer.transform.pipeline import forget_constants, partition_module, plan_module
 from tvm_rammer.transform.prepare import Prepare
 from tvm_rammer.transform.stock_memory import stock_plan_bytes
 
@@ -50,8 +49,10 @@ def stock_bytes(mod: tvm.IRModule) -> int:
 
 def test_constants_keep_their_types_and_nothing_else():
     weight = np.ones((8, 8), "float32")
-    func = product(weight)["main"]
-    forgetful = forget_constants(func)
+    mod = product(weight)
+    func = mod["main"].with_attr(REGION, 1)
+    mod["main"] = func
+    forgetful = forget_constants(mod)["main"]
     found = list(zip(constants_of(func), constants_of(forgetful), strict=True))
     assert found
     for kept, forgotten in found:
