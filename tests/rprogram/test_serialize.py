@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from plans import random_program, two_branches
 
 from tvm_rammer.errors import PlanError
-from tvm_rammer.rprogram import from_json, to_json
+from tvm_rammer.rprogram import Wait, from_json, to_json
 
 PLAN = two_branches()
 
@@ -33,8 +33,17 @@ def test_any_name_and_time_loads_back(name, time):
 
 def test_text_has_an_entry_a_line():
     lines = to_json(PLAN).splitlines()
-    assert lines[:3] == ["{", '"format_version": 4,', '"name": "two_branches",']
-    assert '{"operator": 0, "start": 0, "stop": 4, "waits": [], "wave": 0},' in lines
+    assert lines[:3] == ["{", '"format_version": 5,', '"name": "two_branches",']
+    assert '{"operator": 0, "start": 0, "stop": 4, "waits": 0, "wave": 0},' in lines
+
+
+def test_what_tasks_wait_for_alike_is_written_and_read_once():
+    """Many vEUs that wait for many would make a text of hundreds of megabytes."""
+    veus = [(first, replace(second, waits=(Wait(0, 1), Wait(1, 1)))) for first, second in PLAN.veus]
+    text = to_json(replace(PLAN, veus=tuple(veus)))
+    assert json.loads(text)["waits"] == [[], [[0, 1], [1, 1]]]
+    first, second = (tasks[1] for tasks in from_json(text).veus)
+    assert first.waits is second.waits
 
 
 def test_number_that_is_not_finite():
@@ -57,7 +66,7 @@ EDITS = [
     (
         ("format_version",),
         1,
-        "the plan has format_version 1, this is 4; make the plan anew",
+        "the plan has format_version 1, this is 5; make the plan anew",
     ),
     (("name",), None, "name is null; it must be a string"),
     (("buffers",), {}, "buffers is {}; it must be a list"),
@@ -81,9 +90,14 @@ EDITS = [
         "operators[0] has the unknown key 'speed'; the keys are name, kernel, arguments",
     ),
     (
-        ("veus", 0, 1, "waits", 0, "count"),
+        ("waits", 1, 0, 1),
         True,
-        "veus[0][1].waits[0].count is true; it must be an integer",
+        "waits[1][0][1] is true; it must be an integer",
+    ),
+    (
+        ("veus", 0, 1, "waits"),
+        9,
+        "veus[0][1].waits is 9, but there are 3 lists of waits; correct the number",
     ),
     (
         ("arena_bytes",),
@@ -99,7 +113,7 @@ EDITS = [
         ("comment",),
         "hello",
         "the plan has the unknown key 'comment'; the keys are name, policy, buffers, kernels, "
-        "operators, veus, arena_bytes, constant_bytes, launches",
+        "operators, veus, waits, arena_bytes, constant_bytes, launches",
     ),
 ]
 
@@ -131,7 +145,7 @@ def test_missing_keys_are_named():
         ("[" * 100_000, "the plan is not JSON: "),
         ("9" * 10_000, "the plan is not JSON: "),
         ("[]", "the plan is not a JSON object"),
-        ("{}", "the plan has format_version None, this is 4"),
+        ("{}", "the plan has format_version None, this is 5"),
     ],
 )
 def test_malformed_text(text, message):
@@ -143,7 +157,7 @@ def test_malformed_text(text, message):
 
 def test_unsafe_plan_is_refused():
     data = json.loads(to_json(PLAN))
-    data["veus"][0][1]["waits"] = []
+    data["veus"][0][1]["waits"] = 0
     with pytest.raises(PlanError, match="in no fixed order"):
         from_json(json.dumps(data))
 

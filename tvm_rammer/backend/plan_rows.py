@@ -4,7 +4,7 @@ In int32 words::
 
     starts     segments x (vEUs + 1): row where each vEU's part of a segment begins
     rows       8 words per rTask, see Row; grouped by segment, then by vEU
-    waits      2 words per wait: (vEU, count)
+    waits      2 words per wait: (vEU, count); rows that wait for the same share them
     operands   2 words per pointer: (base * 64 + offset % 64, offset // 64)
 
 A *segment* is what one launch runs: the whole program, or one wavefront. Each back end puts a
@@ -126,21 +126,15 @@ def plan_rows(
     """
     places = row_numbers(program, by_wave)
     operands, first_operand = _operands(program, layout, arena_start)
-    awaited = {
-        (wait.veu, wait.count)
-        for _, _, task in program.tasks()
-        for wait in (task.waits if with_waits else ())
-    }
+    waits, of_task = _waits(program) if with_waits else ([], {})
+    awaited = set(waits)
     rows = np.zeros((program.num_tasks, ROW_WORDS), np.int64)
-    waits: list[tuple[int, int]] = []
     for veu, position, task in program.tasks():
         row = rows[places[veu, position]]
         row[Row.KERNEL] = kernel_ids[program.kernel_of(task.operator).name]
         row[Row.START], row[Row.STOP] = task.start, task.stop
         row[Row.OPERANDS] = first_operand[task.operator]
-        row[Row.FIRST_WAIT] = len(waits)
-        waits.extend((wait.veu, wait.count) for wait in (task.waits if with_waits else ()))
-        row[Row.LAST_WAIT] = len(waits)
+        row[Row.FIRST_WAIT], row[Row.LAST_WAIT] = of_task.get(id(task.waits), (0, 0))
         row[Row.SIGNAL] = position + 1 if (veu, position + 1) in awaited else 0
         row[Row.VEU] = veu
     return PlanRows(_starts(program, by_wave), rows, _pairs(waits), _pairs(operands))
@@ -166,6 +160,18 @@ def as_words(program: RProgram, parts: Sequence[npt.NDArray[np.int64]]) -> npt.N
             "split the model into smaller parts"
         )
     return words.astype(np.int32)
+
+
+def _waits(program: RProgram) -> tuple[list[tuple[int, int]], dict[int, tuple[int, int]]]:
+    """All waits, and by the identity of a task's waits where they begin and end."""
+    waits: list[tuple[int, int]] = []
+    found: dict[int, tuple[int, int]] = {}
+    for _, _, task in program.tasks():
+        if id(task.waits) not in found:
+            first = len(waits)
+            waits += [(wait.veu, wait.count) for wait in task.waits]
+            found[id(task.waits)] = first, len(waits)
+    return waits, found
 
 
 def _starts(program: RProgram, by_wave: bool) -> npt.NDArray[np.int64]:

@@ -9,14 +9,14 @@ from __future__ import annotations
 from bisect import insort
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
 
 from tvm_rammer.errors import PlanError
-from tvm_rammer.rprogram.program import RProgram
+from tvm_rammer.rprogram.program import RProgram, Wait
 
 #: Where an rTask stands: its vEU, and its position in the list of that vEU.
 Place = tuple[int, int]
@@ -78,7 +78,7 @@ def linear_extension(program: RProgram) -> list[Place]:
 
 
 def vector_clocks(program: RProgram) -> Clocks:
-    """The vector clock of every rTask, in O(rTasks x vEUs) for a bounded number of waits per rTask.
+    """The vector clock of every rTask, in O(rTasks x vEUs), and as much for every list of waits.
 
     Raises
     ------
@@ -88,15 +88,31 @@ def vector_clocks(program: RProgram) -> Clocks:
     order = linear_extension(program)
     first_row = tuple(accumulate(map(len, program.veus), initial=0))[:-1]
     table = np.zeros((program.num_tasks, program.num_veus), np.int32)
+    # By the identity of waits, which many rTasks share: the clock of who has waited for them.
+    reached: dict[int, npt.NDArray[np.int32]] = {}
     for veu, position in order:
         row = first_row[veu] + position
         clock = table[row]
         if position:
             clock[:] = table[row - 1]
-        for wait in program.veus[veu][position].waits:
-            np.maximum(clock, table[first_row[wait.veu] + wait.count - 1], out=clock)
+        if waits := program.veus[veu][position].waits:
+            after = reached.get(id(waits))
+            if after is None:
+                rows = [first_row[wait.veu] + wait.count - 1 for wait in waits]
+                after = table[rows[0]] if len(rows) == 1 else np.maximum.reduce(table[rows])
+                reached[id(waits)] = after
+            np.maximum(clock, after, out=clock)
         clock[veu] = position + 1
     return Clocks(tuple(order), first_row, table)
+
+
+@dataclass(slots=True)
+class _Awaited:
+    """The waits that some rTasks share: those before ``over`` are over; ``veus`` are held up."""
+
+    waits: tuple[Wait, ...]
+    over: int = 0
+    veus: list[int] = field(default_factory=list)
 
 
 def walk(program: RProgram, choose: Callable[[int], int]) -> list[Place]:
@@ -122,18 +138,38 @@ def walk(program: RProgram, choose: Callable[[int], int]) -> list[Place]:
     _check_waits(program)
     done = [0] * program.num_veus
     ready: list[tuple[int, int, int]] = []
-    blocked: defaultdict[Place, list[int]] = defaultdict(list)
+    shared: dict[int, _Awaited] = {}
+    blocked: defaultdict[Place, list[_Awaited]] = defaultdict(list)
     order: list[Place] = []
+
+    def offer(veu: int) -> None:
+        insort(ready, (program.veus[veu][done[veu]].wave, done[veu], veu))
 
     def look_at_next(veu: int) -> None:
         if done[veu] == len(program.veus[veu]):
             return
-        task = program.veus[veu][done[veu]]
-        for wait in task.waits:
-            if done[wait.veu] < wait.count:
-                blocked[wait.veu, wait.count].append(veu)
+        waits = program.veus[veu][done[veu]].waits
+        if waits:
+            awaited = shared.get(id(waits))
+            if awaited is None:
+                awaited = shared[id(waits)] = _Awaited(waits)
+                go_on(awaited)
+            if awaited.over < len(waits):
+                awaited.veus.append(veu)
                 return
-        insort(ready, (task.wave, done[veu], veu))
+        offer(veu)
+
+    def go_on(awaited: _Awaited) -> None:
+        waits = awaited.waits
+        for number in range(awaited.over, len(waits)):
+            wait = waits[number]
+            if done[wait.veu] < wait.count:
+                awaited.over = number
+                blocked[wait.veu, wait.count].append(awaited)
+                return
+        awaited.over = len(waits)
+        for veu in awaited.veus:
+            offer(veu)
 
     for veu in range(program.num_veus):
         look_at_next(veu)
@@ -141,18 +177,25 @@ def walk(program: RProgram, choose: Callable[[int], int]) -> list[Place]:
         _, position, veu = ready.pop(choose(len(ready)))
         order.append((veu, position))
         done[veu] += 1
-        for unblocked in (veu, *blocked.pop((veu, done[veu]), ())):
-            look_at_next(unblocked)
+        look_at_next(veu)
+        for awaited in blocked.pop((veu, done[veu]), ()):
+            go_on(awaited)
     if blocked:
-        awaited = {veu: wait for wait, veus in blocked.items() for veu in veus}
-        raise PlanError(_cycle_message(program, done, awaited))
+        held_up = {v: wait for wait, some in blocked.items() for each in some for v in each.veus}
+        raise PlanError(_cycle_message(program, done, held_up))
     return order
 
 
 def _check_waits(program: RProgram) -> None:
     """A wait names an rTask that exists and does not come later on the same vEU."""
     lengths = [len(tasks) for tasks in program.veus]
+    # By the identity of waits that some rTask had before: the most that they want of each vEU.
+    known: dict[int, dict[int, int]] = {}
     for veu, position, task in program.tasks():
+        counts = known.get(id(task.waits))
+        if counts is not None and counts.get(veu, 0) <= position:
+            continue
+        counts = known[id(task.waits)] = {}
         for wait in task.waits:
             if not 0 <= wait.veu < len(lengths):
                 problem = f"for vEU {wait.veu}, but the program has {len(lengths)} vEUs"
@@ -163,6 +206,7 @@ def _check_waits(program: RProgram) -> None:
             elif wait.veu == veu and wait.count > position:
                 problem = f"for {wait.count} rTasks of its own vEU, itself or later ones"
             else:
+                counts[wait.veu] = max(counts.get(wait.veu, 0), wait.count)
                 continue
             label = task_label(program, veu, position)
             raise PlanError(f"{label} waits {problem}; correct the wait")

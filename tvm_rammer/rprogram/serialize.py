@@ -1,18 +1,82 @@
-"""Write an rProgram as JSON and read it back, refusing what is not one or is not safe."""
+"""Write an rProgram as JSON and read it back, refusing what is not one or is not safe.
+
+What tasks wait for is written once for all tasks that wait for the same, as there are many where
+many vEUs wait for many.
+"""
 
 from __future__ import annotations
 
 import json
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from tvm_rammer.errors import PlanError
 from tvm_rammer.records import FieldError, parse_json, read_as
-from tvm_rammer.rprogram.program import RKernel, RProgram
+from tvm_rammer.rprogram.program import Buffer, RKernel, ROperator, RProgram, RTask, Wait
 from tvm_rammer.rprogram.verify import verify
 
 #: Grows whenever the data types of a plan change.
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
+
+
+@dataclass(frozen=True)
+class _Task:
+    """An rTask whose ``waits`` are the number of a list of them."""
+
+    operator: int
+    start: int
+    stop: int
+    waits: int
+    wave: int
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """An rProgram as it is written; ``waits`` are lists of (vEU, count)."""
+
+    name: str
+    policy: str
+    buffers: tuple[Buffer, ...]
+    kernels: tuple[RKernel, ...]
+    operators: tuple[ROperator, ...]
+    veus: tuple[tuple[_Task, ...], ...]
+    waits: tuple[tuple[tuple[int, int], ...], ...]
+    arena_bytes: int
+    constant_bytes: int
+    launches: tuple[str, ...]
+
+    @classmethod
+    def of(cls, program: RProgram) -> _Stored:
+        numbers: dict[tuple[tuple[int, int], ...], int] = {}
+        #: By identity: many tasks share what they wait for.
+        known: dict[int, int] = {}
+
+        def stored(task: RTask) -> _Task:
+            if id(task.waits) not in known:
+                pairs = tuple([(wait.veu, wait.count) for wait in task.waits])
+                known[id(task.waits)] = numbers.setdefault(pairs, len(numbers))
+            return _Task(task.operator, task.start, task.stop, known[id(task.waits)], task.wave)
+
+        veus = tuple([tuple(map(stored, tasks)) for tasks in program.veus])
+        entries = {field.name: getattr(program, field.name) for field in fields(RProgram)}
+        return cls(**{**entries, "veus": veus, "waits": tuple(numbers)})
+
+    def program(self) -> RProgram:
+        """What was written."""
+        waits = [tuple([Wait(*pair) for pair in pairs]) for pairs in self.waits]
+        veus = []
+        for veu, tasks in enumerate(self.veus):
+            for position, task in enumerate(tasks):
+                if not 0 <= task.waits < len(waits):
+                    raise PlanError(
+                        f"veus[{veu}][{position}].waits is {task.waits}, but there are "
+                        f"{len(waits)} lists of waits; correct the number"
+                    )
+            veus.append(
+                tuple([RTask(t.operator, t.start, t.stop, waits[t.waits], t.wave) for t in tasks])
+            )
+        entries = {field.name: getattr(self, field.name) for field in fields(RProgram)}
+        return RProgram(**{**entries, "veus": tuple(veus)})
 
 
 def to_json(program: RProgram) -> str:
@@ -23,7 +87,7 @@ def to_json(program: RProgram) -> str:
     PlanError
         If a number is not finite: JSON cannot say it.
     """
-    entries = {"format_version": FORMAT_VERSION, **_plain(program)}
+    entries = {"format_version": FORMAT_VERSION, **_plain(_Stored.of(program))}
     try:
         lines = [f"{json.dumps(key)}: {_layout(value, key)}" for key, value in entries.items()]
     except ValueError:
@@ -53,9 +117,10 @@ def from_json(text: str) -> RProgram:
             f"the plan has format_version {version!r}, this is {FORMAT_VERSION}; make the plan anew"
         )
     try:
-        program: RProgram = read_as(RProgram, data)
+        stored: _Stored = read_as(_Stored, data)
     except FieldError as error:
         raise PlanError(error.within("the plan")) from None
+    program = stored.program()
     verify(program)
     return program
 

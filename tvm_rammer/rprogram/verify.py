@@ -17,22 +17,29 @@ not read what it writes). The proof:
    producer, or of the producer of the part that the byte is in: all of the tiles, written since any
    other buffer had these bytes.
 
+rTasks of one operator are looked at together, as far as the order allows: nothing that they are
+asked about changes between them.
+
 Bytes that lie in the same buffers behave alike: they are one *piece* of memory.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from tvm_rammer.errors import PlanError
-from tvm_rammer.rprogram.happens_before import Clocks, task_label, vector_clocks
-from tvm_rammer.rprogram.program import RProgram, RTask
+from tvm_rammer.rprogram.happens_before import Clocks, Place, task_label, vector_clocks
+from tvm_rammer.rprogram.program import RProgram
 from tvm_rammer.rprogram.rows import Ints, Rows, pieces, root_of
 from tvm_rammer.rprogram.structure import check_structure
+
+Counts = npt.NDArray[np.int32]
 
 
 def verify(program: RProgram) -> None:
@@ -44,7 +51,7 @@ def verify(program: RProgram) -> None:
         Naming the rTasks, the buffers and the bytes.
     """
     rows = check_structure(program)
-    _Sweep(program, rows).run(vector_clocks(program))
+    _Sweep(program, rows, vector_clocks(program)).run()
 
 
 @dataclass(frozen=True)
@@ -60,12 +67,56 @@ class _Footprint:
     buffers_written: Ints
 
 
+@dataclass(frozen=True)
+class _Batch:
+    """rTasks of one operator, in order."""
+
+    operator: int
+    places: list[Place]
+
+    @cached_property
+    def ends(self) -> dict[int, int]:
+        """By vEU, how many rTasks it has run when the last one of these has."""
+        return {veu: position + 1 for veu, position in self.places}
+
+
+def _batches(program: RProgram, order: Sequence[Place]) -> list[_Batch]:
+    """A linear extension of all rTasks that have tiles, those of one operator together.
+
+    An rTask is in the last batch of its operator, unless something that it comes after is in a
+    later one.
+    """
+    found: list[_Batch] = []
+    latest: dict[int, int] = {}
+    #: By place, and by the identity of waits: the last batch of what comes before.
+    reached: list[list[int]] = [[] for _ in program.veus]
+    awaited: dict[int, int] = {}
+    for veu, position in order:
+        task, mine = program.veus[veu][position], reached[veu]
+        before = mine[-1] if mine else -1
+        if task.waits:
+            if id(task.waits) not in awaited:
+                theirs = (reached[wait.veu][wait.count - 1] for wait in task.waits)
+                awaited[id(task.waits)] = max(theirs)
+            before = max(before, awaited[id(task.waits)])
+        if not task.gathers:
+            number = latest.get(task.operator, -1)
+            if number < max(before, 0):
+                number = latest[task.operator] = len(found)
+                found.append(_Batch(task.operator, []))
+            found[number].places.append((veu, position))
+            before = number
+        mine.append(before)
+    return found
+
+
 class _Sweep:
     """What the accesses so far have left behind on every piece of memory."""
 
-    def __init__(self, program: RProgram, rows: list[Rows]) -> None:
+    def __init__(self, program: RProgram, rows: list[Rows], clocks: Clocks) -> None:
         self.program = program
         self.rows = rows
+        self.clocks = clocks
         self.pieces, count = _pieces_of_written_memory(rows)
         self.producer = {b: op for op in range(len(program.operators)) for b in program.writes(op)}
         self.written = self._written_buffers(count)
@@ -87,14 +138,12 @@ class _Sweep:
         self.holder = np.full(count, -1, np.int64)
         self.tiles = np.zeros(count, np.int64)
 
-    def run(self, clocks: Clocks) -> None:
-        for veu, position in clocks.order:
-            task = self.program.veus[veu][position]
-            if task.gathers:
-                continue
-            clock = clocks.of(veu, position)
-            self._read(veu, position, task, clock)
-            self._write(veu, position, task, clock)
+    def run(self) -> None:
+        for batch in _batches(self.program, self.clocks.order):
+            first_row = self.clocks.first_row
+            clocks = self.clocks.table[[first_row[veu] + place for veu, place in batch.places]]
+            self._read(batch, clocks)
+            self._write(batch, clocks)
         for number, buffer in enumerate(self.program.buffers):
             where, written = self.pieces[number], self.written[number]
             if buffer.space == "output" and not self._intact(where, written):
@@ -102,29 +151,31 @@ class _Sweep:
                     f"output {buffer.name!r} is not written; have an operator write all of it"
                 )
 
-    def _read(self, veu: int, position: int, task: RTask, clock: npt.NDArray[np.int32]) -> None:
-        foot = self.footprints[task.operator]
+    def _read(self, batch: _Batch, clocks: Counts) -> None:
+        foot = self.footprints[batch.operator]
         if not foot.reads.size:
             return
-        self._expect_ordered(veu, position, "read", "write", self.last_write[foot.reads], clock)
+        self._expect_ordered(batch, "read", "write", self.last_write[foot.reads], clocks)
         if not self._intact(foot.reads, foot.buffers_read):
-            raise PlanError(self._stale_message(veu, position))
-        self.last_read[foot.reads, veu] = position + 1
+            raise PlanError(self._stale_message(*batch.places[0]))
+        self.last_read[foot.reads[:, None], list(batch.ends)] = list(batch.ends.values())
 
-    def _write(self, veu: int, position: int, task: RTask, clock: npt.NDArray[np.int32]) -> None:
-        foot, op = self.footprints[task.operator], task.operator
+    def _write(self, batch: _Batch, clocks: Counts) -> None:
+        foot, op = self.footprints[batch.operator], batch.operator
         where = foot.writes
         others = np.where(self.writer[where] == op, self.older_write[where], self.last_write[where])
-        self._expect_ordered(veu, position, "write", "write", others, clock)
-        self._expect_ordered(veu, position, "write", "read", self.last_read[where], clock)
+        self._expect_ordered(batch, "write", "write", others, clocks)
+        self._expect_ordered(batch, "write", "read", self.last_read[where], clocks)
 
-        foreign = where[self.writer[where, veu] != op]
-        self.older_write[foreign, veu] = self.last_write[foreign, veu]
-        self.writer[foreign, veu] = op
-        self.last_write[where, veu] = position + 1
+        here = where[:, None], list(batch.ends)
+        self.older_write[here] = others[:, list(batch.ends)]
+        self.writer[here] = op
+        self.last_write[here] = list(batch.ends.values())
 
+        tasks = (self.program.veus[veu][position] for veu, position in batch.places)
         kept = self.holder[where] == foot.buffers_written
-        self.tiles[where] = np.where(kept, self.tiles[where], 0) + (task.stop - task.start)
+        self.tiles[where] = np.where(kept, self.tiles[where], 0)
+        self.tiles[where] += sum(task.stop - task.start for task in tasks)
         self.holder[where] = foot.buffers_written
 
     def _intact(self, where: Ints, buffers: Ints) -> bool:
@@ -135,21 +186,18 @@ class _Sweep:
         )
 
     def _expect_ordered(
-        self,
-        veu: int,
-        position: int,
-        access: str,
-        earlier_access: str,
-        earlier: npt.NDArray[np.int32],
-        clock: npt.NDArray[np.int32],
+        self, batch: _Batch, access: str, earlier_access: str, earlier: Counts, clocks: Counts
     ) -> None:
-        """The rTask's clock covers ``earlier``, positions per piece of its access and vEU."""
-        uncovered = earlier > clock
-        if not uncovered.any():
+        """The rTasks' clocks cover ``earlier``, positions per piece of their access and vEU."""
+        unordered = (earlier.max(axis=0, initial=0) > clocks).any(axis=1)
+        if not unordered.any():
             return
+        number = int(unordered.argmax())
+        veu, position = batch.places[number]
+        uncovered = earlier > clocks[number]
         row, other_veu = (int(i) for i in np.argwhere(uncovered)[0])
         other = (other_veu, int(earlier[row, other_veu]) - 1)
-        foot = self.footprints[self.program.veus[veu][position].operator]
+        foot = self.footprints[batch.operator]
         piece = int((foot.reads if access == "read" else foot.writes)[row])
         mine = self._buffer_at(veu, position, access, piece)
         theirs = self._buffer_at(*other, earlier_access, piece)

@@ -83,14 +83,19 @@ class ListSchedule:
 
     def starts(self, operator: int) -> list[float]:
         """When each vEU may start an operator."""
-        return [max(free, self.ready_on(operator, veu)) for veu, free in enumerate(self.free)]
+        visible = self.visible_from(operator)
+        found = [free if free > visible else visible for free in self.free]
+        last = self._arrivals[operator].veu
+        found[last] = max(self.free[last], self.ready_on(operator, last))
+        return found
 
     def deadline(self, operator: int, now: float) -> float:
         """How late an operator may end without delaying what the makespan is at least.
 
         That is the work that is left, spread evenly, or the longest path from here.
         """
-        work = (sum(max(free, now) for free in self.free) + self._remaining) / len(self.free)
+        ends = [free if free > now else now for free in self.free]
+        work = (sum(ends) + self._remaining) / len(self.free)
         rank = self.ranks[operator]
         own = fastest_time(self.kernels[operator], len(self.free), self.costs)
         return max(work, now + rank) - (rank - own)

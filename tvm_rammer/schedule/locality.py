@@ -57,6 +57,8 @@ class _Homes:
         Work of the ready ones.
     wakes : list of float
         When each vEU looks for work next.
+    turns, coming : heap of (float, int)
+        vEUs by when they look for work, or are to; vEUs by when something arrives that is theirs.
     """
 
     def __init__(self, schedule: ListSchedule, cache_bytes: int) -> None:
@@ -73,6 +75,11 @@ class _Homes:
         self.loads = [0.0] * num_veus
         self.started: set[int] = set()
         self.wakes = [0.0] * num_veus
+        self.turns = [(0.0, veu) for veu in range(num_veus)]
+        self.coming: list[tuple[float, int]] = []
+        #: While nothing changes: after a time, when the next vEU wakes; the vEU that ends last.
+        self._next_wake: tuple[float, float] | None = None
+        self._last: int | None = None
 
     def add(self, operators: list[int]) -> None:
         """Give ready operators a home."""
@@ -84,17 +91,20 @@ class _Homes:
             self.waiting[operator] = home
             self.assigned[home] += self.schedule.areas[operator]
             heappush(self.arriving[home], (time, operator))
-            self.wakes[home] = max(self.schedule.free[home], min(self.wakes[home], time))
+            heappush(self.coming, (time, home))
+            self._wake(home, max(self.schedule.free[home], min(self.wakes[home], time)))
 
     def next_veu(self) -> tuple[int, float]:
         """The vEU that looks for work next, and when."""
-        now = min(self.wakes)
-        return self.wakes.index(now), now
+        while self.wakes[self.turns[0][1]] != self.turns[0][0]:
+            heappop(self.turns)
+        now, veu = self.turns[0]
+        return veu, now
 
     def choose(self, veu: int, now: float) -> int | None:
         """What a vEU runs next; None if it had better wait."""
-        for other in range(len(self.wakes)):
-            self._arrive(other, now)
+        while self.coming and self.coming[0][0] <= now:
+            self._arrive(heappop(self.coming)[1], now)
         first = self._top(self.ready[veu])
         if first is None:
             return self._take_over(veu, now)
@@ -108,9 +118,11 @@ class _Homes:
 
     def sleep(self, veu: int, now: float) -> None:
         """Wait for an operator of its own, or until another vEU goes on."""
-        later = [wake for wake in self.wakes if wake > now]
-        own = [time for time, _ in self.arriving[veu][:1]]
-        self.wakes[veu] = min([*own, *later], default=inf)
+        if self._next_wake is None or self._next_wake[0] != now:
+            self._next_wake = now, min([wake for wake in self.wakes if wake > now], default=inf)
+        wake = min([self._next_wake[1], *(time for time, _ in self.arriving[veu][:1])])
+        self._wake(veu, wake)
+        self._next_wake = now, wake
 
     def remove(self, operator: int) -> None:
         """An operator is about to be committed."""
@@ -118,13 +130,21 @@ class _Homes:
         self.assigned[home] -= self.schedule.areas[operator]
         if operator in self.started:
             self.loads[home] -= self.schedule.areas[operator]
+            self._last = None
 
     def note(self, operator: int, shares: list[Share]) -> None:
         """Remember which vEUs have read the weight, and until when they are busy."""
+        self._last = None
         for veu, _ in shares:
-            self.wakes[veu] = self.schedule.free[veu]
+            self._wake(veu, self.schedule.free[veu])
             if (weight := self.weights[operator]) is not None:
                 self.caches[veu].touch(weight)
+
+    def _wake(self, veu: int, time: float) -> None:
+        """Have a vEU look for work at another time."""
+        self.wakes[veu] = time
+        self._next_wake = None
+        heappush(self.turns, (time, veu))
 
     def _home(self, operator: int) -> int:
         """Where the weight is, else where the inputs are unless another vEU is idler by far."""
@@ -159,6 +179,7 @@ class _Homes:
                 heappush(self.by_weight[veu, self.weights[operator]], entry)
                 self.loads[veu] += self.schedule.areas[operator]
                 self.started.add(operator)
+                self._last = None
 
     def _top(self, heap: list[tuple[float, int]]) -> int | None:
         while heap and heap[0][1] not in self.waiting:
@@ -170,12 +191,15 @@ class _Homes:
 
         By twice as much if it has the operator's weight in its cache.
         """
-        ends = [sum(pair) for pair in zip(self.schedule.free, self.loads, strict=True)]
-        last = ends.index(max(ends))
+        if self._last is None:
+            ends = [sum(pair) for pair in zip(self.schedule.free, self.loads, strict=True)]
+            self._last = ends.index(max(ends))
+        last = self._last
         operator = self._top(self.ready[last])
         if operator is None:
             return None
-        behind = ends[last] - now - self.schedule.costs.point_to_point
+        end = self.schedule.free[last] + self.loads[last]
+        behind = end - now - self.schedule.costs.point_to_point
         price = 2 if self.weights[operator] in self.caches[last].weights else 1
         return operator if behind >= price * self.schedule.areas[operator] else None
 

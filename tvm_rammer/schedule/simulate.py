@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from tvm_rammer.rprogram.happens_before import linear_extension
-from tvm_rammer.rprogram.program import RProgram
+from tvm_rammer.rprogram.program import RProgram, Wait
 from tvm_rammer.rprogram.rows import predecessors_of
 from tvm_rammer.schedule.costs import CostModel
 from tvm_rammer.schedule.timeline import Span, Timeline
@@ -97,6 +97,30 @@ def bounds(program: RProgram, costs: CostModel = _FREE) -> Bounds:
     return Bounds(max(ends, default=0.0), sum(traffic.least) / program.num_veus, fetching)
 
 
+@dataclass(slots=True)
+class _Awaited:
+    """The waits of some rTasks.
+
+    Attributes
+    ----------
+    waits : tuple of Wait
+    veu : int
+        One that waits: for all of them it takes as long to see a signal.
+    over : int
+        Of the waits, those before that are over.
+    start : float
+        When rTasks can start, by these.
+    veus : list of (float, int)
+        Who waits, and when each is free.
+    """
+
+    waits: tuple[Wait, ...]
+    veu: int
+    over: int = 0
+    start: float = 0.0
+    veus: list[tuple[float, int]] = field(default_factory=list)
+
+
 class _Run:
     """rTasks in the order in which they start.
 
@@ -106,10 +130,11 @@ class _Run:
         When the rTasks of each vEU ended that have run.
     ready : heap of (float, int)
         vEUs by when their next rTask starts.
+    awaited : dict
+        What waits amount to, by their identity: many rTasks share them. Of several distances, each
+        vEU has its own.
     blocked : dict
-        vEUs whose next rTask waits for ``(vEU, count)``, which has not run yet.
-    looked : dict
-        Of these vEUs, the wait that is not over, and the start by those before it.
+        What waits for ``(vEU, count)`` first, which has not run yet.
     """
 
     def __init__(self, program: RProgram, costs: CostModel) -> None:
@@ -119,8 +144,8 @@ class _Run:
         self.traffic = Traffic(program, costs)
         self.ends: list[list[float]] = [[] for _ in program.veus]
         self.ready: list[tuple[float, int]] = []
-        self.blocked: dict[tuple[int, int], list[int]] = {}
-        self.looked: dict[int, tuple[int, float]] = {}
+        self.awaited: dict[tuple[int, int], _Awaited] = {}
+        self.blocked: dict[tuple[int, int], list[_Awaited]] = {}
 
     def spans(self) -> list[Span]:
         """The spans of all rTasks that can run."""
@@ -134,8 +159,9 @@ class _Run:
             stop = start + self.traffic.run(veu, task, start)
             self.ends[veu].append(stop)
             found[veu].append(Span(veu, position, task.operator, start, stop))
-            for waiting in [veu, *self.blocked.pop((veu, position + 1), ())]:
-                self._offer(waiting)
+            self._offer(veu)
+            for awaited in self.blocked.pop((veu, position + 1), ()):
+                self._look(awaited)
         return [span for mine in found for span in mine]
 
     def _offer(self, veu: int) -> None:
@@ -144,16 +170,33 @@ class _Run:
         if len(mine) == len(self.program.veus[veu]):
             return
         waits = self.program.veus[veu][len(mine)].waits
-        first, start = self.looked.pop(veu, (0, mine[-1] if mine else self.costs.launch))
-        for number in range(first, len(waits)):
-            wait = waits[number]
+        start = mine[-1] if mine else self.costs.launch
+        if waits:
+            key = id(waits), -1 if self.costs.topology is None else veu
+            awaited = self.awaited.get(key)
+            if awaited is None:
+                awaited = self.awaited[key] = _Awaited(waits, veu)
+                self._look(awaited)
+            if awaited.over < len(waits):
+                awaited.veus.append((start, veu))
+                return
+            start = max(start, awaited.start)
+        heappush(self.ready, (start, veu))
+
+    def _look(self, awaited: _Awaited) -> None:
+        """Go on with waits until one is not over; those who waited for all of them can start."""
+        for number in range(awaited.over, len(awaited.waits)):
+            wait = awaited.waits[number]
             theirs = self.ends[wait.veu]
             if len(theirs) < wait.count:
-                self.blocked.setdefault((wait.veu, wait.count), []).append(veu)
-                self.looked[veu] = number, start
+                awaited.over = number
+                self.blocked.setdefault((wait.veu, wait.count), []).append(awaited)
                 return
-            start = max(start, theirs[wait.count - 1] + self._signal(veu, wait.veu))
-        heappush(self.ready, (start, veu))
+            signal = self._signal(awaited.veu, wait.veu)
+            awaited.start = max(awaited.start, theirs[wait.count - 1] + signal)
+        awaited.over = len(awaited.waits)
+        for start, veu in awaited.veus:
+            heappush(self.ready, (max(start, awaited.start), veu))
 
     def _signal(self, veu: int, other: int) -> float:
         """Seconds until a vEU sees what another one has ended."""
