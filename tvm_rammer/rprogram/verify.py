@@ -199,12 +199,18 @@ class _Sweep:
         other = (other_veu, int(earlier[row, other_veu]) - 1)
         foot = self.footprints[batch.operator]
         piece = int((foot.reads if access == "read" else foot.writes)[row])
-        mine = self._buffer_at(veu, position, access, piece)
+        here = (veu, position)
+        mine = self._buffer_at(*here, access, piece)
         theirs = self._buffer_at(*other, earlier_access, piece)
         shared = self.rows[mine].between(self.rows[theirs])
+        pair = [(other, earlier_access, theirs), (here, access, mine)]
+        # Named in the order in which they would run one by one.
+        first, second = (
+            f"{task_label(self.program, *place)} {verb}s {self._name(buffer)}"
+            for place, verb, buffer in sorted(pair, key=lambda a: self.clocks.order.index(a[0]))
+        )
         raise PlanError(
-            f"{task_label(self.program, *other)} {earlier_access}s {self._name(theirs)} and "
-            f"{task_label(self.program, veu, position)} {access}s {self._name(mine)} on {shared} "
+            f"{first} and {second} on {shared} "
             f"in no fixed order; add a wait between them or place the buffers apart"
         )
 
