@@ -10,8 +10,9 @@ XGBoost cost model, and keeps what was measured in a JSON database.
 - ``answers``: what an operator must compute
 - ``worker``: what runs in MetaSchedule's worker processes: building, checking and timing choices
 - ``bench``: MetaSchedule's builder and runner over it; ``tracker``: a runner on other machines
-- ``fronts``: which choices of an operator a build takes; ``race_network``: which of them pay in
-  their network, of which ``networks`` keeps the record
+- ``fronts``: which choices of an operator a build takes, also by what their data take to move
+  (``moved_data``); ``race_network``: which of them pay in their network, of which ``networks``
+  keeps the record
 - ``database``: records on disk; ``folder``: one writer at a time; ``journal``: what it tells;
   ``status``: how far it is; ``collect``: merging, filtering, exporting
 - ``budget``: which operator is tuned next, by its share of the plan (``shares``) and by what the

@@ -40,17 +40,20 @@ class RacedChoice:
     ratio : (float, float, float)
         Its time over that of the untuned one: the median, and the limits between which it lies with
         a confidence of 95 %.
+    moved : float
+        What its data take besides to move between the vEUs of a device, over the same time.
     """
 
     number: int
     tiles: int
     alike: str
     ratio: tuple[float, float, float]
+    moved: float = 0.0
 
     @property
     def cost(self) -> float:
         """Its time in those of the untuned one, and with tuned ones no doubt that matters."""
-        return self.ratio[0] if self.number <= 0 else self.ratio[2]
+        return self.moved + (self.ratio[0] if self.number <= 0 else self.ratio[2])
 
     def alone(self, num_veus: int) -> float:
         """The same on so many vEUs."""

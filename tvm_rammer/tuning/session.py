@@ -34,6 +34,7 @@ from tvm_rammer.tuning.fronts import (
     proved,
 )
 from tvm_rammer.tuning.journal import Journal, Progress
+from tvm_rammer.tuning.moved_data import moved_seconds
 from tvm_rammer.tuning.search import AT_ONCE, Proposal, Search
 from tvm_rammer.tuning.space import EmittedFeatures, trace_of
 from tvm_rammer.tuning.task import Task
@@ -185,6 +186,7 @@ class _Session:
         self.seed = seed
         self.spaces = spaces
         self.searches: dict[int, deque[Search]] = {}
+        self.moved: dict[tuple[int, int], float] = {}
 
     def run(self) -> None:
         """Measure what is made without tuning, then where most is expected to be gained."""
@@ -357,7 +359,13 @@ class _Session:
         untuned = self.progress[number].untuned
         if untuned == inf:
             return []
-        tuned = {k: seconds for k, seconds in self.tried[number].items() if k > 0}
+        # Of what is slower by itself nobody asks what its data take besides.
+        moved = {
+            k: self._moved(number, k) if seconds < untuned else 0.0
+            for k, seconds in self.tried[number].items()
+            if k > 0
+        }
+        tuned = {k: self.tried[number][k] + seconds for k, seconds in moved.items()}
         believed = [
             replace(races[k][-1], alike=repr(task.choice(k).rounding))
             if k in races and not is_undecided(races[k])
@@ -367,6 +375,14 @@ class _Session:
         plain = [_believed(task, -k, 1.0) for k in range(len(task.finer) + 1)]
         front = chosen_front([*plain, *believed], self._veus(number))
         return [each.number for each in front]
+
+    def _moved(self, number: int, choice: int) -> float:
+        """The seconds that a choice's data take to move between vEUs; computed once."""
+        key = number, choice
+        if key not in self.moved:
+            task = self.tasks[number].task
+            self.moved[key] = moved_seconds(task, choice, task.vdevice)
+        return self.moved[key]
 
     def _tell(self, number: int, count: int) -> None:
         progress, tried = self.progress[number], sum(map(len, self.tried))
@@ -388,16 +404,18 @@ def made_race(place: int, task: Task, numbers: Sequence[int], seconds: Sequence[
     """A race of choices, 0 among them, from their seconds round by round."""
     rounds = [seconds[k : k + len(numbers)] for k in range(0, len(seconds), len(numbers))]
     untuned = [one[numbers.index(0)] for one in rounds]
+    middle = median_interval(untuned)[0]
     raced = [
         RacedChoice(
             number,
             task.num_tiles(number),
             task.tuner.alike(task.choice(number)) if number > 0 else "",
             median_interval([one[k] / base for one, base in zip(rounds, untuned, strict=True)]),
+            moved_seconds(task, number, task.vdevice) / middle,
         )
         for k, number in enumerate(numbers)
     ]
-    return TaskRace(place, median_interval(untuned)[0], tuple(raced))
+    return TaskRace(place, middle, tuple(raced))
 
 
 def _believed(task: Task, number: int, ratio: float) -> RacedChoice:

@@ -1,0 +1,68 @@
+"""The seconds that a choice costs by data which move between vEUs: one core shows none of them.
+
+Its neighbours are cut as they are without tuning. A choice whose tiles are cut along another axis
+reads what other vEUs have, and writes between what they write: on a product whose columns are
+shared out instead of its rows, that takes as long as the product.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from math import prod
+
+from tvm_rammer.kernel.split import split_into_stages
+from tvm_rammer.machine import VDevice
+from tvm_rammer.rprogram import RKernel, dtype_bytes
+from tvm_rammer.rprogram.program import CELLS
+from tvm_rammer.tuning.task import Task
+
+#: For each vEU the cells that it reads and that it writes of a parameter, as bit masks.
+_Cells = Mapping[tuple[int, str], tuple[int, ...]]
+
+
+def moved_seconds(task: Task, number: int, vdevice: VDevice) -> float:
+    """What all vEUs together wait for data, beyond what the untuned choice lets them wait.
+
+    Who reads what another one wrote waits for it once; of what is written elsewhere than without
+    tuning a cache has to give up lines first, and then a reader waits.
+
+    Parameters
+    ----------
+    task : Task
+    number : int
+        Of a choice; 0 and those below cost nothing.
+    vdevice : VDevice
+        Its vEUs share the tiles equally, and a byte takes as long as it says.
+    """
+    if number <= 0 or vdevice.num_veus == 1:
+        return 0.0
+    usual, mine = (_cells(task, each, vdevice.num_veus) for each in (0, number))
+    moved, nothing = 0.0, (0,) * vdevice.num_veus
+    for key, cells in mine.items():
+        parameter, mode = key
+        strange = sum(
+            (here & ~there).bit_count()
+            for here, there in zip(cells, usual.get(key, nothing), strict=True)
+        )
+        moved += strange / CELLS * _nbytes(task, parameter) * (2 if mode == "write" else 1)
+    return moved * vdevice.memory.transfer_byte
+
+
+def _cells(task: Task, number: int, num_veus: int) -> _Cells:
+    """What each vEU touches of the parameters that are no constants."""
+    found: dict[tuple[int, str], list[int]] = defaultdict(lambda: [0] * num_veus)
+    for stage in split_into_stages(task.choice(number).emit().func).stages:
+        kernel = RKernel("", stage.num_tiles, stage.modes, footprints=stage.footprints)
+        ends = [stage.num_tiles * veu // num_veus for veu in range(num_veus + 1)]
+        for pointer, (parameter, mode) in enumerate(zip(stage.arguments, stage.modes, strict=True)):
+            if parameter < len(task.func.params) and parameter not in task.constants:
+                for veu, held in enumerate(found[parameter, mode]):
+                    touched = kernel.touched(pointer, ends[veu], ends[veu + 1])
+                    found[parameter, mode][veu] = held | touched
+    return {key: tuple(cells) for key, cells in found.items()}
+
+
+def _nbytes(task: Task, parameter: int) -> int:
+    buffer = task.func.params[parameter]
+    return prod(map(int, buffer.shape)) * dtype_bytes(str(buffer.dtype))
