@@ -28,6 +28,7 @@ from tvm_rammer.options import Options
 from tvm_rammer.rprogram import OperatorGraph
 from tvm_rammer.rprogram.verify import verify
 from tvm_rammer.schedule import POLICIES, CostModel, plan_memory, policies, simulate, synchronise
+from tvm_rammer.schedule.no_collection import no_collection
 from tvm_rammer.testing.models import get_model
 from tvm_rammer.testing.random_graphs import SHAPES, random_graph
 
@@ -104,6 +105,7 @@ def _graphs(name: str, tiny: bool, options: Options) -> list[OperatorGraph]:
     return operator_graphs(info.tiny() if tiny else info.build(), options)
 
 
+@no_collection()
 def time_policy(name: str, graph: OperatorGraph, vdevice: VDevice, policy: str) -> Planning:
     """Plan a graph step by step."""
     costs = CostModel.of(vdevice)

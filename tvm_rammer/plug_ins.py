@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from importlib import metadata
 from typing import Any
@@ -39,5 +40,6 @@ def register_offered(group: str, what: str, register: Callable[[Any], None]) -> 
 
 def home_of(thing: Any) -> str:
     """Where something of a plug-in is defined: the module, and the name there."""
+    thing = inspect.unwrap(thing)
     named = thing if hasattr(thing, "__qualname__") else type(thing)
     return f"{named.__module__}.{named.__qualname__}"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import tvm
@@ -22,22 +20,11 @@ from tvm_rammer.schedule import POLICIES, Policy, policies
 from tvm_rammer.schedule.arena_cap import policies_within
 from tvm_rammer.schedule.auto import BASELINE, Plan, auto, stored_policy
 from tvm_rammer.schedule.decisions import Decision, load_decision, store_decision
+from tvm_rammer.schedule.no_collection import no_collection
 from tvm_rammer.schedule.policies import finish
 
 
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """Plans are millions of small objects without cycles: a tenth of the time goes into looking."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-@_without_collection()
+@no_collection()
 def decide_plan(
     region: RegionGraph,
     goal: Goal,

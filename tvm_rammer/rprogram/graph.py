@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tvm_rammer.rprogram.program import Buffer, RKernel
 from tvm_rammer.rprogram.rows import writers_of
+
+#: What of a graph depends on its operators' pointers and modes alone.
+_STRUCTURE = ("producers", "writers", "predecessors", "successors", "levels")
 
 
 @dataclass(frozen=True)
@@ -41,17 +44,26 @@ class OperatorGraph:
 
     def with_costs(self, seconds: Mapping[str, float]) -> OperatorGraph:
         """The same graph, its kernels costing so many seconds per tile (by kernel name)."""
-        operators = tuple(
-            replace(
-                op,
-                candidates=tuple(
-                    replace(kernel, tile_time=seconds.get(kernel.name, kernel.tile_time))
-                    for kernel in op.candidates
-                ),
-            )
-            for op in self.operators
+        costed = {
+            kernel: replace(kernel, tile_time=seconds.get(kernel.name, kernel.tile_time))
+            for kernel in {kernel for op in self.operators for kernel in op.candidates}
+        }
+        return self.with_candidates(
+            tuple(costed[kernel] for kernel in op.candidates) for op in self.operators
         )
-        return replace(self, operators=operators)
+
+    def with_candidates(self, candidates: Iterable[tuple[RKernel, ...]]) -> OperatorGraph:
+        """The same graph with other rKernels, of the same pointers and modes as those before.
+
+        What is known of who reads whom stays known.
+        """
+        pairs = zip(self.operators, candidates, strict=True)
+        operators = tuple(
+            op if mine == op.candidates else replace(op, candidates=mine) for op, mine in pairs
+        )
+        found = replace(self, operators=operators)
+        vars(found).update({name: vars(self)[name] for name in _STRUCTURE if name in vars(self)})
+        return found
 
     @cached_property
     def producers(self) -> dict[int, int]:

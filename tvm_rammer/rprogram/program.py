@@ -134,6 +134,18 @@ class RKernel:
         What is not known is everything that a read may need, and of a write a share like that of
         the tiles.
         """
+        key = (pointer, start, stop)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._touched(pointer, start, stop)
+        return found
+
+    @cached_property
+    def _known(self) -> dict[tuple[int, int, int], int]:
+        """What was asked for: operators of one kernel, in plan after plan, have the same ranges."""
+        return {}
+
+    def _touched(self, pointer: int, start: int, stop: int) -> int:
         if start >= stop:
             return 0
         if self.footprints and self.footprints[pointer]:

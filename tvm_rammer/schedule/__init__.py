@@ -7,10 +7,11 @@
   ``list_schedule``, ``ranks`` and ``share_tiles``; ``ios`` with ``graph_blocks``,
   ``stage_search`` and ``stages``: the policies
 - ``auto``, with ``decisions`` and ``median_interval``: the choice among their plans
-- ``placement``: what a policy decides; ``synchronise``: the waits that follow from it
+- ``placement``: what a policy decides; ``synchronise``: the waits that follow from it;
+  ``no_collection``: how plans are made
 - ``memory`` with ``arena``, ``segments``, ``owners`` and ``arena_cap``: the arena
-- ``costs``, ``simulate`` with ``traffic``, ``contention`` and ``transfers``, ``timeline``: plans on
-  paper
+- ``costs``, ``simulate`` with ``demands``, ``traffic``, ``contention`` and ``transfers``,
+  ``timeline``: plans on paper; ``trials``: several of one graph
 - ``critical_path``: the rTasks that a makespan hangs on
 - ``explain``: why a plan is as it is, and what a better one would need; ``losses``: what each cost
   takes of it

@@ -17,9 +17,8 @@ from tvm_rammer.rprogram.program import RProgram
 from tvm_rammer.schedule.agree import Ranges, Slot, agree
 from tvm_rammer.schedule.costs import CostModel
 from tvm_rammer.schedule.placement import Placed, Placement
-from tvm_rammer.schedule.simulate import simulate
-from tvm_rammer.schedule.synchronise import synchronise
 from tvm_rammer.schedule.timeline import Span, Timeline
+from tvm_rammer.schedule.trials import Trials
 
 #: Plans of more rTasks stay as they are: looking for more would take longer than planning does.
 _MOST_TASKS = 10_000
@@ -27,7 +26,9 @@ _MOST_TASKS = 10_000
 _WORTH = 0.995
 
 
-def cut_alike(graph: OperatorGraph, placement: Placement, costs: CostModel) -> Placement:
+def cut_alike(
+    graph: OperatorGraph, placement: Placement, costs: CostModel, trials: Trials | None = None
+) -> Placement:
     """The placement, or a shorter one whose operators are cut so that vEUs read what they wrote.
 
     Each operator may have its vEUs, and all that are idle as long as it runs
@@ -38,12 +39,16 @@ def cut_alike(graph: OperatorGraph, placement: Placement, costs: CostModel) -> P
     graph : OperatorGraph
     placement : Placement
     costs : CostModel
+    trials : Trials, optional
+        Of the graph, where others simulate its plans too.
     """
     tasks = sum(map(len, placement.veus))
     if not costs.moves_data(len(placement.veus)) or tasks > _MOST_TASKS:
         return placement
-    program = synchronise(graph, placement)
-    timeline = simulate(program, costs)
+    trials = trials or Trials(graph, len(placement.veus), costs)
+    program, timeline = trials.plain(placement)
+    if trials.least >= _WORTH * timeline.makespan:
+        return placement
     slots = _slots(program, timeline)
     cuts = agree(program, slots, costs)
     if not cuts:
@@ -51,8 +56,7 @@ def cut_alike(graph: OperatorGraph, placement: Placement, costs: CostModel) -> P
     found = _with_ranges(placement, timeline, slots, cuts)
     if _waves_ascend(placement) and not _waves_ascend(found):
         return placement
-    seconds = simulate(synchronise(graph, found), costs).makespan
-    return found if seconds < _WORTH * timeline.makespan else placement
+    return found if trials.plain_seconds(found) < _WORTH * timeline.makespan else placement
 
 
 def _slots(program: RProgram, timeline: Timeline) -> dict[int, Slot]:

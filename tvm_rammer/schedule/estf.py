@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from heapq import heappop, heappush
 from math import inf
 
@@ -11,14 +10,15 @@ from tvm_rammer.schedule.costs import CostModel
 from tvm_rammer.schedule.list_schedule import ListSchedule, Share
 from tvm_rammer.schedule.placement import Placement
 from tvm_rammer.schedule.share_tiles import share_tiles
-from tvm_rammer.schedule.simulate import simulate
-from tvm_rammer.schedule.synchronise import synchronise
+from tvm_rammer.schedule.trials import Trials
 
 #: Ranges of tiles in place of whole operators make more rTasks: only for so much less time.
 _WORTH_SHARING = 0.98
 
 
-def estf(graph: OperatorGraph, num_veus: int, costs: CostModel) -> Placement:
+def estf(
+    graph: OperatorGraph, num_veus: int, costs: CostModel, trials: Trials | None = None
+) -> Placement:
     """Earliest-start-time-first list scheduling under contention.
 
     The problem and the name are those of the thesis "Accelerating CNNs via Inter-operator
@@ -29,26 +29,26 @@ def estf(graph: OperatorGraph, num_veus: int, costs: CostModel) -> Placement:
     others only if it ends sooner than behind one of them on the same vEU (rule 2).
 
     Where tiles were stretched, the same is tried as if nobody drew anything, and where vEUs idle,
-    with ranges of tiles in place of whole operators (:func:`share_tiles`): simulations decide.
+    with ranges of tiles in place of whole operators (:func:`share_tiles`): simulations decide,
+    among the ``trials`` of the graph where others simulate its plans too.
     """
     schedule = ListSchedule(graph, num_veus, costs)
     placement, stretched = place_whole(schedule, costs.bandwidth * costs.complexes(num_veus))
     if num_veus == 1:
         return placement
-
-    @cache
-    def seconds(placement: Placement) -> float:
-        return simulate(synchronise(graph, placement, costs), costs).makespan
-
+    trials = trials or Trials(graph, num_veus, costs)
     if stretched:
         heedless, _ = place_whole(ListSchedule(graph, num_veus, costs), inf)
-        placement = min(placement, heedless, key=seconds)
+        placement = min(placement, heedless, key=trials.seconds)
     least = max(sum(schedule.areas) / num_veus, max(schedule.ranks, default=0.0))
     if max(schedule.free) <= least / _WORTH_SHARING:
         return placement
+    at_most = _WORTH_SHARING * trials.seconds(placement)
+    if trials.least >= at_most:
+        return placement
     tiles = share_tiles(graph, schedule.chosen, schedule.ranks, num_veus, costs)
     shared = Placement("estf", tiles)
-    return shared if seconds(shared) < _WORTH_SHARING * seconds(placement) else placement
+    return shared if trials.seconds(shared) < at_most else placement
 
 
 def place_whole(schedule: ListSchedule, bandwidth: float) -> tuple[Placement, bool]:

@@ -7,14 +7,12 @@ misled them (a plan took up to twice as long). A simulation of the whole plan te
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from tvm_rammer.rprogram.graph import OperatorGraph
 from tvm_rammer.schedule.costs import CostModel
 from tvm_rammer.schedule.interplay import worth_weighing
 from tvm_rammer.schedule.placement import Placement
-from tvm_rammer.schedule.simulate import simulate
-from tvm_rammer.schedule.synchronise import synchronise
+from tvm_rammer.schedule.trials import Trials
 
 #: Fewer candidates must make a plan this much shorter to be preferred to all of them.
 _WORTH = 0.995
@@ -25,6 +23,7 @@ def place_with_any(
     graph: OperatorGraph,
     num_veus: int,
     costs: CostModel,
+    trials: Trials | None = None,
 ) -> Placement:
     """The shortest of the placements with the first candidate of each operator, the first two, ...
 
@@ -36,18 +35,17 @@ def place_with_any(
         The candidates of its operators have the most efficient first, and finer ones behind.
     num_veus : int
     costs : CostModel
+    trials : Trials, optional
+        Of the graph, where others simulate its plans too.
     """
+    trials = trials or Trials(graph, num_veus, costs)
     best = place(graph, num_veus, costs)
-    least: float | None = None
     for fewer in _narrowed(graph, num_veus):
+        if trials.least >= _WORTH * trials.seconds(best):
+            break
         placement = place(fewer, num_veus, costs)
-        if placement == best:
-            continue
-        if least is None:
-            least = _seconds(graph, best, costs)
-        seconds = _seconds(graph, placement, costs)
-        if seconds < _WORTH * least:
-            best, least = placement, seconds
+        if trials.seconds(placement) < _WORTH * trials.seconds(best):
+            best = placement
     return best
 
 
@@ -56,8 +54,7 @@ def _narrowed(graph: OperatorGraph, num_veus: int) -> list[OperatorGraph]:
     most = max((len(operator.candidates) for operator in graph.operators), default=1)
     found, known = [], _weighed(graph, num_veus)
     for count in range(most - 1, 0, -1):
-        operators = tuple(replace(op, candidates=op.candidates[:count]) for op in graph.operators)
-        fewer = replace(graph, operators=operators)
+        fewer = graph.with_candidates(op.candidates[:count] for op in graph.operators)
         weighed = _weighed(fewer, num_veus)
         if weighed != known:
             found.append(fewer)
@@ -68,7 +65,3 @@ def _narrowed(graph: OperatorGraph, num_veus: int) -> list[OperatorGraph]:
 def _weighed(graph: OperatorGraph, num_veus: int) -> list[int]:
     """How many candidates of each operator policies look at."""
     return [len(worth_weighing(op.candidates, num_veus)) for op in graph.operators]
-
-
-def _seconds(graph: OperatorGraph, placement: Placement, costs: CostModel) -> float:
-    return simulate(synchronise(graph, placement, costs), costs).makespan

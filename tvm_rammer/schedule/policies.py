@@ -18,7 +18,8 @@ from tvm_rammer.schedule.estf import estf
 from tvm_rammer.schedule.ios import ios, limit
 from tvm_rammer.schedule.locality import locality
 from tvm_rammer.schedule.memory import plan_memory
-from tvm_rammer.schedule.policy import CheckedPlace, Policy
+from tvm_rammer.schedule.no_collection import no_collection
+from tvm_rammer.schedule.policy import CheckedPlace, Comparing, Policy
 from tvm_rammer.schedule.sequential import sequential
 from tvm_rammer.schedule.synchronise import synchronise
 from tvm_rammer.schedule.wavefront import wavefront
@@ -32,8 +33,12 @@ POLICIES = {
     policy.name: policy
     for policy in (
         Policy(BASELINE, sequential, "operator after operator, each across all vEUs"),
-        Policy("wavefront", wavefront, "the operators of a level of the graph together (Rammer)"),
-        Policy("estf", estf, "what can start soonest first, by the longest path"),
+        Policy(
+            "wavefront",
+            Comparing(wavefront),
+            "the operators of a level of the graph together (Rammer)",
+        ),
+        Policy("estf", Comparing(estf), "what can start soonest first, by the longest path"),
         Policy("ios", ios, "stages, found by dynamic programming", limit),
         Policy("locality", locality, "weights stay with a core"),
     )
@@ -78,7 +83,10 @@ def register_policy(policy: Policy) -> None:
 def policies() -> dict[str, Policy]:
     """All policies by name, our own first; wrong plans of others are errors that name them."""
     _find_others()
-    return {**POLICIES, **{n: replace(p, place=CheckedPlace(p)) for n, p in _registered.items()}}
+    return {
+        **POLICIES,
+        **{n: replace(p, place=CheckedPlace(p)) for n, p in _registered.items()},
+    }
 
 
 def choices() -> tuple[str, ...]:
@@ -92,6 +100,7 @@ def _find_others() -> None:
     register_offered(GROUP, "policy", register_policy)
 
 
+@no_collection()
 def plan(
     graph: OperatorGraph,
     vdevice: Device,

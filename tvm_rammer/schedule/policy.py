@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache, partial
 
 from tvm_rammer.errors import PlanError
 from tvm_rammer.plug_ins import home_of
@@ -14,6 +15,7 @@ from tvm_rammer.schedule.cut_alike import cut_alike
 from tvm_rammer.schedule.fewer_candidates import place_with_any
 from tvm_rammer.schedule.placement import Placed, Placement
 from tvm_rammer.schedule.synchronise import synchronise
+from tvm_rammer.schedule.trials import Trials
 
 #: Decides which tiles run on which of so many vEUs, in which order.
 Place = Callable[[OperatorGraph, int, CostModel], Placement]
@@ -22,6 +24,27 @@ Place = Callable[[OperatorGraph, int, CostModel], Placement]
 def unlimited(graph: OperatorGraph, num_veus: int) -> str:
     """No graph is too much."""
     return ""
+
+
+@dataclass(frozen=True)
+class Comparing:
+    """The ``place`` of a policy that simulates plans to choose from.
+
+    Attributes
+    ----------
+    function : callable
+        A ``place`` that takes the :class:`~.trials.Trials` of the graph as ``trials``.
+    """
+
+    function: Callable[..., Placement]
+
+    def __call__(self, graph: OperatorGraph, num_veus: int, costs: CostModel) -> Placement:
+        return self.function(graph, num_veus, costs)
+
+    @property
+    def __wrapped__(self) -> Callable[..., Placement]:
+        """What messages name."""
+        return self.function
 
 
 @dataclass(frozen=True)
@@ -50,11 +73,20 @@ class Policy:
     limit: Callable[[OperatorGraph, int], str] = unlimited
 
     def __call__(self, graph: OperatorGraph, num_veus: int, costs: CostModel) -> Placement:
-        def place(fewer: OperatorGraph, num_veus: int, costs: CostModel) -> Placement:
-            # Of the whole graph: what stands in for a plan that is too large has seen no other.
-            return cut_alike(graph, self.place(fewer, num_veus, costs), costs)
+        trials = Trials(graph, num_veus, costs)
+        place = self.place
+        if isinstance(place, Comparing):
+            place = partial(place.function, trials=trials)
 
-        return place_with_any(place, graph, num_veus, costs)
+        @cache
+        def alike(placement: Placement) -> Placement:
+            # Of the whole graph: what stands in for a plan that is too large has seen no other.
+            return cut_alike(graph, placement, costs, trials)
+
+        def place_alike(fewer: OperatorGraph, num_veus: int, costs: CostModel) -> Placement:
+            return alike(place(fewer, num_veus, costs))
+
+        return place_with_any(place_alike, graph, num_veus, costs, trials)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from tvm_rammer.rprogram.happens_before import linear_extension
 from tvm_rammer.rprogram.program import RProgram, Wait
 from tvm_rammer.rprogram.rows import predecessors_of
 from tvm_rammer.schedule.costs import CostModel
+from tvm_rammer.schedule.demands import Demands
 from tvm_rammer.schedule.timeline import Span, Timeline
 from tvm_rammer.schedule.traffic import Traffic
 
@@ -40,13 +41,20 @@ class Bounds:
         return max(self.critical_path, self.work, self.traffic)
 
 
-def simulate(program: RProgram, costs: CostModel) -> Timeline:
+def simulate(program: RProgram, costs: CostModel, demands: Demands | None = None) -> Timeline:
     """Run a program on paper.
 
     An rTask starts when its vEU is free and every rTask that it waits for has ended
     ``costs.point_to_point`` ago, or as long ago as a signal takes from a vEU that is farther. How
     long it takes depends on where its data is and on what runs beside it when it starts
     (:class:`~.traffic.Traffic`). Time 0 is the launch.
+
+    Parameters
+    ----------
+    program : RProgram
+    costs : CostModel
+    demands : Demands, optional
+        Of the program's graph, where several of its programs are simulated.
 
     Returns
     -------
@@ -58,7 +66,7 @@ def simulate(program: RProgram, costs: CostModel) -> Timeline:
     PlanError
         If rTasks wait for each other in a circle.
     """
-    run = _Run(program, costs)
+    run = _Run(program, costs, demands)
     spans = run.spans()
     if len(spans) < program.num_tasks:
         # It names the circle.
@@ -93,7 +101,7 @@ def bounds(program: RProgram, costs: CostModel = _FREE) -> Bounds:
         longest = -(-tiles // program.num_veus) / tiles * least if tiles else 0.0
         ends.append(max(before, default=0.0) + longest)
     rate = costs.memory_bandwidth * costs.sockets(program.num_veus)
-    fetching = sum(traffic.memory_bytes) / rate
+    fetching = sum(traffic.demands.memory_bytes) / rate
     return Bounds(max(ends, default=0.0), sum(traffic.least) / program.num_veus, fetching)
 
 
@@ -137,11 +145,11 @@ class _Run:
         What waits for ``(vEU, count)`` first, which has not run yet.
     """
 
-    def __init__(self, program: RProgram, costs: CostModel) -> None:
+    def __init__(self, program: RProgram, costs: CostModel, demands: Demands | None) -> None:
         self.program = program
         self.costs = costs
         self.pairs = costs.pairs()
-        self.traffic = Traffic(program, costs)
+        self.traffic = Traffic(program, costs, demands)
         self.ends: list[list[float]] = [[] for _ in program.veus]
         self.ready: list[tuple[float, int]] = []
         self.awaited: dict[tuple[int, int], _Awaited] = {}

@@ -4,23 +4,15 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from functools import cached_property
-from typing import NamedTuple
 
-from tvm_rammer.rprogram.program import CELLS, RProgram, RTask
+from tvm_rammer.rprogram.program import CELLS, RKernel, RProgram, RTask
 from tvm_rammer.schedule.contention import Contention
 from tvm_rammer.schedule.costs import CostModel
+from tvm_rammer.schedule.demands import Demands, Weight
 from tvm_rammer.schedule.transfers import Transfers
 
 #: Share of a vEU's own cache that weights occupy beside intermediate results.
 _FOR_WEIGHTS = 0.75
-
-
-class _Weight(NamedTuple):
-    """A constant that an operator reads, its size, and which of the operator's pointers it is."""
-
-    buffer: int
-    nbytes: int
-    pointer: int
 
 
 class Traffic:
@@ -37,28 +29,32 @@ class Traffic:
     ----------
     program : RProgram
     costs : CostModel
+    demands : Demands, optional
+        Of the program's graph, where several of its programs are asked about.
     """
 
-    def __init__(self, program: RProgram, costs: CostModel) -> None:
+    def __init__(self, program: RProgram, costs: CostModel, demands: Demands | None = None) -> None:
         self.program = program
         self.costs = costs
+        self.demands = demands or Demands.of_program(program, costs)
         #: Cells of weights that each vEU has in its cache, by weight; the latest last.
         self._recent: list[OrderedDict[int, int]] = [OrderedDict() for _ in program.veus]
         self._recent_bytes = [0.0] * program.num_veus
+        self._kernels = [program.kernels[op.kernel] for op in program.operators]
         self._contention = Contention(program.num_veus, costs.topology)
-        self._transfers = Transfers(program, costs)
+        self._transfers = Transfers(program, costs, self.demands)
 
     def run(self, veu: int, task: RTask, start: float) -> float:
         """Seconds of an rTask that starts on ``veu`` at ``start``; to be asked in order of time."""
         operator = task.operator
-        share = (task.stop - task.start) / (self.program.kernel_of(operator).num_tiles or 1)
-        near = self._near(veu, task)
+        kernel, weight = self._kernels[operator], self.demands.weights[operator]
+        share = (task.stop - task.start) / (kernel.num_tiles or 1)
+        near = self._near(veu, task, kernel, weight) if weight and weight.nbytes else 0.0
         seconds = (self.alone[operator] - near * self.saving[operator]) * share
-        weight = self._weights[operator]
-        nbytes = self.nbytes[operator] * share
+        nbytes = self.demands.nbytes[operator] * share
         seconds += self._transfers.seconds(veu, task, nbytes)
         cache = nbytes - near * weight.nbytes * share if weight else nbytes
-        memory = self.memory_bytes[operator] * share
+        memory = self.demands.memory_bytes[operator] * share
         if not seconds:
             return 0.0
         seconds *= self._stretch(veu, start, cache, memory, seconds)
@@ -66,72 +62,34 @@ class Traffic:
         return seconds
 
     @cached_property
-    def nbytes(self) -> list[int]:
-        """Bytes that each operator reads and writes."""
-        sizes = [buffer.nbytes for buffer in self.program.buffers]
-        return [sum(sizes[b] for b in set(op.arguments)) for op in self.program.operators]
-
-    @cached_property
-    def memory_bytes(self) -> list[float]:
-        """Bytes of weights that each operator is the first to read, as far as from memory."""
-        caches = self.costs.complexes(self.program.num_veus)
-        missing = self.costs.missing_share(self.program.constant_bytes, caches)
-        known: set[int] = set()
-        found = []
-        for op in self.program.operators:
-            fresh = {b for b in op.arguments if self.program.buffers[b].space == "constant"} - known
-            known |= fresh
-            found.append(missing * sum(self.program.buffers[b].nbytes for b in fresh))
-        return found
-
-    @cached_property
     def alone(self) -> list[float]:
         """Seconds of each operator on one vEU that has the device for itself."""
-        found = []
-        memory_rate = min(self.costs.core_memory_bandwidth, self.costs.memory_bandwidth)
-        for number, nbytes in enumerate(self.memory_bytes):
-            kernel = self.program.kernel_of(number)
-            fetching = nbytes / memory_rate
-            found.append(max(kernel.num_tiles * kernel.tile_time, fetching))
-        return found
+        return [
+            seconds_alone(kernel.num_tiles * kernel.tile_time, nbytes, self.costs)
+            for kernel, nbytes in zip(self._kernels, self.demands.memory_bytes, strict=True)
+        ]
 
     @cached_property
     def saving(self) -> list[float]:
         """Seconds that each operator saves whose weight is in the vEU's own cache; at most half."""
         return [
-            min(0.5 * alone, weight.nbytes * self.costs.far_byte) if weight else 0.0
-            for alone, weight in zip(self.alone, self._weights, strict=True)
+            seconds_saved(alone, weight, self.costs)
+            for alone, weight in zip(self.alone, self.demands.weights, strict=True)
         ]
 
     @cached_property
     def least(self) -> list[float]:
         """Seconds that each operator takes at least, wherever its data is."""
-        readers = Counter(weight.buffer for weight in self._weights if weight)
+        readers = Counter(weight.buffer for weight in self.demands.weights if weight)
         return [
             alone - (saving if weight and readers[weight.buffer] > 1 else 0.0)
-            for alone, saving, weight in zip(self.alone, self.saving, self._weights, strict=True)
+            for alone, saving, weight in zip(
+                self.alone, self.saving, self.demands.weights, strict=True
+            )
         ]
 
-    @cached_property
-    def _weights(self) -> list[_Weight | None]:
-        """The largest constant that each operator reads."""
-        buffers = self.program.buffers
-        found: list[_Weight | None] = []
-        for op in self.program.operators:
-            constants = [
-                _Weight(b, buffers[b].nbytes, pointer)
-                for pointer, b in enumerate(op.arguments)
-                if buffers[b].space == "constant"
-            ]
-            found.append(max(constants, key=lambda weight: weight.nbytes, default=None))
-        return found
-
-    def _near(self, veu: int, task: RTask) -> float:
+    def _near(self, veu: int, task: RTask, kernel: RKernel, weight: Weight) -> float:
         """Which part of the weight is in the vEU's cache already; all that it reads is from now."""
-        weight = self._weights[task.operator]
-        if weight is None or not weight.nbytes:
-            return 0.0
-        kernel = self.program.kernel_of(task.operator)
         cells = kernel.touched(weight.pointer, task.start, task.stop)
         recent, room = self._recent[veu], _FOR_WEIGHTS * self.costs.l2_bytes
         known = recent.get(weight.buffer, 0)
@@ -155,3 +113,13 @@ class Traffic:
         cache_rate = min(cache / seconds, costs.bandwidth) + drawn
         memory_rate = min(memory / seconds, costs.memory_bandwidth) + fetched
         return max(1.0, cache_rate / costs.bandwidth, memory_rate / costs.memory_bandwidth)
+
+
+def seconds_alone(computing: float, memory_bytes: float, costs: CostModel) -> float:
+    """Seconds of an operator on one vEU that has the device for itself."""
+    return max(computing, memory_bytes / min(costs.core_memory_bandwidth, costs.memory_bandwidth))
+
+
+def seconds_saved(alone: float, weight: Weight | None, costs: CostModel) -> float:
+    """Seconds that an operator saves whose weight is in the vEU's own cache; at most half."""
+    return min(0.5 * alone, weight.nbytes * costs.far_byte) if weight else 0.0

@@ -14,9 +14,17 @@ from operator import mul
 from typing import NamedTuple
 
 from tvm_rammer.machine.topology import Distance
-from tvm_rammer.rprogram.program import CELLS, Buffer, RProgram, RTask, cell_rows, cells_by_row
-from tvm_rammer.rprogram.rows import root_of
+from tvm_rammer.rprogram.program import (
+    CELLS,
+    Buffer,
+    RKernel,
+    RProgram,
+    RTask,
+    cell_rows,
+    cells_by_row,
+)
 from tvm_rammer.schedule.costs import CostModel
+from tvm_rammer.schedule.demands import Demands
 
 
 class _Written(NamedTuple):
@@ -41,73 +49,68 @@ class Transfers:
     ----------
     program : RProgram
     costs : CostModel
+    demands : Demands
+        Of the program's graph.
     """
 
-    def __init__(self, program: RProgram, costs: CostModel) -> None:
+    def __init__(self, program: RProgram, costs: CostModel, demands: Demands) -> None:
         self.program = program
         self.costs = costs
         self._pairs = costs.pairs()
         self._free = not costs.moves_data(program.num_veus)
         self._drawn = [0.0] * program.num_veus
         self._written: dict[int, list[_Written]] = defaultdict(list)
+        #: Of the pieces of each buffer, with all of its parts: the vEU that wrote them; -1 if
+        #: there are several.
+        self._writer: dict[int, int] = {}
         self._fetched: dict[tuple[int, int], int] = {}
-        self._moves: dict[tuple[int, int, int], list[tuple[int, str, int]]] = {}
-        self._roots = [root_of(program.buffers, number) for number in range(len(program.buffers))]
+        self._kernels = [program.kernels[op.kernel] for op in program.operators]
+        if not self._free:
+            self._read, self._wrote = demands.read, demands.written
 
     def seconds(self, veu: int, task: RTask, nbytes: float) -> float:
         """Seconds of an rTask that reads and writes ``nbytes``; to be asked in order of time."""
-        if self._free:
+        if self._free or task.start >= task.stop:
             return 0.0
-        found = self.waiting(veu, task)
+        operator, start, stop = task.operator, task.start, task.stop
+        kernel = self._kernels[operator]
+        found = self._waiting(veu, kernel, task)
         self._drawn[veu] += nbytes
-        for buffer, mode, cells in self._moved(task):
-            if mode == "write":
-                piece = _Written(veu, buffer, cells, self._drawn[veu])
-                self._written[self._roots[buffer]].append(piece)
-            else:
-                known = self._fetched.get((veu, buffer), 0)
-                self._fetched[veu, buffer] = known | cells
+        for pointer, buffer, root in self._wrote[operator]:
+            cells = kernel.touched(pointer, start, stop)
+            self._written[root].append(_Written(veu, buffer, cells, self._drawn[veu]))
+            if self._writer.setdefault(root, veu) != veu:
+                self._writer[root] = -1
         return found
 
-    def waiting(self, veu: int, task: RTask) -> float:
-        """Seconds of an rTask if it ran now."""
-        arriving: dict[Distance, float] = defaultdict(float)
-        reading: dict[int, int] = {}
-        for buffer, mode, cells in self._moved(task):
-            if mode != "write":
-                new = cells & ~reading.get(buffer, self._fetched.get((veu, buffer), 0))
-                reading[buffer] = reading.get(buffer, 0) | cells
-                for distance, held in self._written_by_others(veu, buffer, new).items():
-                    arriving[distance] += held
+    def _waiting(self, veu: int, kernel: RKernel, task: RTask) -> float:
+        """Seconds until all that an rTask reads has arrived, which is there from now on."""
+        arriving: dict[Distance, float] = {}
+        for pointer, buffer, root in self._read[task.operator]:
+            # What it wrote itself alone is there.
+            if self._writer.get(root, veu) == veu:
+                continue
+            cells = kernel.touched(pointer, task.start, task.stop)
+            known = self._fetched.get((veu, buffer), 0)
+            if new := cells & ~known:
+                self._fetched[veu, buffer] = known | cells
+                for distance, held in self._written_by_others(veu, buffer, root, new).items():
+                    arriving[distance] = arriving.get(distance, 0.0) + held
+        if not arriving:
+            return 0.0
         pairs = [(self._pairs[distance], held) for distance, held in arriving.items() if held]
         first = max((pair.transfer for pair, _ in pairs), default=0.0)
         return first + sum(held * pair.transfer_byte for pair, held in pairs)
 
-    def _moved(self, task: RTask) -> list[tuple[int, str, int]]:
-        """Buffer, mode and cells of each argument of a task that some task has written."""
-        key = (task.operator, task.start, task.stop)
-        if key not in self._moves:
-            operator = self.program.operators[task.operator]
-            kernel = self.program.kernels[operator.kernel]
-            self._moves[key] = [
-                (buffer, mode, kernel.touched(pointer, task.start, task.stop))
-                for pointer, (buffer, mode) in enumerate(
-                    zip(operator.arguments, kernel.modes, strict=True)
-                )
-                if self.program.buffers[buffer].space not in ("constant", "input")
-            ]
-        return self._moves[key]
-
-    def _written_by_others(self, veu: int, buffer: int, cells: int) -> dict[Distance, float]:
+    def _written_by_others(
+        self, veu: int, buffer: int, root: int, cells: int
+    ) -> dict[Distance, float]:
         """Bytes of what is about to be read that other vEUs have, by how far these are."""
-        pieces = self._written[self._roots[buffer]]
-        if not cells or all(writer == veu for writer, *_ in pieces):
-            return {}
         own: dict[int, int] = defaultdict(int)
         theirs: dict[tuple[Distance, int], int] = defaultdict(int)
         drawn, most, topology = self._drawn, self.costs.l2_bytes, self.costs.topology
         distance: Distance = "complex"
-        for writer, written, held, when in pieces:
+        for writer, written, held, when in self._written[root]:
             if writer == veu:
                 own[written] |= held
                 continue

@@ -14,8 +14,7 @@ from tvm_rammer.schedule.interplay import area
 from tvm_rammer.schedule.levels import balanced_levels
 from tvm_rammer.schedule.placement import Placed, Placement
 from tvm_rammer.schedule.ranks import choose_by_level, upward_ranks, waves_of
-from tvm_rammer.schedule.simulate import simulate
-from tvm_rammer.schedule.synchronise import synchronise
+from tvm_rammer.schedule.trials import Trials
 
 #: Loads are sums of floats: this much above the fair share is still the fair share.
 _ROUNDING = 1 + 1e-9
@@ -25,7 +24,11 @@ _WORTH_MEMORY = 1.002
 
 
 def wavefront(
-    graph: OperatorGraph, num_veus: int, costs: CostModel, barrier: bool = False
+    graph: OperatorGraph,
+    num_veus: int,
+    costs: CostModel,
+    barrier: bool = False,
+    trials: Trials | None = None,
 ) -> Placement:
     """Place one level of the graph after the other (Rammer, OSDI 2020, section 3.3).
 
@@ -42,16 +45,19 @@ def wavefront(
     barrier : bool
         Let all vEUs wait for each other between two waves, as the paper does. By default a task
         waits only for the results that it reads, so that neighbouring waves overlap.
+    trials : Trials, optional
+        Of the graph, where others simulate its plans too.
     """
     balanced = balanced_levels(graph, num_veus, costs)
     placement = _by_levels(graph, balanced, num_veus, costs, barrier)
     if balanced == list(graph.levels):
         return placement
+    trials = trials or Trials(graph, num_veus, costs)
+    seconds = trials.seconds(placement)
+    if seconds <= trials.least * _WORTH_MEMORY:
+        return placement
     plain = _by_levels(graph, graph.levels, num_veus, costs, barrier)
-    seconds, at_most = (
-        simulate(synchronise(graph, p, costs), costs).makespan for p in (placement, plain)
-    )
-    return placement if seconds <= at_most * _WORTH_MEMORY else plain
+    return placement if seconds <= trials.seconds(plain) * _WORTH_MEMORY else plain
 
 
 def _by_levels(
