@@ -133,6 +133,13 @@ def resolve_target(target: Any = None, backend: str | None = None) -> Any:
     -------
     tvm.target.Target
         One that the back end generates code for.
+
+    Raises
+    ------
+    DeviceError
+        When the target is none, or no back end generates code for it.
+    InputError
+        When there is no back end of that name.
     """
     chosen = backend_for(target, backend)
     if target is None:
@@ -161,6 +168,16 @@ def vdevice_for(
         Allow more vEUs than the device has hardware threads (see :meth:`VDevice.with_veus`).
     backend : str, optional
         Name of the back end.
+
+    Returns
+    -------
+    VDevice
+        Its caches in bytes, its costs in seconds.
+
+    Raises
+    ------
+    DeviceError, InputError
+        As :func:`resolve_target`, or for a number of vEUs that the device does not have.
     """
     chosen = backend_for(target, backend)
     return chosen.vdevice(resolve_target(target, chosen.name), num_veus, oversubscribe)

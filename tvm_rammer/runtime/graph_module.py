@@ -127,13 +127,37 @@ class GraphModule:
             self._copy_in(self._number(name), given)
 
     def load_params(self, params: Mapping[str, Any] | bytes | bytearray) -> None:
-        """Set several inputs: a mapping, or the bytes of ``tvm.runtime.save_param_dict``."""
+        """Set several inputs.
+
+        Parameters
+        ----------
+        params : mapping of str to array, or bytes
+            By name; bytes are those of ``tvm.runtime.save_param_dict``.
+
+        Raises
+        ------
+        InputError
+            If the bytes cannot be read, or as :meth:`set_input`.
+        """
         given = _read_params(bytes(params)) if isinstance(params, bytes | bytearray) else params
         for name, value in given.items():
             self.set_input(str(name), value)
 
     def run(self, **inputs: Any) -> None:
-        """Run the model on the inputs that are set; ``inputs`` are set before."""
+        """Run the model on the inputs that are set.
+
+        Parameters
+        ----------
+        **inputs : array
+            Are set before, by name.
+
+        Raises
+        ------
+        InputError
+            As :meth:`set_input`, or if values of inputs lead to sizes that the model forbids.
+        RuntimeError
+            If an rTask waited for another vEU for longer than the build's ``wait_limit``.
+        """
         if inputs:
             self.set_input(**inputs)
         if not self._prepare_thread():
@@ -144,14 +168,24 @@ class GraphModule:
             self._outputs = _flat(self._run_main())
 
     def __call__(self, *values: Any, **inputs: Any) -> list[Any]:
-        """Set inputs by position or by name, run, and return all outputs."""
+        """Set inputs by position or by name, run, and return all outputs; see :meth:`run`."""
         for number, value in enumerate(values):
             self.set_input(number, value)
         self.run(**inputs)
         return [self.get_output(number) for number in range(self.get_num_outputs())]
 
     def get_input(self, index: int | str) -> Any:
-        """The tensor that an input is read from; writing to it is setting the input."""
+        """The tensor that an input is read from; writing to it is setting the input.
+
+        Parameters
+        ----------
+        index : int or str
+            Number or name of an input; for an unknown one an InputError is raised.
+
+        Returns
+        -------
+        tvm.runtime.Tensor
+        """
         return self._inputs[self._number(index)]
 
     def get_output(self, index: int | str, out: Any | None = None) -> Any:
@@ -164,10 +198,15 @@ class GraphModule:
         out : tvm.runtime.Tensor, optional
             Copy the output there and return it.
 
+        Returns
+        -------
+        tvm.runtime.Tensor
+
         Raises
         ------
         InputError
-            For an unknown output, or if ``out`` has another shape or dtype.
+            For an unknown output, before the first run of some models, or if ``out`` has another
+            shape or dtype.
         """
         names = [info.name for info in self._description.outputs]
         number = _number("output", index, names)
@@ -192,7 +231,7 @@ class GraphModule:
         return len(self._description.outputs)
 
     def get_input_info(self) -> tuple[dict[str, tuple[int, ...] | None], dict[str, str]]:
-        """Shapes and dtypes of the inputs by name."""
+        """Shapes and dtypes of the inputs by name; a shape is None where it is dynamic."""
         infos = self._description.inputs
         return {i.name: i.shape for i in infos}, {i.name: i.dtype for i in infos}
 
@@ -201,7 +240,27 @@ class GraphModule:
         return self._names.index(name) if name in self._names else -1
 
     def benchmark(self, repeat: int = 5, number: int = 5, warm_up: int = 3) -> BenchmarkResult:
-        """Time ``repeat`` times the mean of ``number`` runs, after ``warm_up`` runs."""
+        """Time runs on the inputs that are set.
+
+        Parameters
+        ----------
+        repeat : int
+            Times that are taken, at least 1.
+        number : int
+            Runs of each, at least 1: its time is their mean.
+        warm_up : int
+            Runs before, which are not timed.
+
+        Returns
+        -------
+        BenchmarkResult
+            ``repeat`` times in seconds, and their mean, median and so on.
+
+        Raises
+        ------
+        InputError
+            For a number that is out of range.
+        """
         counts = (repeat, number, warm_up)
         whole = all(isinstance(count, SupportsIndex) for count in counts)
         if not whole or repeat < 1 or number < 1 or warm_up < 0:
@@ -224,6 +283,11 @@ class GraphModule:
         ----------
         runs : int
             Of each kind.
+
+        Returns
+        -------
+        Profile
+            Draws itself in a notebook; its timeline is in seconds.
 
         Raises
         ------

@@ -129,6 +129,15 @@ class Library:
         ----------
         device : tvm.runtime.Device, optional
             Of the kind that the library is for; the first one if not given.
+
+        Raises
+        ------
+        DeviceError
+            For a device of another kind.
+        InputError
+            For inputs of dynamic shapes, or if the library's back end is not installed.
+        LibraryError
+            When the library cannot run on the device.
         """
         backend = self.description.backend
         device = backend.device(device)
@@ -166,6 +175,15 @@ class Library:
         -------
         Library
             A new one; this one stays as it is.
+
+        Raises
+        ------
+        LibraryError
+            For a library that was loaded from a file.
+        InputError
+            For an option that is unknown, does not fit or needs a build of its own.
+        PlanError
+            No plan fits into ``max_arena_bytes``.
         """
         if self.source is None or self.options is None:
             raise LibraryError("a library that was loaded cannot be planned anew: build the model")

@@ -212,7 +212,9 @@ def pipeline(
     Raises
     ------
     InputError
-        For an unknown policy or form, or a number that is out of range.
+        For an unknown policy, form or back end, or a number that is out of range. When it runs, a
+        DeviceError for a target that no back end serves, and a PlanError if no plan fits into
+        ``max_arena_bytes``.
     """
     options = Options(
         policy,

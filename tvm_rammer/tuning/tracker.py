@@ -87,7 +87,7 @@ class Tracker:
 
     @classmethod
     def parse(cls, address: str, key: str, parallel: int | None = None) -> Tracker:
-        """A tracker whose address is written ``HOST:PORT``."""
+        """A tracker whose address is written ``HOST:PORT``; an InputError says what is wrong."""
         host, _, port = address.rpartition(":")
         if not host or not port.isascii() or not port.isdecimal():
             raise _no_address(address)

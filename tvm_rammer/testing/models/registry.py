@@ -42,7 +42,13 @@ class ModelInfo:
 
 
 def get_model(name: str) -> ModelInfo:
-    """The model of that name; an unknown name raises ModelError with the nearest one."""
+    """The model of that name.
+
+    Raises
+    ------
+    ModelError
+        For an unknown name, with the nearest one.
+    """
     if name in MODELS:
         return MODELS[name]
     nearest = get_close_matches(name, MODELS, n=1, cutoff=0.0)[0]
