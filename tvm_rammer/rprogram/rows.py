@@ -48,6 +48,8 @@ class Rows:
         """Whether they have a byte in common."""
         if self.space != other.space:
             return False
+        if self.count == other.count == 1:
+            return max(self.start, other.start) < min(self.stop, other.stop)
         starts, stops = self.runs()
         others, other_stops = other.runs()
         # The runs of the other that stop behind the start of each of these.

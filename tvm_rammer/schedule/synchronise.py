@@ -121,6 +121,8 @@ class _Need:
         return found[1:]
 
     def _after(self, before: Clock) -> tuple[tuple[Wait, ...], Clock]:
+        if len(self.waits) == 1 and self.waits[0].count <= before[self.waits[0].veu]:
+            return (), before
         fresh = (self.counts > before[self.veus]).tolist()
         if True not in fresh:
             return (), before
@@ -304,6 +306,12 @@ class _Walk:
         pairs = [(veu, count) for veu, count in enumerate(last) if count]
         if not pairs:
             return _Need((), self.start)
+        if len(pairs) == 1:
+            # As most have where vEUs are few; arrays of one take long to make.
+            ((veu, count),) = pairs
+            clock = self.clocks[veu][count - 1].copy()
+            clock[veu] = count
+            return _Need((Wait(veu, count),), clock)
         wanted, counts = np.array(pairs, np.int32).T
         reached = np.array([self.clocks[veu][count - 1] for veu, count in pairs])
         reached[np.arange(len(pairs)), wanted] = counts
