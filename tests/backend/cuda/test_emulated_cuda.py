@@ -311,6 +311,23 @@ def test_what_would_hang_is_an_error(body):
     assert refusal(kernel(body), [0], 1, 64) == f"emulated CUDA: {WRONG[body]}"
 
 
+FRAGMENTS = {
+    "if (threadIdx.x < 48) nvcuda::wmma::fill_fragment(sums, 0.0f);": (
+        "a part of a warp uses tensor cores"
+    ),
+    "nvcuda::wmma::store_matrix_sync(near + 4, sums, 16, nvcuda::wmma::mem_row_major);": (
+        "a fragment lies where it is not aligned: its rows to 16 bytes, itself to 32"
+    ),
+}
+
+
+@pytest.mark.parametrize("body", FRAGMENTS)
+def test_fragments_want_whole_warps_and_aligned_memory(body):
+    sums = "nvcuda::wmma::fragment<nvcuda::wmma::accumulator, 16, 16, 16, float> sums;"
+    run = kernel(f"__shared__ alignas(64) float near[512];\n{sums}\n{body}", "#include <mma.h>")
+    assert refusal(run, [0], 1, 64) == f"emulated CUDA: {FRAGMENTS[body]}"
+
+
 def test_too_many_threads_are_an_error():
     assert refusal(kernel(""), [0], 1, 1025) == (
         "emulated CUDA: 1025 threads in a block: at most 1024"

@@ -81,6 +81,23 @@ def test_half_precision_and_functions_are_counted_apart():
     assert found == Operations(float32=256, special=256)
 
 
+def test_tensor_cores_are_counted_by_warps():
+    half = buffer("shared", "float16")
+    held = buffer("wmma.accumulator")
+
+    def collective(name: str, *arguments: Any) -> Callable[[Any, Any], Any]:
+        call = tirx.call_intrin("handle", f"tirx.{name}", *arguments)
+        return lambda tile, t: tirx.Evaluate(call)
+
+    product = collective("tvm_mma_sync", *(held.data, 0) * 4)
+    assert counted(product) == Operations(tensor=8 * 16**3)
+    # Rows of 32 bytes meet in banks, of 48 bytes they do not.
+    for pitch, conflicts in ((24, 1), (16, 2)):
+        place = (held.data, 16, 16, 16, 0, half.access_ptr("r"), pitch, "row_major")
+        found = counted(collective("tvm_load_matrix_sync", *place))
+        assert found == Operations(accesses=256, passes=8 * 4 * conflicts)
+
+
 def test_what_a_thread_has_loaded_stays_in_a_register_up_to_the_next_barrier():
     def twice(between: list[Any]) -> Callable[[Any, Any], Any]:
         def make(tile: Any, t: Any) -> Any:

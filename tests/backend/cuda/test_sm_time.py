@@ -8,7 +8,7 @@ import pytest
 
 from tvm_rammer.backend.cuda.devices import GPUS, architecture_of
 from tvm_rammer.backend.cuda.operation_counts import Operations
-from tvm_rammer.backend.cuda.sm_time import block_time, gpu_costs
+from tvm_rammer.backend.cuda.sm_time import block_time, gpu_costs, speeds_of
 
 #: A block of 256 threads whose arithmetic is all that takes time.
 COMPUTING = Operations(float32=1e6)
@@ -22,6 +22,22 @@ def test_arithmetic_is_as_fast_as_the_peak_and_no_faster(name):
     rate = 2 * COMPUTING.float32 * 2 * gpu.sms / seconds
     peak = 2 * gpu.sms * architecture_of(gpu.arch).float32_results * gpu.clock
     assert 0.9 * peak < rate <= peak * (1 + 1e-9)
+
+
+#: TFLOPS of dense products of float16 that are added up in float32, as NVIDIA says.
+TENSOR_PEAKS = {"V100": 125, "T4": 65, "A100": 312, "H100": 989, "H200": 989, "RTX 3090": 71}
+TENSOR_PEAKS |= {"RTX 4090": 165.2, "AGX Orin": 42.5, "B200": 2250}
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_tensor_cores_are_as_fast_as_published_and_as_others_have_measured(name):
+    gpu = GPUS[name]
+    peak = 2 * gpu.sms * architecture_of(gpu.arch).tensor_results * gpu.clock
+    assert peak == pytest.approx(TENSOR_PEAKS[name] * 1e12, rel=0.09)
+    work = Operations(tensor=1e8)
+    rate = 2 * work.tensor * 2 * gpu.sms / block_time(gpu, 2, work, 8).seconds
+    share = speeds_of(gpu).tensor_share
+    assert 0.9 * share * peak < rate <= share * peak * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(("name", "bandwidth"), [("V100", 2155e9), ("A100", 4.98e12)])

@@ -5,10 +5,10 @@ header in which CUDA threads are fibers (``emulated.cpp`` schedules them). ``run
 in a process of its own, as every later use of CUDA in a process is emulated.
 
 Sources use what TVM generates for float32, float16 and integers, shuffles, ``__nanosleep``,
-``__threadfence``, atomics, ``cuda::atomic_ref`` and the inline PTX of ``inline_ptx``; no tensor
-cores. A loop that waits for another block calls ``__nanosleep`` or loads by ``ld.acquire`` or
-``atomic_ref``; one over a bare volatile works as well, slowly. Vectors that are not aligned are an
-error. ``RAMMER_EMULATED`` is defined.
+``__threadfence``, atomics, ``cuda::atomic_ref``, ``nvcuda::wmma`` on float16 and the inline PTX of
+``inline_ptx``. A loop that waits for another block calls ``__nanosleep`` or loads by ``ld.acquire``
+or ``atomic_ref``; one over a bare volatile works as well, slowly. Vectors that are not aligned are
+an error, and so are tensor cores with a part of a warp. ``RAMMER_EMULATED`` is defined.
 
 Memory is sequentially consistent, so a fence that is missing changes no result, nor does every
 barrier that is; inside of ``looking_for_races`` both are errors. Warps never diverge inside of a

@@ -44,6 +44,9 @@ INTEGER_RESULTS = 64
 SPECIAL_RESULTS = 16
 #: Lanes of loads, stores and shuffles. Source: V100, A100 and H100 (LD/ST units).
 LOAD_STORE_LANES = 32
+#: Multiply-adds of an instruction for tensor cores, 16 x 8 x 16. Source: PTX ISA; assumed: the same
+#: of older ones.
+TENSOR_PRODUCTS = 2048
 #: Each issues one instruction of a warp per clock. Source: V100, A100, H100.
 SCHEDULERS = 4
 
@@ -66,6 +69,9 @@ class CudaArchitecture:
         Bytes: what a block has is rounded up to them.
     float32_results, float16_results : int
         Of an SM per clock: additions, products or multiply-adds.
+    tensor_results : int
+        Multiply-adds of tensor cores per clock: products of float16, of matrices without holes,
+        that are added up in float32.
     """
 
     name: str
@@ -75,22 +81,25 @@ class CudaArchitecture:
     block_shared_bytes: int
     float32_results: int
     float16_results: int
+    tensor_results: int
     system_shared_bytes: int = KIB
     shared_unit: int = 128
 
 
-# Source: guide; the units in which shared memory is given out: cuda_occupancy.h of CUDA 13.
+# Source: guide; the units in which shared memory is given out: cuda_occupancy.h of CUDA 13; tensor
+# cores: V100, T4, A100, GA102, AD102 and H100, which have 8 x 64, 8 x 64, 4 x 256, 4 x 64, 4 x 64
+# and 4 x 512 multiply-adds; Orin, half of its 85 dense TOPS of int8; B200, 2.25 dense PFLOPS.
 ARCHITECTURES = {
     arch.name: arch
     for arch in (
-        CudaArchitecture("sm_70", 32, 64, 96 * KIB, 96 * KIB, 64, 128, 0, 256),
-        CudaArchitecture("sm_75", 16, 32, 64 * KIB, 64 * KIB, 64, 128, 0, 256),
-        CudaArchitecture("sm_80", 32, 64, 164 * KIB, 163 * KIB, 64, 256),
-        CudaArchitecture("sm_86", 16, 48, 100 * KIB, 99 * KIB, 128, 128),
-        CudaArchitecture("sm_87", 16, 48, 164 * KIB, 163 * KIB, 128, 128),
-        CudaArchitecture("sm_89", 24, 48, 100 * KIB, 99 * KIB, 128, 128),
-        CudaArchitecture("sm_90", 32, 64, 228 * KIB, 227 * KIB, 128, 256),
-        CudaArchitecture("sm_100", 32, 64, 228 * KIB, 227 * KIB, 128, 256),
+        CudaArchitecture("sm_70", 32, 64, 96 * KIB, 96 * KIB, 64, 128, 512, 0, 256),
+        CudaArchitecture("sm_75", 16, 32, 64 * KIB, 64 * KIB, 64, 128, 512, 0, 256),
+        CudaArchitecture("sm_80", 32, 64, 164 * KIB, 163 * KIB, 64, 256, 1024),
+        CudaArchitecture("sm_86", 16, 48, 100 * KIB, 99 * KIB, 128, 128, 256),
+        CudaArchitecture("sm_87", 16, 48, 164 * KIB, 163 * KIB, 128, 128, 1024),
+        CudaArchitecture("sm_89", 24, 48, 100 * KIB, 99 * KIB, 128, 128, 256),
+        CudaArchitecture("sm_90", 32, 64, 228 * KIB, 227 * KIB, 128, 256, 2048),
+        CudaArchitecture("sm_100", 32, 64, 228 * KIB, 227 * KIB, 128, 256, 4096),
     )
 }
 

@@ -36,6 +36,8 @@ class Operations:
     ----------
     float32, float16 : float
         Instructions of floating-point arithmetic, a multiply-add as one.
+    tensor : float
+        Multiply-adds of tensor cores.
     special : float
         Instructions of the units for reciprocals, roots, exponentials and the like.
     accesses : float
@@ -53,6 +55,7 @@ class Operations:
 
     float32: float = 0.0
     float16: float = 0.0
+    tensor: float = 0.0
     special: float = 0.0
     accesses: float = 0.0
     passes: float = 0.0
@@ -80,7 +83,11 @@ _FUNCTIONS = {
 #: One instruction of arithmetic, or none.
 _PLAIN = frozenset(("fabs", "floor", "ceil", "round", "trunc", "nearbyint", "fma", "copysign"))
 _FREE = frozenset(("if_then_else", "likely", "reinterpret", "address_of", "ret", "call_extern"))
+_FREE |= {"type_annotation", "tvm_access_ptr", "tvm_fill_fragment"}
 _SHUFFLES = ("tvm_warp_shuffle", "tvm_warp_shuffle_down", "tvm_warp_shuffle_up")
+#: Rows and columns of a fragment for tensor cores; rows, and bytes of each, that a warp moves.
+_SIDE, _ROWS, _ROW_BYTES = 16, 8, 16
+_PRODUCT, _FRAGMENTS = "tvm_mma_sync", ("tvm_load_matrix_sync", "tvm_store_matrix_sync")
 _BARRIERS = ("tvm_storage_sync", "cta_sync")
 _ARITHMETIC = (tirx.Add, tirx.Sub, tirx.Mul, tirx.Max, tirx.Min, tirx.Select)
 #: Instructions of a function that is not listed: a polynomial of so many multiply-adds.
@@ -201,6 +208,10 @@ class _Counter:
             return Operations(barriers=1 / self.threads)
         if name in _SHUFFLES:
             return Operations(accesses=1, passes=1 / WARP_THREADS)
+        if name == _PRODUCT:
+            return Operations(tensor=_SIDE**3 / WARP_THREADS)
+        if name in _FRAGMENTS:
+            return _fragment(call)
         if name in _FREE or not _is_float(call):
             return Operations()
         _, lanes = element(str(call.ty))
@@ -278,6 +289,16 @@ def _conflicts(places: np.ndarray[Any, Any]) -> int:
     """How often shared memory is asked: for the most words that lie in one bank."""
     words = np.unique(places // _BANK_BYTES)
     return int(np.bincount(words % _BANKS).max())
+
+
+def _fragment(call: Any) -> Operations:
+    """A lane's part of a load or a store of a fragment for tensor cores."""
+    *_, pointer, pitch, _ = call.args
+    nbytes = dtype_bytes(str(pointer.args[0].ty))
+    places = np.arange(_ROWS)[:, None] * int(pitch) * nbytes + np.arange(0, _ROW_BYTES, _BANK_BYTES)
+    moves = _SIDE**2 * nbytes / (_ROWS * _ROW_BYTES)
+    # Four moves are one instruction.
+    return Operations(accesses=moves / 4, passes=moves * _conflicts(places) / WARP_THREADS)
 
 
 def _arithmetic(node: Any) -> Operations:

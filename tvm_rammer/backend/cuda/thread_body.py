@@ -10,7 +10,7 @@ after the other. (Merging before lowering silently miscompiles: TVM keeps one ex
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,19 +19,26 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call, Op, PointerType, PrimType, StringImm, TensorLoad
 
+from tvm_rammer.backend.cuda.devices import WARP_THREADS
 from tvm_rammer.backend.cuda.launches import bound_extents, count, linear_index
 from tvm_rammer.backend.cuda.lower_launch import lowered_launch
 from tvm_rammer.errors import ModelError
+from tvm_rammer.kernel.blocks import variables
 from tvm_rammer.kernel.nodes import collect, statements
 from tvm_rammer.kernel.work import element
 from tvm_rammer.rprogram import dtype_bytes
 
 #: Functions of the text that all kernels import: the index of a thread, and a place in the pool.
 THREAD, SHARED = "rammer_thread", "rammer_shared"
-#: Where arrays in shared memory begin: the widest vector that a thread loads.
-_SHARED_ALIGNMENT = 16
+#: Where arrays in shared memory begin: a fragment for tensor cores, the widest of what is loaded.
+_SHARED_ALIGNMENT = 32
 _SHARED_SCOPES = ("shared", "shared.dyn")
 _BARRIERS = frozenset({"tirx.tvm_storage_sync", "tirx.cuda.cta_sync"})
+#: What all lanes of a warp do together.
+_COLLECTIVES = tuple(
+    f"tirx.tvm_{name}"
+    for name in ("load_matrix_sync", "store_matrix_sync", "mma_sync", "fill_fragment")
+)
 _I32 = PrimType("int32")
 
 
@@ -89,6 +96,7 @@ def thread_body(
             f"a kernel for CUDA wants blocks of {threads} threads, and a plan has "
             f"{block_threads}: leave the operator out of the plan"
         )
+    nest.check_warps()
     start, stop = tirx.Var("start", "int32"), tirx.Var("stop", "int32")
     tile, thread = tirx.Var("tile", "int32"), tirx.Var("thread", "int32")
     body = nest.with_indices(tile, thread)
@@ -145,6 +153,21 @@ class _Nest:
         found = _Axes()
         body = found.strip(parts[0] if len(parts) == 1 else tirx.SeqStmt(parts))
         return cls(bound_extents(found.extents), found.variables, views, body)
+
+    def check_warps(self) -> None:
+        """Raise a ModelError where lanes of a warp part before what all of them do together."""
+        if not _calls(self.body, _COLLECTIVES):
+            return
+        lanes = [variable for variable, tag in self.variables if tag == "threadIdx.x"]
+        parted = any(
+            _calls(branch, _COLLECTIVES) and not variables(branch.condition).isdisjoint(lanes)
+            for branch in collect(self.body, tirx.IfThenElse)
+        )
+        if parted or self.extents.get("threadIdx.x", 1) % WARP_THREADS:
+            raise ModelError(
+                "a kernel for CUDA uses tensor cores with a part of a warp: leave the operator out "
+                "of the plan"
+            )
 
     def with_indices(self, tile: Any, thread: Any) -> Any:
         """The body with a tile for its block and a linear index for its thread."""
@@ -203,7 +226,7 @@ class _Axes:
 
 def _guarded(statement: Any, condition: Any) -> Any:
     """Let threads for which a condition does not hold do nothing but meet every barrier."""
-    if isinstance(statement, tirx.AllocBuffer | tirx.DeclBuffer):
+    if _declares(statement):
         return statement
     if isinstance(statement, tirx.SeqStmt):
         return _sequence(_guarded_runs(statement, condition))
@@ -230,7 +253,7 @@ def _guarded_runs(sequence: Any, condition: Any) -> Iterator[Any]:
     """The statements of a sequence, those between barriers under one guard."""
     run: list[Any] = []
     for statement in statements(sequence):
-        if isinstance(statement, tirx.AllocBuffer | tirx.DeclBuffer):
+        if _declares(statement):
             yield statement
         elif isinstance(statement, tirx.Bind):
             # Its scope is the rest of the sequence. All threads may compute what loads nothing.
@@ -251,6 +274,13 @@ def _guarded_runs(sequence: Any, condition: Any) -> Iterator[Any]:
         yield tirx.IfThenElse(condition, _sequence(run), None)
 
 
+def _declares(statement: Any) -> bool:
+    """Whether a statement has a buffer for those that follow, perhaps with notes on it."""
+    while isinstance(statement, tirx.AttrStmt):
+        statement = statement.body
+    return isinstance(statement, tirx.AllocBuffer | tirx.DeclBuffer)
+
+
 def _with_body(statement: Any, body: Any) -> Any:
     if isinstance(statement, tirx.AttrStmt):
         return tirx.AttrStmt(statement.node, statement.attr_key, statement.value, body)
@@ -264,8 +294,12 @@ def _sequence(parts: Any) -> Any:
 
 
 def _has_barrier(statement: Any) -> bool:
+    return _calls(statement, _BARRIERS)
+
+
+def _calls(statement: Any, names: Collection[str]) -> bool:
     return _contains(
-        statement, Call, lambda call: isinstance(call.op, Op) and call.op.name in _BARRIERS
+        statement, Call, lambda call: isinstance(call.op, Op) and call.op.name in names
     )
 
 
