@@ -16,13 +16,12 @@ from pathlib import Path
 import click
 from bench.ablation_tables import TABLES
 from bench.console_table import console_table
-from bench.findings import FindingsSetting
+from bench.findings import FindingsSetting, chosen_models
 from bench.study import STUDIES, Study, study
 from rich.console import Console
-from rich.progress import track
 
-from tvm_rammer.errors import InputError, RammerError
-from tvm_rammer.testing.models import MODELS, get_model
+from tvm_rammer.errors import RammerError
+from tvm_rammer.testing.models import get_model
 
 SCRIPT = "python/ablations.py"
 
@@ -37,25 +36,16 @@ def main(models: str, seconds: float, patience: float, quick: bool, json_path: P
     """Measure what single decisions are worth."""
     console = Console()
     try:
-        names = [name.strip() for name in models.split(",") if name.strip()] or list(MODELS)
-        chosen = [get_model(name).name for name in names]
-        if json_path and not json_path.parent.is_dir():
-            raise InputError(f"{json_path}: there is no folder {json_path.parent}; make it first")
+        chosen = chosen_models(models)
         found = STUDIES.resume(json_path, FindingsSetting(quick))
-        left = [name for name in chosen if name not in found.found]
-        for name in track(left, "studying", console=Console(stderr=True), transient=True):
-            found.find(SCRIPT, name, studied, quick, seconds, patience)
-            if json_path:
-                found.save(json_path)
+        found.find_all(SCRIPT, chosen, json_path, "studying", studied, quick, seconds, patience)
     except RammerError as error:
         raise click.ClickException(str(error)) from error
-    studies = {name: found.found[name] for name in chosen if name in found.found}
+    studies = found.of(chosen)
     for table in TABLES:
         if rows := table.rows(studies):
             console.print(console_table(table.title, table.columns(studies), rows))
-    for name in chosen:
-        if name in found.failed:
-            console.print(f"{name} failed: {found.failed[name]}", style="red", markup=False)
+    found.print_failed(console, chosen)
 
 
 def studied(name: str, quick: bool, seconds: float, patience: float) -> Study:

@@ -40,7 +40,8 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from tvm_rammer.errors import InputError, RammerError
+from tvm_rammer.commands.files import require_writable
+from tvm_rammer.errors import RammerError
 from tvm_rammer.kernel.measured_costs import adopt_costs
 from tvm_rammer.testing.contenders import (
     CANDIDATES,
@@ -139,7 +140,8 @@ def main(
         names = _names("" if contenders == "all" else contenders, CANDIDATES)
         for name in names:
             get_candidate(name)
-        _check_folders(json_path, markdown_path)
+        for path in filter(None, (json_path, markdown_path)):
+            require_writable(path)
         setting = Setting(quick, threads or available_threads(), winograd == "on")
         session = Session(
             tuple(names),
@@ -246,12 +248,6 @@ def write_model(model: str, quick: bool, model_file: Path, inputs_file: Path) ->
 
 def _names(text: str, known: Iterable[str]) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()] or list(known)
-
-
-def _check_folders(*paths: Path | None) -> None:
-    for path in paths:
-        if path and not path.parent.is_dir():
-            raise InputError(f"{path}: there is no folder {path.parent}; make it first")
 
 
 def _table(models: peers.Models, names: Sequence[str]) -> Table:

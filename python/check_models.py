@@ -51,6 +51,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
+from tvm_rammer.commands.files import require_writable
 from tvm_rammer.errors import InputError, RammerError
 from tvm_rammer.testing.contenders import available_threads
 from tvm_rammer.testing.fair_timing import Settings
@@ -138,8 +139,7 @@ def main(
             return
         if jobs > 1 and not no_timing:
             raise InputError("--jobs: timings need the machine for themselves; add --no-timing")
-        if not json_path.parent.is_dir():
-            raise InputError(f"{json_path}: there is no folder {json_path.parent}; make it first")
+        require_writable(json_path)
         run = Run(
             cache or Path(platformdirs.user_cache_dir("tvm-rammer")) / "models",
             Limits(limit, memory),

@@ -18,17 +18,16 @@ from pathlib import Path
 
 import click
 from bench.console_table import console_table
-from bench.findings import FindingsSetting
+from bench.findings import FindingsSetting, chosen_models, numbers_of_veus
 from bench.machine_option import described_veus, machine_option
 from bench.scaling import SCALINGS, Scaling, scaling
 from bench.scaling_tables import TABLES, policy_columns, policy_rows
 from rich.console import Console
-from rich.progress import track
 
 from tvm_rammer.backend import vdevice_for
-from tvm_rammer.errors import InputError, RammerError
+from tvm_rammer.errors import RammerError
 from tvm_rammer.machine.described_machine import DescribedMachine
-from tvm_rammer.testing.models import MODELS, get_model
+from tvm_rammer.testing.models import get_model
 
 SCRIPT = "python/compare_policies.py"
 
@@ -49,30 +48,25 @@ def main(
     """Compare the policies by simulation."""
     console = Console()
     try:
-        names = [name.strip() for name in models.split(",") if name.strip()] or list(MODELS)
-        chosen = [get_model(name).name for name in names]
-        if json_path and not json_path.parent.is_dir():
-            raise InputError(f"{json_path}: there is no folder {json_path.parent}; make it first")
+        chosen, counts = chosen_models(models), numbers_of_veus(veus, "2,4,8")
+        if described is not None:
+            described_veus(described, vdevice_for(), max(counts))
         name = described.name if described is not None else ""
-        setting = FindingsSetting(quick, _counts(veus, described), name)
+        setting = FindingsSetting(quick, counts, name)
         results = SCALINGS.resume(json_path, setting)
-        left = [name for name in chosen if name not in results.found]
-        for name in track(left, "simulating", console=Console(stderr=True), transient=True):
-            results.find(SCRIPT, name, simulated, quick, setting.veus, described)
-            if json_path:
-                results.save(json_path)
+        results.find_all(
+            SCRIPT, chosen, json_path, "simulating", simulated, quick, counts, described
+        )
     except RammerError as error:
         raise click.ClickException(str(error)) from error
-    shown = {name: results.found[name] for name in chosen if name in results.found}
+    shown = results.of(chosen)
     for name, found in shown.items():
         title = f"{name}, {found.operators:,} operators: simulated speed-up over sequential"
         console.print(console_table(title, policy_columns(found), policy_rows(found)))
     for table in TABLES:
         if rows := table.rows(shown):
             console.print(console_table(table.title, table.columns(shown), rows))
-    for name in chosen:
-        if name in results.failed:
-            console.print(f"{name} failed: {results.failed[name]}", style="red", markup=False)
+    results.print_failed(console, chosen)
 
 
 def simulated(
@@ -81,16 +75,6 @@ def simulated(
     """Simulate a model."""
     info = get_model(name)
     return scaling(info.tiny() if quick else info.build(), counts, described)
-
-
-def _counts(text: str, described: DescribedMachine | None) -> tuple[int, ...]:
-    parts = text.split(",")
-    if not all(part.isdigit() and int(part) > 0 for part in parts):
-        raise InputError(f"--veus {text!r} is no list of positive whole numbers, such as 2,4,8")
-    counts = tuple(map(int, parts))
-    if described is not None:
-        described_veus(described, vdevice_for(), max(counts))
-    return counts
 
 
 if __name__ == "__main__":

@@ -17,13 +17,12 @@ from pathlib import Path
 import click
 from bench.choices import CHOICES, COLUMNS, Choices, by_model, by_rule, choices
 from bench.console_table import console_table
-from bench.findings import FindingsSetting
+from bench.findings import FindingsSetting, chosen_models, numbers_of_veus
 from bench.graphs import operator_graphs
 from rich.console import Console
-from rich.progress import track
 
-from tvm_rammer.errors import InputError, RammerError
-from tvm_rammer.testing.models import MODELS, get_model
+from tvm_rammer.errors import RammerError
+from tvm_rammer.testing.models import get_model
 
 SCRIPT = "python/count_choices.py"
 
@@ -37,39 +36,22 @@ def main(models: str, veus: str, quick: bool, json_path: Path | None) -> None:
     """Count operators with two tilings or more, of those that take more than 2 us."""
     console = Console()
     try:
-        chosen = [get_model(name.strip()).name for name in models.split(",") if name.strip()]
-        chosen = chosen or list(MODELS)
-        if json_path and not json_path.parent.is_dir():
-            raise InputError(f"{json_path}: there is no folder {json_path.parent}; make it first")
-        setting = FindingsSetting(quick, _sizes(veus))
-        results = CHOICES.resume(json_path, setting)
-        left = [name for name in chosen if name not in results.found]
-        for name in track(left, "counting", console=Console(stderr=True), transient=True):
-            results.find(SCRIPT, name, counted, quick, setting.veus)
-            if json_path:
-                results.save(json_path)
+        chosen, counts = chosen_models(models), numbers_of_veus(veus, "2,16,64")
+        results = CHOICES.resume(json_path, FindingsSetting(quick, counts))
+        results.find_all(SCRIPT, chosen, json_path, "counting", counted, quick, counts)
     except RammerError as error:
         raise click.ClickException(str(error)) from error
-    shown = {name: results.found[name] for name in chosen if name in results.found}
+    shown = results.of(chosen)
     for title, rows in (("model", by_model(shown)), ("rule", by_rule(shown))):
         heading = f"Operators of more than 2 us, by {title}"
         console.print(console_table(heading, (title, *COLUMNS), rows))
-    for name in chosen:
-        if name in results.failed:
-            console.print(f"{name} failed: {results.failed[name]}", style="red", markup=False)
+    results.print_failed(console, chosen)
 
 
 def counted(name: str, quick: bool, counts: Sequence[int]) -> Choices:
     """Count a model's."""
     info = get_model(name)
     return choices(operator_graphs(info.tiny() if quick else info.build(), measured=True), counts)
-
-
-def _sizes(text: str) -> tuple[int, ...]:
-    parts = text.split(",")
-    if not all(part.isdigit() and int(part) > 0 for part in parts):
-        raise InputError(f"--veus {text!r} is no list of positive whole numbers, such as 2,16,64")
-    return tuple(map(int, parts))
 
 
 if __name__ == "__main__":

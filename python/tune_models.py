@@ -172,8 +172,7 @@ def _print(found: Findings[TuningStudy]) -> None:
             console.print(console_table(table.title, table.columns, rows))
     for line in verdicts(found.found):
         console.print(line, markup=False)
-    for name, why in found.failed.items():
-        console.print(f"{name} failed: {why}", style="red", markup=False)
+    found.print_failed(console, found.failed)
 
 
 if __name__ == "__main__":

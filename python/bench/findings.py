@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from rich.console import Console
+from rich.progress import track
+
 from bench.die_with_parent import die_with_parent
 from bench.machine import machine
 from bench.result_file import load, resumed, write_whole
+from tvm_rammer.commands.files import require_writable
+from tvm_rammer.errors import InputError
+from tvm_rammer.testing.models import MODELS, get_model
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -21,6 +27,26 @@ if TYPE_CHECKING:
 _FORMAT = 2
 
 T = TypeVar("T", bound="DataclassInstance")
+
+
+def chosen_models(text: str) -> list[str]:
+    """The models of the zoo that a text names, separated by commas; all if it names none.
+
+    Raises
+    ------
+    ModelError
+        For an unknown name.
+    """
+    named = (name.strip() for name in text.split(","))
+    return [get_model(name).name for name in named if name] or list(MODELS)
+
+
+def numbers_of_veus(text: str, example: str) -> tuple[int, ...]:
+    """The whole numbers of the option ``--veus``; an InputError shows the example."""
+    parts = text.split(",")
+    if not all(part.isdigit() and int(part) > 0 for part in parts):
+        raise InputError(f"--veus {text!r} is no list of positive whole numbers, such as {example}")
+    return tuple(map(int, parts))
 
 
 @dataclass(frozen=True)
@@ -78,6 +104,34 @@ class Findings(Generic[T]):
             except Exception as error:
                 self.failed[model] = f"{type(error).__name__}: {error}"
         self.machine = machine(script, self.machine)
+
+    def find_all(
+        self,
+        script: str,
+        models: Iterable[str],
+        path: Path | None,
+        doing: str,
+        function: Callable[..., T],
+        *arguments: Any,
+    ) -> None:
+        """Find out about the models of which nothing was found; the file is saved after each."""
+        if path:
+            require_writable(path)
+        left = [name for name in models if name not in self.found]
+        for name in track(left, doing, console=Console(stderr=True), transient=True):
+            self.find(script, name, function, *arguments)
+            if path:
+                self.save(path)
+
+    def of(self, models: Iterable[str]) -> dict[str, T]:
+        """What was found about some models."""
+        return {name: self.found[name] for name in models if name in self.found}
+
+    def print_failed(self, console: Console, models: Iterable[str]) -> None:
+        """Say of which of some models nothing was found, and why."""
+        for name in models:
+            if name in self.failed:
+                console.print(f"{name} failed: {self.failed[name]}", style="red", markup=False)
 
     def save(self, path: Path) -> None:
         """Write the file in one step: an interrupt leaves the old one whole."""
