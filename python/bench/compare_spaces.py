@@ -159,7 +159,7 @@ def _tuned_by_stock(task: Task, folder: Path, trials: int, target: tvm.target.Ta
         return 0
     text = trace_text(best[0].trace)
     number = sketch_number(text)
-    task.traces[number] = text
+    task.known.traces[number] = text
     return number
 
 

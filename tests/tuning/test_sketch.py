@@ -149,7 +149,7 @@ def test_a_trace_of_another_operator_is_refused():
     task = Task(*(product()[k] for k in (0, 2)), HOST, 0.0)
     (number, *_) = proposals(task)
     other = Task(softmax()[0], (), HOST, 0.0)
-    other.traces[number] = task.traces[number]
+    other.known.traces[number] = task.known.traces[number]
     with pytest.raises(TuningError, match="a record of a sketch is none of this operator"):
         other.choice(number)
 

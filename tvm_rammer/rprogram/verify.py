@@ -67,7 +67,7 @@ class _Footprint:
     buffers_written: Ints
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Batch:
     """rTasks of one operator, in order."""
 

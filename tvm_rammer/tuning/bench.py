@@ -100,7 +100,7 @@ class Bench:
             return []
         for place, numbers in wanted:
             for number in filter(is_sketch, numbers):
-                write_trace(self.scratch, number, self.tasks[place].traces[number])
+                write_trace(self.scratch, number, self.tasks[place].known.traces[number])
         workloads = {place: self.tasks[place].workload() for place, _ in wanted}
         built = self.builder.build(
             [

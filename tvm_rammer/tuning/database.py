@@ -106,7 +106,7 @@ class Database:
     def tried(self, task: Task) -> Mapping[int, float]:
         """The seconds of every choice of a task that was tried; infinite where it failed."""
         found = self._seconds.get(_key(task.workload()), {})
-        task.traces.update((k, self._traces[k]) for k in found if is_sketch(k))
+        task.known.traces.update((k, self._traces[k]) for k in found if is_sketch(k))
         return found
 
     def place(self, task: Task) -> int:

@@ -126,6 +126,6 @@ class Search:
             return choice_numbers(candidate.sch.mod)[0]
         text = trace_text(candidate.sch.trace)
         number = sketch_number(text)
-        self.task.traces[number] = text
-        self.task.known_tiles[number] = tile_count(candidate.sch.mod["main"])
+        self.task.known.traces[number] = text
+        self.task.known.tiles[number] = tile_count(candidate.sch.mod["main"])
         return number

@@ -160,7 +160,7 @@ class EmittedFeatures(ms.feature_extractor.PyFeatureExtractor):
         # An exception here would end all tuning.
         try:
             func = task.choice(number).emit().func.with_attr("global_symbol", "main")
-            task.known_tiles[number] = tile_count(func)
+            task.known.tiles[number] = tile_count(func)
             schedule = s_tir.Schedule(tvm.IRModule({"main": func}))
             (features,) = self.inner.extract_from(context, [ms.MeasureCandidate(schedule, [])])
         except Exception:

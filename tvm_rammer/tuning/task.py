@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -67,6 +67,25 @@ class TaskOrigin:
         return TaskOrigin(known["vdevice"]["name"], known["tvm"])
 
 
+@dataclass
+class KnownChoices:
+    """Remembers what was found out about choices of a task, by their numbers.
+
+    Attributes
+    ----------
+    traces : dict of int to str
+        Of sketches; who proposes or reads some fills them in.
+    sketches : dict of int to Choice
+        What traces stand for.
+    tiles : dict of int to int
+        The most rTasks of a stage; who emits a choice for another reason fills it in.
+    """
+
+    traces: dict[int, str] = field(default_factory=dict)
+    sketches: dict[int, Choice] = field(default_factory=dict)
+    tiles: dict[int, int] = field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class Task:
     """An operator to tune.
@@ -80,12 +99,15 @@ class Task:
     vdevice : VDevice
     winograd_tolerance : float
         See :class:`~tvm_rammer.options.Options`.
+    known : KnownChoices
+        What is no part of the task, and spares finding it out twice.
     """
 
     func: tirx.PrimFunc
     constants: tuple[int, ...]
     vdevice: VDevice
     winograd_tolerance: float
+    known: KnownChoices = field(default_factory=KnownChoices, compare=False, repr=False)
 
     @cached_property
     def choices(self) -> Sequence[Choice]:
@@ -110,19 +132,11 @@ class Task:
     def choice(self, number: int) -> Choice:
         """A choice by its number; those below 0 are the finer variants of the untuned one."""
         if is_sketch(number):
-            if number not in self._sketches:
-                self._sketches[number] = sketch_of(self.func, self.traces[number])
-            return self._sketches[number]
+            known = self.known
+            if number not in known.sketches:
+                known.sketches[number] = sketch_of(self.func, known.traces[number])
+            return known.sketches[number]
         return self.choices[number] if number >= 0 else self.finer[-1 - number]
-
-    @cached_property
-    def traces(self) -> dict[int, str]:
-        """Of sketches, by their numbers; who proposes or reads some fills them in."""
-        return {}
-
-    @cached_property
-    def _sketches(self) -> dict[int, Choice]:
-        return {}
 
     @cached_property
     def inputs(self) -> list[tuple[tuple[int, ...], str]]:
@@ -145,14 +159,10 @@ class Task:
 
     def num_tiles(self, number: int) -> int:
         """The most rTasks that a stage of a choice has."""
-        if number not in self.known_tiles:
-            self.known_tiles[number] = tile_count(self.choice(number).emit().func)
-        return self.known_tiles[number]
-
-    @cached_property
-    def known_tiles(self) -> dict[int, int]:
-        """By number of a choice; who emits one for another reason fills it in."""
-        return {}
+        tiles = self.known.tiles
+        if number not in tiles:
+            tiles[number] = tile_count(self.choice(number).emit().func)
+        return tiles[number]
 
     @property
     def tuner(self) -> Tuner:

@@ -61,7 +61,7 @@ def write_trace(scratch: Path, number: int, text: str) -> None:
 def named_choices(scratch: Path, task: Task, numbers: Sequence[int]) -> list[Choice]:
     """Choices of a task by their numbers."""
     for number in filter(is_sketch, numbers):
-        task.traces[number] = _trace_file(scratch, number).read_text()
+        task.known.traces[number] = _trace_file(scratch, number).read_text()
     return [task.choice(number) for number in numbers]
 
 

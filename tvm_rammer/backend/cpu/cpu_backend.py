@@ -213,7 +213,7 @@ class CpuBackend(Backend):
     def build_operators(
         self, functions: Mapping[str, tirx.PrimFunc], target: tvm.target.Target
     ) -> list[tvm.runtime.Module]:
-        from tvm_rammer.backend.cpu.codegen.operators import build_operators
+        from tvm_rammer.backend.cpu.codegen.lowering import build_operators
 
         return build_operators(functions, target)
 

@@ -24,7 +24,7 @@ from winograd_runs import conv2d, convolution, convolve, run_packed
 from tvm_rammer.backend import resolve_target, vdevice_for
 from tvm_rammer.backend.cpu.templates.register_tile import RegisterTile
 from tvm_rammer.backend.cpu.templates.winograd import line_choice as choice
-from tvm_rammer.backend.cpu.templates.winograd.line_accuracy import line_error
+from tvm_rammer.backend.cpu.templates.winograd.accuracy import line_error
 from tvm_rammer.backend.cpu.templates.winograd.line_kernel import line_function
 from tvm_rammer.backend.cpu.templates.winograd.line_rule import WinogradLines
 from tvm_rammer.backend.cpu.templates.winograd.line_tiling import Lines, LineTiling

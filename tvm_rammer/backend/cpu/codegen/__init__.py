@@ -2,7 +2,7 @@
 
 - ``worker``: the dispatcher; ``table``: the plan as data for it
 - ``entry``, ``signature``, ``argument_text``: what a caller calls, and with what
-- ``lowering``, ``shards``, ``shard_compiler``, ``operators``: rTask bodies, compiled side by side
+- ``lowering``, ``shards``, ``shard_compiler``: rTask bodies, compiled side by side
 - ``vector_math*``: elementary functions as vector code
 - ``rolled_loops``: loops that stay
 - ``llvm_text``, ``wait_text``: what TIR cannot express

@@ -6,10 +6,11 @@ What passes are needless is left out: they would take most of the time.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import tvm
+from tvm import tirx
 
 from tvm_rammer.backend.cpu.codegen.rolled_loops import LinkRolledLoops
 from tvm_rammer.backend.cpu.codegen.vector_math_calls import (
@@ -40,6 +41,8 @@ _NEEDLESS = (
     "tirx.NarrowDataType",
     "tirx.RemoveNoOp",
 )
+#: Functions in a module: modules are compiled side by side, and each takes a while by itself.
+_FUNCTIONS = 16
 
 
 def build_side_by_side(
@@ -48,6 +51,28 @@ def build_side_by_side(
     """Compile modules in a thread each."""
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
         return list(threads.map(module_builder(target), modules))
+
+
+def build_operators(
+    functions: Mapping[str, tirx.PrimFunc], target: tvm.target.Target
+) -> list[tvm.runtime.Module]:
+    """Compile PrimFuncs for calls from Relax, which pass their tensors in order.
+
+    Parameters
+    ----------
+    functions : mapping of str to PrimFunc
+        By the symbol under which a module is to export them.
+    target : Target
+        Of kind ``llvm``.
+    """
+    symbols = list(functions)
+    parts = [symbols[k : k + _FUNCTIONS] for k in range(0, len(symbols), _FUNCTIONS)]
+    modules = [tvm.IRModule({name: _exported(name, functions[name]) for name in p}) for p in parts]
+    return build_side_by_side(modules, target)
+
+
+def _exported(symbol: str, func: tirx.PrimFunc) -> tirx.PrimFunc:
+    return func.with_attrs({"global_symbol": symbol, "tirx.is_scheduled": True, "s_tir": True})
 
 
 def module_builder(target: tvm.target.Target) -> Callable[[tvm.IRModule], tvm.runtime.Module]:

@@ -20,9 +20,9 @@ class RowNest:
     stores: tuple[Store, ...]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Axes:
-    """Classes of variables and buffer dimensions that are one axis."""
+    """Classes of variables and buffer dimensions that are one axis; they grow together."""
 
     parents: dict[Any, Any] = field(default_factory=dict)
 

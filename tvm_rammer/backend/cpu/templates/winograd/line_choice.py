@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from tvm_rammer.backend.cpu.templates.finer import Option, finer_tilings
 from tvm_rammer.backend.cpu.templates.register_tile import overlapping_lanes
+from tvm_rammer.backend.cpu.templates.winograd.accuracy import line_error
 from tvm_rammer.backend.cpu.templates.winograd.choice import MAX_SCRATCH_BYTES
 from tvm_rammer.backend.cpu.templates.winograd.cycles import (
     between_stages,
@@ -16,7 +17,6 @@ from tvm_rammer.backend.cpu.templates.winograd.cycles import (
     together,
     weight_cycles,
 )
-from tvm_rammer.backend.cpu.templates.winograd.line_accuracy import line_error
 from tvm_rammer.backend.cpu.templates.winograd.line_tiling import Lines, LineTiling
 from tvm_rammer.backend.cpu.templates.winograd.products import register_tiles
 from tvm_rammer.machine import VDevice
