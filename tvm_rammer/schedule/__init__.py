@@ -4,7 +4,7 @@
   it; ``policy``: what one is, and the check of those from outside; ``fewer_candidates``: more
   choice never makes one's plans longer; ``cut_alike`` with ``agree``: data stay with who wrote them
 - ``sequential``; ``wavefront`` with ``levels`` and ``interplay``; ``estf`` and ``locality`` with
-  ``list_schedule``, ``ranks`` and ``share_tiles``; ``ios`` with ``graph_blocks``,
+  ``list_schedule``, ``fill_veus``, ``ranks`` and ``share_tiles``; ``ios`` with ``graph_blocks``,
   ``stage_search`` and ``stages``: the policies
 - ``auto``, with ``decisions`` and ``median_interval``: the choice among their plans
 - ``placement``: what a policy decides; ``synchronise``: the waits that follow from it;

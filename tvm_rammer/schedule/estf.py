@@ -7,7 +7,8 @@ from math import inf
 
 from tvm_rammer.rprogram.graph import Operator, OperatorGraph
 from tvm_rammer.schedule.costs import CostModel
-from tvm_rammer.schedule.list_schedule import ListSchedule, Share
+from tvm_rammer.schedule.fill_veus import Share
+from tvm_rammer.schedule.list_schedule import ListSchedule
 from tvm_rammer.schedule.placement import Placement
 from tvm_rammer.schedule.share_tiles import share_tiles
 from tvm_rammer.schedule.trials import Trials

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from heapq import heapify, heapreplace
 from typing import NamedTuple
 
 from tvm_rammer.rprogram.graph import OperatorGraph
 from tvm_rammer.schedule.costs import CostModel
+from tvm_rammer.schedule.fill_veus import Share, fill_veus
 from tvm_rammer.schedule.interplay import area, fastest_time
 from tvm_rammer.schedule.placement import Placed, Placement
 from tvm_rammer.schedule.ranks import choose_by_level, upward_ranks
 
 #: Sums of floats: this much later is not later.
 _ROUNDING = 1 + 1e-9
-
-
-class Share(NamedTuple):
-    """So many tiles of an operator for one vEU."""
-
-    veu: int
-    tiles: int
 
 
 class Arrival(NamedTuple):
@@ -114,7 +107,7 @@ class ListSchedule:
 
         It may take until its deadline and until all vEUs have run what can start now (but is always
         given as long as all vEUs together need). What does not fit on ``veu`` fills up the vEUs
-        that can start soonest, as McNaughton's rule does, if that is worth the wait of the
+        that can start soonest (:func:`~.fill_veus.fill_veus`), if that is worth the wait of the
         consumers.
 
         Parameters
@@ -137,7 +130,7 @@ class ListSchedule:
         wait = self.costs.point_to_point
         if end <= level + wait or kernel.num_tiles < 2:
             return alone
-        shares = _fill(starts, kernel.num_tiles, kernel.tile_time, level)
+        shares = fill_veus(starts, kernel.num_tiles, kernel.tile_time, level)
         last = max(starts[share.veu] + share.tiles * kernel.tile_time for share in shares)
         return shares if last + wait < end else alone
 
@@ -204,19 +197,3 @@ def water_level(starts: Sequence[float], work: float) -> float:
         filled += start
         level = (filled + work) / (count + 1)
     return level
-
-
-def _fill(starts: Sequence[float], tiles: int, tile_time: float, level: float) -> list[Share]:
-    """Whole tiles up to ``level``, the soonest vEU first; the rest where they end soonest."""
-    given = [0] * len(starts)
-    left = tiles
-    for veu in sorted(range(len(starts)), key=lambda v: starts[v]):
-        given[veu] = min(left, max(0, int((level - starts[veu]) / tile_time)))
-        left -= given[veu]
-    ends = [(starts[veu] + (given[veu] + 1) * tile_time, veu) for veu in range(len(starts))]
-    heapify(ends)
-    for _ in range(left):
-        end, veu = ends[0]
-        heapreplace(ends, (end + tile_time, veu))
-        given[veu] += 1
-    return [Share(veu, count) for veu, count in enumerate(given) if count]

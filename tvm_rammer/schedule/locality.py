@@ -8,7 +8,8 @@ from math import inf
 
 from tvm_rammer.rprogram.graph import OperatorGraph
 from tvm_rammer.schedule.costs import CostModel
-from tvm_rammer.schedule.list_schedule import ListSchedule, Share
+from tvm_rammer.schedule.fill_veus import Share
+from tvm_rammer.schedule.list_schedule import ListSchedule
 from tvm_rammer.schedule.placement import Placement
 
 #: How many of the weights in its cache a vEU looks for next.

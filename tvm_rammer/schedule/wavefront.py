@@ -10,6 +10,7 @@ from tvm_rammer.rprogram.graph import Operator, OperatorGraph
 from tvm_rammer.rprogram.program import RKernel
 from tvm_rammer.rprogram.rows import root_of
 from tvm_rammer.schedule.costs import CostModel
+from tvm_rammer.schedule.fill_veus import Share, fill_veus
 from tvm_rammer.schedule.interplay import area
 from tvm_rammer.schedule.levels import balanced_levels
 from tvm_rammer.schedule.placement import Placed, Placement
@@ -119,9 +120,8 @@ def _place(
     """Longest processing time first. No vEU gets more than its fair share if splitting can help it.
 
     An operator stays whole if it then ends within the fair share, at home if it can be; otherwise
-    it fills up one vEU after the other with contiguous ranges, as McNaughton's rule does
-    (*Scheduling with Deadlines and Loss Functions*, Management Science 1959). An excess that is
-    worth less than the wait for a range on another vEU is no reason to split.
+    it fills up one vEU after the other (:func:`~.fill_veus.fill_veus`). An excess that is worth
+    less than the wait for a range on another vEU is no reason to split.
     """
     loads = [0.0] * num_veus
     fair = _ROUNDING * max(
@@ -133,11 +133,12 @@ def _place(
         operator, kernel = homes.operators[number], kernels[number]
         home = homes.of(operator)
         if home is not None and loads[home] + area(kernel) <= fair + costs.point_to_point:
-            shares = [(home, kernel.num_tiles)]
+            shares = [Share(home, kernel.num_tiles)]
         else:
-            shares = _fill(loads, kernel, fair, costs.point_to_point)
+            tiles, wait = kernel.num_tiles, costs.point_to_point
+            shares = fill_veus(loads, tiles, kernel.tile_time, fair, wait)
         start = 0
-        for veu, tiles in sorted(shares):
+        for veu, tiles in shares:
             pieces.append(_Piece(veu, number, start, start + tiles))
             loads[veu] += tiles * kernel.tile_time
             start += tiles
@@ -148,34 +149,3 @@ def _place(
 def _longest_range(kernel: RKernel, num_veus: int, costs: CostModel) -> float:
     """Seconds of computing on one vEU, if the operator has as many vEUs as pay."""
     return -(-kernel.num_tiles // costs.best_width(kernel, num_veus)) * kernel.tile_time
-
-
-def _fill(
-    loads: Sequence[float], kernel: RKernel, fair: float, excess: float
-) -> list[tuple[int, int]]:
-    """Fill the idlest vEUs up to the fair share: (vEU, how many of the operator's tiles)."""
-    shares: list[tuple[int, int]] = []
-    left = kernel.num_tiles
-    for veu in sorted(range(len(loads)), key=lambda v: loads[v]):
-        if loads[veu] + left * kernel.tile_time <= fair + excess:
-            return [*shares, (veu, left)]
-        tiles = int((fair - loads[veu]) / kernel.tile_time)
-        if tiles > 0:
-            shares.append((veu, tiles))
-            left -= tiles
-    return _level(loads, kernel)
-
-
-def _level(loads: Sequence[float], kernel: RKernel) -> list[tuple[int, int]]:
-    """Fill all vEUs up to one level as well as whole tiles can."""
-    level = (sum(loads) + area(kernel)) / len(loads)
-    rooms = [max(0.0, level - load) for load in loads]
-    tiles_per_second = kernel.num_tiles / sum(rooms)
-    shares, filled, given = [], 0.0, 0
-    for veu, room in enumerate(rooms):
-        filled += room
-        tiles = round(filled * tiles_per_second) - given
-        if tiles:
-            shares.append((veu, tiles))
-        given += tiles
-    return shares
