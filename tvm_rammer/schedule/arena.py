@@ -42,7 +42,7 @@ class Arena:
         self.most = most
         self.nbytes = 0
         self._idle = Segments.none(num_veus)
-        self._complete = [0] * num_veus
+        self._complete = np.zeros(num_veus, np.int32)
         #: For each vEU buffers by how many of its tasks have to be complete.
         self._in_use: list[list[tuple[int, int, Segments]]] = [[] for _ in range(num_veus)]
 
@@ -62,7 +62,7 @@ class Arena:
         """
         if nbytes == 0:
             return 0
-        self._release(complete.tolist())
+        self._release(complete)
         pieces = Segments.of(nbytes * _EDGES // PIECES, last, owners)
         offset = self._choose(pieces, complete)
         self._idle = self._idle.without(offset, offset + nbytes)
@@ -73,23 +73,24 @@ class Arena:
         self._hold(pieces.moved(offset))
         return offset
 
-    def _release(self, complete: list[int]) -> None:
+    def _release(self, complete: Counts) -> None:
         """Look at the buffers again that may be complete by now."""
-        for veu, (count, known) in enumerate(zip(complete, self._complete, strict=True)):
-            self._complete[veu] = max(count, known)
-        for veu, count in enumerate(self._complete):
-            in_use = self._in_use[veu]
+        changed = (complete > self._complete).nonzero()[0].tolist()
+        self._complete = np.maximum(complete, self._complete)
+        for veu in changed:
+            in_use, count = self._in_use[veu], int(self._complete[veu])
             while in_use and in_use[0][0] <= count:
                 self._hold(heappop(in_use)[-1])
 
     def _hold(self, buffer: Segments) -> None:
         """Keep the segments of a buffer where they belong."""
-        last = buffer.last[:, 0].tolist()
-        for veu, (count, complete) in enumerate(zip(last, self._complete, strict=True)):
-            if count > complete:
-                # No two buffers in use start at one place: segments are never compared.
-                heappush(self._in_use[veu], (count, int(buffer.starts[0]), buffer))
-                return
+        last = buffer.last[:, 0]
+        beyond = (last > self._complete).nonzero()[0]
+        if len(beyond):
+            veu = int(beyond[0])
+            # No two buffers in use start at one place: segments are never compared.
+            heappush(self._in_use[veu], (int(last[veu]), int(buffer.starts[0]), buffer))
+            return
         self._idle = self._idle.joined_by(buffer)
 
     def _choose(self, pieces: Segments, complete: Counts) -> int:
@@ -141,8 +142,10 @@ class Arena:
         if not len(self._idle.starts):
             return np.zeros(len(offsets))
         points = np.minimum(offsets[:, None] + pieces.edges, self.nbytes)
-        before = self._idle.written_before(points)
-        own = np.einsum("vop,vp->o", before[..., 1:] - before[..., :-1], pieces.owners)
+        writers = np.flatnonzero(pieces.owners.any(axis=1))
+        before = self._idle.written_before(points, writers)
+        written = before[..., 1:] - before[..., :-1]
+        own = np.einsum("vop,vp->o", written, pieces.owners[writers])
         return points[:, -1] - points[:, 0] - own
 
 

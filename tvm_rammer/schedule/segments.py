@@ -109,13 +109,14 @@ class Segments:
         """Where segments start whose owners are others than those of the segment before."""
         return self.starts[1:][(self.owners[:, 1:] != self.owners[:, :-1]).any(axis=0)]
 
-    def written_before(self, points: Ints) -> Floats:
-        """``[vEU, *points]``: bytes of segments up to a point that each vEU wrote."""
-        total = np.zeros((len(self.owners), len(self.starts) + 1))
-        np.cumsum((self.stops - self.starts) * self.owners, axis=1, out=total[:, 1:])
+    def written_before(self, points: Ints, veus: Ints) -> Floats:
+        """``[vEU, *points]``: bytes of segments up to a point that some vEUs wrote, each."""
+        owners = self.owners[veus]
+        total = np.zeros((len(owners), len(self.starts) + 1))
+        np.cumsum((self.stops - self.starts) * owners, axis=1, out=total[:, 1:])
         segment = np.maximum(self.starts.searchsorted(points, side="right") - 1, 0)
         within = points - self.starts[segment]
-        return total.take(segment, axis=1) + within * self.owners.take(segment, axis=1)
+        return total.take(segment, axis=1) + within * owners.take(segment, axis=1)
 
     def _columns(self) -> tuple[npt.NDArray[Any], ...]:
         return self.starts, self.stops, self.last, self.owners

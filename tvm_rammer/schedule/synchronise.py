@@ -218,37 +218,33 @@ class _Walk:
     def _take_turn(self, turn: int, veu: int) -> None:
         """Take a vEU as far as it can go; whom that lets go on has a turn behind it."""
         mine = self.veus[veu]
-        while self.done[veu] < len(mine):
-            placed = mine[self.done[veu]]
-            if self._wave_of(placed) > self.wave:
+        for position in range(self.done[veu], len(mine)):
+            placed = mine[position]
+            operator = placed.operator
+            if self.barrier and placed.wave > self.wave:
                 self.later[placed.wave].append(veu)
                 return
-            missing = self._missing(placed.operator)
-            if missing is not None:
-                self.held_up[missing].append(veu)
-                return
-            self._step(veu, placed)
+            need = self.needs[operator]
+            if need is None:
+                missing = self._missing(operator)
+                if missing is not None:
+                    self.held_up[missing].append(veu)
+                    return
+                need = self.needs[operator] = self._need(veu, placed)
+            self._append(veu, placed, need)
             self.done[veu] += 1
-            if not self.left[placed.operator]:
-                for other in self.held_up.pop(placed.operator, ()):
+            self.ends[operator][veu] = len(self.tasks[veu])
+            self.left[operator] -= 1
+            if not self.left[operator]:
+                for other in self.held_up.pop(operator, ()):
                     heappush(self.turns, (turn + (other < veu)) * len(self.veus) + other)
 
     def _missing(self, operator: int) -> int | None:
         """An operator that has to be complete before this one starts."""
-        if self.needs[operator] is None:
-            for before in self.graph.predecessors[operator]:
-                if self.left[before]:
-                    return before
+        for before in self.graph.predecessors[operator]:
+            if self.left[before]:
+                return before
         return None
-
-    def _step(self, veu: int, placed: Placed) -> None:
-        operator = placed.operator
-        need = self.needs[operator]
-        if need is None:
-            need = self.needs[operator] = self._need(veu, placed)
-        self._append(veu, placed, need)
-        self.ends[operator][veu] = len(self.tasks[veu])
-        self.left[operator] -= 1
 
     def _append(self, veu: int, placed: Placed, need: _Need) -> None:
         """The next task of a vEU."""
