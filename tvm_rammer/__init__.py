@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tvm_rammer.schedule.policies import register_policy
     from tvm_rammer.transform.pipeline import pipeline
     from tvm_rammer.tuning.database import Database
+    from tvm_rammer.tuning.meta_schedule_records import MetaScheduleRecords
     from tvm_rammer.tuning.model import tune
     from tvm_rammer.tuning.tracker import Tracker
 
@@ -44,6 +45,7 @@ __all__ = [
     "Library",
     "LibraryError",
     "LoadedModel",
+    "MetaScheduleRecords",
     "ModelError",
     "PlanError",
     "RammerError",
@@ -65,6 +67,7 @@ _HOMES = {
     "GraphModule": "tvm_rammer.runtime.graph_module",
     "Library": "tvm_rammer.runtime.library",
     "LoadedModel": "tvm_rammer.frontend",
+    "MetaScheduleRecords": "tvm_rammer.tuning.meta_schedule_records",
     "Tracker": "tvm_rammer.tuning.tracker",
     "build": "tvm_rammer.runtime.build",
     "load": "tvm_rammer.runtime.loading",

@@ -264,6 +264,8 @@ class Backend(Protocol):
         Profiles runs.
     tuner : Tuner or None
         Offers choices to the tuner.
+    takes_schedules : bool
+        Schedules of TVM's own tuner can be run beside others.
     """
 
     @property
@@ -300,6 +302,10 @@ class Backend(Protocol):
     def tuner(self) -> Tuner | None:
         return None
 
+    @property
+    def takes_schedules(self) -> bool:
+        return False
+
     def resolve(self, target: tvm.target.Target | None) -> tvm.target.Target:
         """The target to compile for, checked; this machine's if none is given."""
         ...
@@ -325,6 +331,15 @@ class Backend(Protocol):
     ) -> Scheduled:
         """Schedule a legalized, fused PrimFunc; ``constants`` are parameters that may be packed."""
         ...
+
+    def schedule_beside(
+        self, func: tirx.PrimFunc, given: Sequence[Choice], vdevice: VDevice
+    ) -> Scheduled:
+        """Schedule a PrimFunc, with the first of the given schedules that can be run among others.
+
+        Asked only where :attr:`takes_schedules`.
+        """
+        raise NotImplementedError
 
     def refusal(self, func: tirx.PrimFunc, vdevice: VDevice) -> str | None:
         """Why a PrimFunc cannot be an operator of a plan, in a few words; None if it can."""

@@ -59,6 +59,8 @@ class Scheduled:
         The same in more and smaller tiles, which take longer together: for devices that this tiling
         leaves idle. It has the same parameters and packings, the same stages and the same buffers
         between them.
+    note : str, optional
+        What a user should know besides: which record of a tuner is not used, and why.
     """
 
     func: tirx.PrimFunc
@@ -66,6 +68,7 @@ class Scheduled:
     tiling: str
     packings: tuple[tuple[int, Packing], ...] = ()
     finer: Scheduled | None = None
+    note: str | None = None
 
     @classmethod
     def of_variants(

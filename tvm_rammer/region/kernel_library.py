@@ -122,7 +122,7 @@ class KernelLibrary:
             for kernels, stage in zip(found, stages, strict=True):
                 name = self._name(stage.body)
                 # A stage that is cut alike in both is the same kernel.
-                kernels.setdefault(name, _kernel(name, stage, variant))
+                kernels.setdefault(name, _kernel(name, stage, variant, scheduled.note))
         staged = (
             StagedKernel(tuple(kernels.values()), stage.arguments)
             for kernels, stage in zip(found, split.stages, strict=True)
@@ -131,10 +131,12 @@ class KernelLibrary:
 
     def _schedule(self, func: tirx.PrimFunc, constants: frozenset[int]) -> Scheduled:
         """As records have it, else as the back end would."""
-        tuner, choices = self.backend.tuner, self.tuned(func, constants)
-        if tuner and choices and (made := tuner.together(choices)) is not None:
+        backend, choices = self.backend, self.tuned(func, constants)
+        if choices and backend.takes_schedules:
+            return backend.schedule_beside(func, choices, self.vdevice)
+        if choices and backend.tuner and (made := backend.tuner.together(choices)) is not None:
             return made
-        return self.backend.schedule(func, constants, self.vdevice, self.winograd_tolerance)
+        return backend.schedule(func, constants, self.vdevice, self.winograd_tolerance)
 
     def _name(self, body: tirx.PrimFunc) -> str:
         """The symbol of a body; structurally equal bodies share one."""
@@ -145,7 +147,7 @@ class KernelLibrary:
         return self._body_names[key]
 
 
-def _kernel(name: str, stage: Stage, scheduled: Scheduled) -> RKernel:
+def _kernel(name: str, stage: Stage, scheduled: Scheduled, note: str | None) -> RKernel:
     return RKernel(
         name,
         stage.num_tiles,
@@ -154,4 +156,5 @@ def _kernel(name: str, stage: Stage, scheduled: Scheduled) -> RKernel:
         scheduled.origin,
         scheduled.tiling,
         stage.footprints,
+        note,
     )

@@ -114,6 +114,8 @@ class RKernel:
     footprints : tuple of tuple of int
         For each pointer the cells of its buffer that each of some equal ranges of tiles touches, as
         a bit mask; empty if that is not known, and every tile may touch everything.
+    note : str, optional
+        What a user should know besides, such as why a tuner's record was not used.
     """
 
     name: str
@@ -123,6 +125,7 @@ class RKernel:
     origin: str = ""
     tiling: str = ""
     footprints: tuple[tuple[Bits, ...], ...] = ()
+    note: str | None = None
 
     def __hash__(self) -> int:
         """Of what tells kernels apart: footprints take long to go through."""

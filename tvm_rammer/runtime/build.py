@@ -79,9 +79,10 @@ def build(
     check : bool
         Run the library, and the model in ONNX Runtime or PyTorch, and compare the outputs; see
         :func:`~tvm_rammer.runtime.check.check_library`.
-    database : Database, optional
+    database : Database or MetaScheduleRecords, optional
         What :func:`tvm_rammer.tune` found: operators that it has records of, for this device,
-        are computed as the fastest of them say.
+        are computed as the fastest of them say. Or, for GPUs, what MetaSchedule itself found: its
+        schedules are among those that the plan chooses from.
 
     Returns
     -------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -45,6 +45,8 @@ class RegionReport:
         What limits the plan.
     decision : Decision, optional
         Why it is this plan; None if the user chose the policy.
+    notes : tuple of (str, str)
+        Operators, and what there is to say of their kernels besides.
     """
 
     name: str
@@ -63,6 +65,7 @@ class RegionReport:
     kernels: dict[str, int]
     explanation: Explanation
     decision: Decision | None
+    notes: tuple[tuple[str, str], ...] = ()
 
     def reasons(self) -> list[tuple[str, str]]:
         """Why it is this plan, and what limits it: pairs of a heading and a sentence."""
@@ -96,6 +99,7 @@ class RegionReport:
             f"{size(self.constant_bytes)}\n"
             f"  kernels: {kernels}\n"
             + "\n".join(f"  {heading}: {text}" for heading, text in self.reasons())
+            + "".join(f"\n  note: {operator}: {text}" for operator, text in self.notes)
         )
 
 
@@ -217,7 +221,18 @@ def _region(
         dict(rules.most_common()),
         explanation,
         decision,
+        tuple(_notes(program)),
     )
+
+
+def _notes(program: RProgram) -> Iterator[tuple[str, str]]:
+    """What there is to say of kernels, each with the first operator that has it."""
+    known = set()
+    for operator in program.operators:
+        note = program.kernels[operator.kernel].note
+        if note and operator.kernel not in known:
+            yield operator.name, note
+        known.add(operator.kernel)
 
 
 def _decided(decision: Decision) -> str:

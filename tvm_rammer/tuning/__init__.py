@@ -18,6 +18,7 @@ XGBoost cost model, and keeps what was measured in a JSON database.
 - ``budget``: which operator is tuned next, by its share of the plan (``shares``) and by what the
   machine allows (``least_seconds``)
 - ``session``: tuning operators; ``model``: those of a model
+- ``meta_schedule_records``: databases of MetaSchedule itself, for back ends that take schedules
 """
 
 from tvm_rammer.tuning.database import Database

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tvm import tirx
 
     from tvm_rammer.backend.signature import RegionSignature
-    from tvm_rammer.kernel.scheduled import Scheduled
+    from tvm_rammer.kernel.scheduled import Choice, Scheduled
     from tvm_rammer.kernel.split import SplitKernel
     from tvm_rammer.machine import VDevice
     from tvm_rammer.rprogram import RProgram
@@ -55,6 +55,7 @@ class CudaBackend(Backend):
     kinds = ("cuda",)
     forms = ("program", "wavefront", "per-op")
     exports = True
+    takes_schedules = True
 
     @property
     def vector_bytes(self) -> int:
@@ -90,6 +91,14 @@ class CudaBackend(Backend):
         from tvm_rammer.backend.cuda.schedules import schedule
 
         return schedule(func, vdevice, LIMITS)
+
+    def schedule_beside(
+        self, func: tirx.PrimFunc, given: Sequence[Choice], vdevice: VDevice
+    ) -> Scheduled:
+        from tvm_rammer.backend.cuda.arch_target import LIMITS
+        from tvm_rammer.backend.cuda.schedules import schedule
+
+        return schedule(func, vdevice, LIMITS, given)
 
     def refusal(self, func: tirx.PrimFunc, vdevice: VDevice) -> str | None:
         from tvm_rammer.backend.cuda.arch_target import LIMITS, target_of

@@ -11,7 +11,7 @@ chooses. They add up in different orders, so plans of GPUs may differ in the las
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -29,7 +29,7 @@ from tvm_rammer.backend.cuda.wide_functions import with_wide_functions
 from tvm_rammer.errors import ModelError
 from tvm_rammer.kernel.blocks import schedule_of
 from tvm_rammer.kernel.nodes import collect
-from tvm_rammer.kernel.scheduled import Scheduled
+from tvm_rammer.kernel.scheduled import Choice, Scheduled
 from tvm_rammer.machine import VDevice
 from tvm_rammer.units import counted
 
@@ -42,7 +42,9 @@ _WORTH = 0.8
 _MOST_BLOCKS = 32
 
 
-def schedule(func: tirx.PrimFunc, vdevice: VDevice, limits: Limits) -> Scheduled:
+def schedule(
+    func: tirx.PrimFunc, vdevice: VDevice, limits: Limits, given: Sequence[Choice] = ()
+) -> Scheduled:
     """Schedule a legalized, fused PrimFunc.
 
     Parameters
@@ -53,6 +55,10 @@ def schedule(func: tirx.PrimFunc, vdevice: VDevice, limits: Limits) -> Scheduled
         Its vEUs may share the operator.
     limits : Limits
         Of a resident block.
+    given : sequence of Choice
+        Schedules that somebody measured, the fastest first: the first one that a resident block
+        can run is there in any case, and others beside it where the model says that they are worth
+        it. What is said of those before is why they are not.
 
     Returns
     -------
@@ -79,13 +85,14 @@ def schedule(func: tirx.PrimFunc, vdevice: VDevice, limits: Limits) -> Scheduled
             problem = str(error)
             continue
         answers.append(_Answer(found, name, made, vdevice))
-    if not answers:
+    measured, note = _measured(given, target, limits, vdevice)
+    if not answers and measured is None:
         raise ModelError(f"an operator cannot be computed by resident blocks: {problem}")
     scheduled: Scheduled | None = None
-    for answer in reversed(_front(answers)):
+    for answer in reversed(_front(answers) if measured is None else _beside(measured, answers)):
         scheduled = answer.scheduled(scheduled)
     assert scheduled is not None
-    return scheduled
+    return replace(scheduled, note=note)
 
 
 def given_schedule_problem(
@@ -147,6 +154,34 @@ def _front(answers: Sequence[_Answer]) -> list[_Answer]:
     fast = _best(alike, lambda each: each.alone, lambda each: each.area)
     efficient = _best(alike, lambda each: each.area, lambda each: each.alone)
     return [efficient, fast] if fast.alone < _WORTH * efficient.alone else [efficient]
+
+
+def _beside(measured: _Answer, answers: Sequence[_Answer]) -> list[_Answer]:
+    """A schedule that was measured, and others that are better in something, by estimates."""
+    alike = [each for each in answers if each.frame == measured.frame]
+    found = [measured]
+    for each in _front(alike) if alike else ():
+        better = each.area < _WORTH * measured.area or each.alone < _WORTH * measured.alone
+        if better:
+            found.append(each)
+    return sorted(found, key=lambda each: each.area)
+
+
+def _measured(
+    given: Sequence[Choice], target: tvm.target.Target, limits: Limits, vdevice: VDevice
+) -> tuple[_Answer | None, str | None]:
+    """The first given schedule that a resident block can run, and why others before it cannot."""
+    problem: str | None = None
+    for choice in given:
+        try:
+            found = _ready(with_wide_functions(choice.emit().func))
+            made = made_stages(found, target, limits)
+        except ModelError as error:
+            reason = str(error).partition(": leave the operator out")[0]
+            problem = problem or f"{choice.text} is not used: {reason}"
+            continue
+        return _Answer(found, "record", made, vdevice), problem
+    return None, problem
 
 
 def _best(
@@ -217,7 +252,12 @@ def _apply(rule: Any, func: tirx.PrimFunc, target: tvm.target.Target) -> tirx.Pr
     if answer is None:
         return None
     found = answer[0] if isinstance(answer, list) else answer
-    result = _less_unrolled(found.mod["main"])
+    return _ready(found.mod["main"])
+
+
+def _ready(func: tirx.PrimFunc) -> tirx.PrimFunc:
+    """A schedule as the rest of this package takes it."""
+    result = _less_unrolled(func)
     return result.with_attrs({_SCHEDULED: True, "tirx.noalias": True}).without_attr("global_symbol")
 
 
