@@ -79,6 +79,12 @@ def test_half_precision_and_functions_are_counted_apart():
     assert counted(lambda tile, t: store(half, 0, half[0] * half[1])) == Operations(float16=256)
     found = counted(lambda tile, t: store(REGISTER, 0, tirx.exp(REGISTER[0])))
     assert found == Operations(float32=256, special=256)
+    # An addition of halves widens one; to round is a conversion.
+    widened = counted(lambda tile, t: store(REGISTER, 0, half[0].astype("float32")))
+    assert widened == Operations(float16=256)
+    assert counted(lambda tile, t: store(half, 0, REGISTER[0].astype("float16"))) == Operations(
+        special=256
+    )
 
 
 def test_tensor_cores_are_counted_by_warps():

@@ -304,7 +304,9 @@ def _fragment(call: Any) -> Operations:
 def _arithmetic(node: Any) -> Operations:
     base, lanes = element(str(node.ty))
     if isinstance(node, tirx.Cast):
-        return Operations(special=lanes)
+        # A half is widened by an addition, HADD2.F32 in the machine code.
+        widens = (element(str(node.value.ty))[0], base) == ("float16", "float32")
+        return Operations(float16=lanes) if widens else Operations(special=lanes)
     if isinstance(node, tirx.Div):
         # A reciprocal and a product.
         return Operations(float32=lanes, special=lanes)
