@@ -50,3 +50,11 @@ def test_the_order_of_starts_and_ends_leaves_no_trace():
         found.add(rates.beside(3, 0.0))
         assert rates.beside(3, 1e12) == (0.0, 0.0)
     assert len(found) == 1
+
+
+def test_rates_beyond_all_numbers_are_high_ones_and_end():
+    rates = Contention(3, None)
+    for veu, rate in enumerate((1e303, float("inf"))):
+        rates.add(veu, 1.0 + veu, rate, 0.0)
+    assert rates.beside(2, 0.0)[0] > 1e290
+    assert rates.beside(2, 2.0) == (0.0, 0.0)

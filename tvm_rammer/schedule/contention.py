@@ -6,6 +6,7 @@ whole numbers, which add up to the same in any order.
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from heapq import heappop, heappush
 
@@ -13,6 +14,8 @@ from tvm_rammer.machine.topology import Topology
 
 #: Parts of a byte per second that are counted: far less than any rate is known to.
 _PARTS = 1 << 20
+#: Of a plan that somebody wrote by hand a rate may be beyond all numbers.
+_MOST_PARTS = sys.float_info.max
 
 
 class Contention:
@@ -44,10 +47,14 @@ class Contention:
 
     def add(self, veu: int, stop: float, cache: float, memory: float) -> None:
         """An rTask that draws so much until it ends."""
-        parts = int(cache * _PARTS), int(memory * _PARTS)
+        parts = (_in_parts(cache), _in_parts(memory))
         heappush(self._running, (stop, veu, *parts))
         self._count(veu, *parts)
 
     def _count(self, veu: int, cache: int, memory: int) -> None:
         self._from_caches[self._complexes[veu]] += cache
         self._from_memories[self._sockets[veu]] += memory
+
+
+def _in_parts(rate: float) -> int:
+    return int(min(rate * _PARTS, _MOST_PARTS))

@@ -120,10 +120,17 @@ size_t image_bytes(const void* image) {
   return header->e_shoff + size_t(header->e_shnum) * header->e_shentsize;
 }
 
+// Arguments lie where any type is aligned.
+constexpr size_t kArgument = alignof(std::max_align_t);
+size_t argument_bytes(const Entry* entry, int i) {
+  return (entry->sizes[i] + kArgument - 1) / kArgument * kArgument;
+}
+
 int run_kernel(const Entry* entry, const std::vector<char>& bytes, const emulated::Launch& how) {
   std::vector<void*> arguments;
   const char* at = bytes.data();
-  for (int i = 0; i < entry->count; at += entry->sizes[i++]) arguments.push_back((void*)at);
+  for (int i = 0; i < entry->count; at += argument_bytes(entry, i++))
+    arguments.push_back((void*)at);
   const char* error = entry->run(arguments.data(), how);
   if (!error) return SUCCESS;
   fprintf(stderr, "%s\n", error);
@@ -217,8 +224,10 @@ int cuLaunchKernelEx(const LaunchConfig* given, void* function, void** arguments
   CALLED;
   const auto* entry = (const Entry*)function;
   std::vector<char> bytes;
-  for (int i = 0; i < entry->count; ++i)
+  for (int i = 0; i < entry->count; ++i) {
     bytes.insert(bytes.end(), (char*)arguments[i], (char*)arguments[i] + entry->sizes[i]);
+    bytes.resize(bytes.size() + argument_bytes(entry, i) - entry->sizes[i]);
+  }
   emulated::Launch how;
   how.grid = {given->grid[0], given->grid[1], given->grid[2]};
   how.block = {given->block[0], given->block[1], given->block[2]};
