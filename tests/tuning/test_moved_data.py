@@ -22,11 +22,15 @@ def device(num_veus: int) -> VDevice:
     return replace(HOST, num_veus=num_veus, memory=MemoryCosts(transfer_byte=1e-9))
 
 
-@pytest.fixture(scope="module")
-def task() -> Task:
+def task_for(num_veus: int) -> Task:
     x, w = numbers((ROWS, K)), numbers((K, COLUMNS), seed=1)
     func = legalized_func(lambda x: relax.op.matmul(x, constant(w)), x)
-    return Task(func, (1,), HOST, 5e-5)
+    return Task(func, (1,), device(num_veus), 5e-5)
+
+
+@pytest.fixture(scope="module")
+def task() -> Task:
+    return task_for(2)
 
 
 def number_of(task: Task, words: str) -> int:
@@ -42,7 +46,7 @@ def test_rows_stay_where_they_are(task):
     assert "rows first" in task.choices[number_of(task, "rows first")].text
     # Ranges of tiles end between cells: less than a tenth of the data.
     most = 0.1 * 4 * ROWS * (K + COLUMNS) * 1e-9
-    assert moved_seconds(task, number_of(task, "rows first"), device(2)) <= most
+    assert moved_seconds(task, number_of(task, "rows first")) <= most
 
 
 def test_columns_read_the_rows_of_others_and_write_between_theirs(task):
@@ -50,15 +54,16 @@ def test_columns_read_the_rows_of_others_and_write_between_theirs(task):
     number = number_of(task, "columns first")
     read, written = 4 * ROWS * K, 4 * ROWS * COLUMNS / 2
     expected = (read + 2 * written) * 1e-9
-    assert moved_seconds(task, number, device(2)) == pytest.approx(expected, rel=0.15)
+    assert moved_seconds(task, number) == pytest.approx(expected, rel=0.15)
 
 
-def test_one_veu_has_all_data(task):
-    assert moved_seconds(task, number_of(task, "columns first"), device(1)) == 0.0
+def test_one_veu_has_all_data():
+    alone = task_for(1)
+    assert moved_seconds(alone, number_of(alone, "columns first")) == 0.0
 
 
 def test_untuned_choices_move_nothing(task):
-    assert moved_seconds(task, 0, device(2)) == moved_seconds(task, -1, device(2)) == 0.0
+    assert moved_seconds(task, 0) == moved_seconds(task, -1) == 0.0
 
 
 def test_a_build_takes_what_is_slower_by_itself_and_moves_less():

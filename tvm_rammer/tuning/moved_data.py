@@ -8,20 +8,15 @@ shared out instead of its rows, that takes as long as the product.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
 from math import prod
 
 from tvm_rammer.kernel.split import split_into_stages
-from tvm_rammer.machine import VDevice
 from tvm_rammer.rprogram import RKernel, dtype_bytes
 from tvm_rammer.rprogram.program import CELLS
-from tvm_rammer.tuning.task import Task
-
-#: For each vEU the cells that it reads and that it writes of a parameter, as bit masks.
-_Cells = Mapping[tuple[int, str], tuple[int, ...]]
+from tvm_rammer.tuning.task import Cells, Task
 
 
-def moved_seconds(task: Task, number: int, vdevice: VDevice) -> float:
+def moved_seconds(task: Task, number: int) -> float:
     """What all vEUs together wait for data, beyond what the untuned choice lets them wait.
 
     Who reads what another one wrote waits for it once; of what is written elsewhere than without
@@ -30,14 +25,14 @@ def moved_seconds(task: Task, number: int, vdevice: VDevice) -> float:
     Parameters
     ----------
     task : Task
+        The vEUs of its device share the tiles equally, and a byte takes as long as that says.
     number : int
         Of a choice; 0 and those below cost nothing.
-    vdevice : VDevice
-        Its vEUs share the tiles equally, and a byte takes as long as it says.
     """
+    vdevice = task.vdevice
     if number <= 0 or vdevice.num_veus == 1:
         return 0.0
-    usual, mine = (_cells(task, each, vdevice.num_veus) for each in (0, number))
+    usual, mine = (_known_cells(task, each) for each in (0, number))
     moved, nothing = 0.0, (0,) * vdevice.num_veus
     for key, cells in mine.items():
         parameter, mode = key
@@ -49,8 +44,16 @@ def moved_seconds(task: Task, number: int, vdevice: VDevice) -> float:
     return moved * vdevice.memory.transfer_byte
 
 
-def _cells(task: Task, number: int, num_veus: int) -> _Cells:
+def _known_cells(task: Task, number: int) -> Cells:
+    cells = task.known.cells
+    if number not in cells:
+        cells[number] = _cells(task, number)
+    return cells[number]
+
+
+def _cells(task: Task, number: int) -> Cells:
     """What each vEU touches of the parameters that are no constants."""
+    num_veus = task.vdevice.num_veus
     found: dict[tuple[int, str], list[int]] = defaultdict(lambda: [0] * num_veus)
     for stage in split_into_stages(task.choice(number).emit().func).stages:
         kernel = RKernel("", stage.num_tiles, stage.modes, footprints=stage.footprints)
@@ -60,7 +63,7 @@ def _cells(task: Task, number: int, num_veus: int) -> _Cells:
                 for veu, held in enumerate(found[parameter, mode]):
                     touched = kernel.touched(pointer, ends[veu], ends[veu + 1])
                     found[parameter, mode][veu] = held | touched
-    return {key: tuple(cells) for key, cells in found.items()}
+    return dict(found)
 
 
 def _nbytes(task: Task, parameter: int) -> int:

@@ -186,7 +186,6 @@ class _Session:
         self.seed = seed
         self.spaces = spaces
         self.searches: dict[int, deque[Search]] = {}
-        self.moved: dict[tuple[int, int], float] = {}
 
     def run(self) -> None:
         """Measure what is made without tuning, then where most is expected to be gained."""
@@ -361,7 +360,7 @@ class _Session:
             return []
         # Of what is slower by itself nobody asks what its data take besides.
         moved = {
-            k: self._moved(number, k) if seconds < untuned else 0.0
+            k: moved_seconds(task, k) if seconds < untuned else 0.0
             for k, seconds in self.tried[number].items()
             if k > 0
         }
@@ -375,14 +374,6 @@ class _Session:
         plain = [_believed(task, -k, 1.0) for k in range(len(task.finer) + 1)]
         front = chosen_front([*plain, *believed], self._veus(number))
         return [each.number for each in front]
-
-    def _moved(self, number: int, choice: int) -> float:
-        """The seconds that a choice's data take to move between vEUs; computed once."""
-        key = number, choice
-        if key not in self.moved:
-            task = self.tasks[number].task
-            self.moved[key] = moved_seconds(task, choice, task.vdevice)
-        return self.moved[key]
 
     def _tell(self, number: int, count: int) -> None:
         progress, tried = self.progress[number], sum(map(len, self.tried))
@@ -411,7 +402,7 @@ def made_race(place: int, task: Task, numbers: Sequence[int], seconds: Sequence[
             task.num_tiles(number),
             task.tuner.alike(task.choice(number)) if number > 0 else "",
             median_interval([one[k] / base for one, base in zip(rounds, untuned, strict=True)]),
-            moved_seconds(task, number, task.vdevice) / middle,
+            moved_seconds(task, number) / middle,
         )
         for k, number in enumerate(numbers)
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -67,6 +67,10 @@ class TaskOrigin:
         return TaskOrigin(known["vdevice"]["name"], known["tvm"])
 
 
+#: By number and mode of a parameter, the cells that each vEU touches, as bit masks.
+Cells = Mapping[tuple[int, str], Sequence[int]]
+
+
 @dataclass
 class KnownChoices:
     """Remembers what was found out about choices of a task, by their numbers.
@@ -79,11 +83,14 @@ class KnownChoices:
         What traces stand for.
     tiles : dict of int to int
         The most rTasks of a stage; who emits a choice for another reason fills it in.
+    cells : dict of int to mapping
+        What each vEU touches of what parameter in what mode; ``moved_data`` fills it in.
     """
 
     traces: dict[int, str] = field(default_factory=dict)
     sketches: dict[int, Choice] = field(default_factory=dict)
     tiles: dict[int, int] = field(default_factory=dict)
+    cells: dict[int, Cells] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
