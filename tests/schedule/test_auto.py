@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tvm_rammer.rprogram import verify
-from tvm_rammer.schedule import POLICIES, auto, plan, simulate
+from tvm_rammer.schedule import POLICIES, Policy, auto, plan, simulate
 from tvm_rammer.schedule.policies import finish
 
 #: Operators of one tile: one after the other they leave a vEU idle.
@@ -157,6 +157,26 @@ def test_large_graphs_are_not_searched():
     assert decision.left_out == (
         ("ios", "its search is for graphs of up to 2,000 operators, this one has 2,001"),
     )
+
+
+@pytest.mark.parametrize(("behind", "calls"), [(False, 2), (True, 1)])
+def test_who_is_far_behind_is_not_refined(behind, calls):
+    """Nor measured; with fewer candidates it would place the graph once more."""
+    made = graph(*(([], [(1, 10.0), (9, 1.2)]) for _ in range(7)))
+    asked = []
+
+    def place(given_graph, num_veus, given_costs):
+        asked.append(given_graph)
+        found = POLICIES["wavefront"].place(given_graph, 1 if behind else num_veus, given_costs)
+        return replace(found, veus=(*found.veus, *((),) * (num_veus - len(found.veus))))
+
+    own = Policy("own", place, "counts")
+    measure = clock()
+    known = {"sequential": POLICIES["sequential"], "own": own}
+    _, decision = auto(made, 4, costs(), known, measure)
+    assert len(asked) == calls
+    assert "own" in {contender.name for contender in decision.contenders}
+    assert ("own" in measure.names) == (not behind)
 
 
 @settings(max_examples=50)

@@ -16,6 +16,7 @@ from tvm_rammer.rprogram.program import CELLS, TILE_RANGES
 from tvm_rammer.schedule import POLICIES, Placed, Placement, simulate, synchronise
 from tvm_rammer.schedule.cut_alike import cut_alike
 from tvm_rammer.schedule.policies import finish
+from tvm_rammer.schedule.trials import Trials
 
 SIZE = 1 << 14
 COSTS = replace(costs(), transfer=0.1 * US, transfer_byte=1 * US / SIZE)
@@ -51,7 +52,7 @@ def test_more_veus_than_end_it_sooner_keep_data_at_hand():
     made = chain(64, 6, 64)
     plain = POLICIES["sequential"].place(made, 4, COSTS)
     assert ranges(plain, 1) == [(0, 0, 2), (1, 2, 4), (2, 4, 6)]
-    found = cut_alike(made, plain, COSTS)
+    found = cut_alike(plain, Trials(made, 4, COSTS))
     assert ranges(found, 1) == [(0, 0, 1), (1, 1, 3), (2, 3, 4), (3, 4, 6)]
     before, after = (simulate(synchronise(made, p), COSTS).makespan for p in (plain, found))
     assert after < 0.98 * before
@@ -61,7 +62,7 @@ def test_more_veus_than_end_it_sooner_keep_data_at_hand():
 def test_few_tiles_go_to_where_they_lie():
     """Two tiles on four vEUs: each is half of the rows."""
     made = chain(64, 2, 64)
-    found = cut_alike(made, POLICIES["sequential"].place(made, 4, COSTS), COSTS)
+    found = cut_alike(POLICIES["sequential"].place(made, 4, COSTS), Trials(made, 4, COSTS))
     assert ranges(found, 1) == [(1, 0, 1), (3, 1, 2)]
 
 
@@ -78,7 +79,7 @@ def test_who_is_busy_does_not_join():
     plain = POLICIES["sequential"].place(made, 4, COSTS)
     last = (*plain.veus[3][:1], Placed(3, 0, 0, 1, 1), *plain.veus[3][1:])
     beside = Placement("test", (*plain.veus[:3], last))
-    assert ranges(cut_alike(busy, beside, COSTS), 1) == ranges(plain, 1)
+    assert ranges(cut_alike(beside, Trials(busy, 4, COSTS)), 1) == ranges(plain, 1)
 
 
 @pytest.mark.parametrize("veus", [1, 4])
@@ -86,14 +87,14 @@ def test_where_data_are_free_nothing_changes(veus):
     made = chain(64, 6, 64)
     free = costs()
     plain = POLICIES["sequential"].place(made, veus, free)
-    assert cut_alike(made, plain, free) is plain
+    assert cut_alike(plain, Trials(made, veus, free)) is plain
 
 
 def test_plans_of_very_many_tasks_stay_as_they_are(monkeypatch):
     made = chain(64, 6, 64)
     plain = POLICIES["sequential"].place(made, 4, COSTS)
     monkeypatch.setattr("tvm_rammer.schedule.cut_alike._MOST_TASKS", 10)
-    assert cut_alike(made, plain, COSTS) is plain
+    assert cut_alike(plain, Trials(made, 4, COSTS)) is plain
 
 
 def test_far_is_dearer_than_near():
@@ -104,7 +105,7 @@ def test_far_is_dearer_than_near():
     gains = []
     for given_costs in (COSTS, apart):
         plain = POLICIES["sequential"].place(made, 4, given_costs)
-        found = cut_alike(made, plain, given_costs)
+        found = cut_alike(plain, Trials(made, 4, given_costs))
         before, after = (
             simulate(synchronise(made, p), given_costs).makespan for p in (plain, found)
         )
@@ -117,7 +118,7 @@ def test_far_is_dearer_than_near():
 def test_no_plan_gets_longer_and_every_plan_is_safe(made, policy, num_veus, dear):
     given_costs = replace(costs(), transfer=0.1 * US, transfer_byte=dear * 1e-10)
     plain = POLICIES[policy].place(made, num_veus, given_costs)
-    found = cut_alike(made, plain, given_costs)
+    found = cut_alike(plain, Trials(made, num_veus, given_costs))
     before, after = (simulate(synchronise(made, p), given_costs).makespan for p in (plain, found))
     assert after <= before
     finish(synchronise(made, found))

@@ -20,19 +20,6 @@ from tvm_rammer.schedule.synchronise import synchronise
 
 
 @dataclass(frozen=True)
-class OnFewer:
-    """The ``place`` of a policy that uses the first ``num_veus`` vEUs of a device."""
-
-    policy: Policy
-    num_veus: int
-
-    def __call__(self, graph: OperatorGraph, num_veus: int, costs: CostModel) -> Placement:
-        placement = self.policy(graph, self.num_veus, costs)
-        idle = ((),) * (num_veus - len(placement.veus))
-        return replace(placement, veus=(*placement.veus, *idle))
-
-
-@dataclass(frozen=True)
 class Planned:
     """The ``place`` of a policy that has planned its graph already."""
 
@@ -69,12 +56,13 @@ def policies_within(
     least: dict[str, int] = {}
     for name, policy in policies.items():
         for fewer in _halvings(num_veus):
-            place = policy.place if fewer == num_veus else OnFewer(policy, fewer)
-            placement = place(graph, num_veus, costs)
+            placement = policy(graph, fewer, costs)
+            idle = ((),) * (num_veus - fewer)
+            placement = replace(placement, veus=(*placement.veus, *idle))
             program = plan_memory(synchronise(graph, placement), max_arena_bytes)
             least[name] = min(program.arena_bytes, least.get(name, program.arena_bytes))
             if program.arena_bytes <= max_arena_bytes:
-                found[name] = replace(policy, place=Planned(placement))
+                found[name] = replace(policy, place=Planned(placement), final=True)
                 break
     if not found:
         name = min(least, key=lambda key: least[key])

@@ -13,9 +13,11 @@ from tvm_rammer.schedule.check_graph import check_graph
 from tvm_rammer.schedule.costs import CostModel
 from tvm_rammer.schedule.decisions import Contender, Decision
 from tvm_rammer.schedule.median_interval import median_interval
+from tvm_rammer.schedule.placement import Placement
 from tvm_rammer.schedule.policy import Policy
-from tvm_rammer.schedule.simulate import simulate, simulate_by_wave
+from tvm_rammer.schedule.simulate import simulate_by_wave
 from tvm_rammer.schedule.synchronise import synchronise
+from tvm_rammer.schedule.trials import Trials
 
 #: The plan that others have to beat, and the same operators with a launch each.
 BASELINE = "sequential"
@@ -24,6 +26,9 @@ PER_OP = "per-op"
 #: A policy that promises less than this is not worth measuring, and noise up to it does not matter.
 _TIE = 0.01
 _DOUBT = 0.02
+#: To refine a placement takes several times as long as to make it, and often gains nothing: it may
+#: gain this much more than others have.
+_MORE_GAIN = 0.03
 #: So many co-scheduled plans are measured: those that promise most.
 _MOST_MEASURED = 3
 
@@ -79,24 +84,25 @@ def auto(
         The plan has its waits, but no addresses yet.
     """
     check_graph(graph)
+    trials = Trials(graph, num_veus, costs)
     name = stored_policy(stored, policies)
     if stored is not None and name is not None:
-        plan = _plan(name, policies[name], graph, num_veus, costs, by_wave)
+        policy = policies[name]
+        plan = _plan(name, policy.refined(policy.first(trials), trials), trials, by_wave)
         plan = _per_op(plan, costs) if stored.chosen == PER_OP else plan
         return plan, replace(stored, how="stored", seconds=0.0)
     limits = {name: policy.limit(graph, num_veus) for name, policy in policies.items()}
     left_out = tuple((name, why) for name, why in limits.items() if why and name != BASELINE)
-    plans = [
-        _plan(name, policy, graph, num_veus, costs, by_wave)
-        for name, policy in policies.items()
-        if name not in dict(left_out)
-    ]
+    contending = {n: policy for n, policy in policies.items() if n not in dict(left_out)}
+    first = {name: policy.first(trials) for name, policy in contending.items()}
+    refined = _refined(first, contending, trials)
+    plans = [_plan(n, placement, trials, by_wave) for n, placement in (first | refined).items()]
     baseline = _of(plans, BASELINE)
     rivals = [] if by_wave else [_per_op(baseline, costs)]
     plans += rivals
     # The sort is stable: among equals the first of ``policies`` wins.
     plans.sort(key=lambda plan: plan.predicted)
-    promising = _promising(plans, baseline)
+    promising = _promising([plan for plan in plans if plan.name in refined], baseline)
     if measure is not None and promising:
         return _measured(plans, [baseline, *rivals, *promising], measure, left_out)
     chosen = promising[0] if promising else baseline
@@ -112,19 +118,29 @@ def stored_policy(stored: Decision | None, policies: Mapping[str, Policy]) -> st
     return BASELINE if stored.chosen == PER_OP else stored.chosen
 
 
-def _plan(
-    name: str,
-    policy: Policy,
-    graph: OperatorGraph,
-    num_veus: int,
-    costs: CostModel,
-    by_wave: bool,
-) -> Plan:
-    waiting = None if by_wave else costs
-    program = synchronise(graph, policy(graph, num_veus, costs), waiting)
+def _refined(
+    first: Mapping[str, Placement], policies: Mapping[str, Policy], trials: Trials
+) -> dict[str, Placement]:
+    """The baseline, and the others, the shortest first, as long as they may become the shortest.
+
+    That is, by a little more than the most that refining has gained so far.
+    """
+    seconds = {name: trials.seconds(placement) for name, placement in first.items()}
+    best, gain, found = min(seconds.values()), 1.0, {}
+    for name in sorted(first, key=lambda name: (name != BASELINE, seconds[name])):
+        if name != BASELINE and seconds[name] > (1 + _MORE_GAIN) * gain * best:
+            break
+        found[name] = policies[name].refined(first[name], trials)
+        after = trials.seconds(found[name])
+        best, gain = min(best, after), max(gain, seconds[name] / after) if after else gain
+    return found
+
+
+def _plan(name: str, placement: Placement, trials: Trials, by_wave: bool) -> Plan:
     if by_wave:
-        return Plan(name, program, True, simulate_by_wave(program, costs))
-    return Plan(name, program, False, simulate(program, costs).makespan)
+        program = synchronise(trials.graph, placement)
+        return Plan(name, program, True, simulate_by_wave(program, trials.costs))
+    return Plan(name, trials.program(placement), False, trials.seconds(placement))
 
 
 def _per_op(baseline: Plan, costs: CostModel) -> Plan:
@@ -140,7 +156,7 @@ def _promising(plans: Sequence[Plan], baseline: Plan) -> list[Plan]:
     found: list[Plan] = []
     for plan in plans:
         known = any(plan.program.veus == other.program.veus for other in found)
-        if plan.predicted < (1 - _TIE) * baseline.predicted and plan.name != PER_OP and not known:
+        if plan.predicted < (1 - _TIE) * baseline.predicted and not known:
             found.append(plan)
     return found[:_MOST_MEASURED]
 

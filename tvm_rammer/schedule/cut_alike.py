@@ -12,10 +12,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 
-from tvm_rammer.rprogram.graph import OperatorGraph
 from tvm_rammer.rprogram.program import RProgram
 from tvm_rammer.schedule.agree import Ranges, Slot, agree
-from tvm_rammer.schedule.costs import CostModel
 from tvm_rammer.schedule.placement import Placed, Placement
 from tvm_rammer.schedule.timeline import Span, Timeline
 from tvm_rammer.schedule.trials import Trials
@@ -26,9 +24,7 @@ _MOST_TASKS = 10_000
 _WORTH = 0.995
 
 
-def cut_alike(
-    graph: OperatorGraph, placement: Placement, costs: CostModel, trials: Trials | None = None
-) -> Placement:
+def cut_alike(placement: Placement, trials: Trials) -> Placement:
     """The placement, or a shorter one whose operators are cut so that vEUs read what they wrote.
 
     Each operator may have its vEUs, and all that are idle as long as it runs
@@ -36,21 +32,18 @@ def cut_alike(
 
     Parameters
     ----------
-    graph : OperatorGraph
     placement : Placement
-    costs : CostModel
-    trials : Trials, optional
-        Of the graph, where others simulate its plans too.
+    trials : Trials
+        Of its graph.
     """
     tasks = sum(map(len, placement.veus))
-    if not costs.moves_data(len(placement.veus)) or tasks > _MOST_TASKS:
+    if not trials.costs.moves_data(trials.num_veus) or tasks > _MOST_TASKS:
         return placement
-    trials = trials or Trials(graph, len(placement.veus), costs)
     program, timeline = trials.plain(placement)
     if trials.least >= _WORTH * timeline.makespan:
         return placement
     slots = _slots(program, timeline)
-    cuts = agree(program, slots, costs)
+    cuts = agree(program, slots, trials.costs)
     if not cuts:
         return placement
     found = _with_ranges(placement, timeline, slots, cuts)

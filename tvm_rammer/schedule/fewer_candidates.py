@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tvm_rammer.rprogram.graph import OperatorGraph
-from tvm_rammer.schedule.costs import CostModel
 from tvm_rammer.schedule.interplay import worth_weighing
 from tvm_rammer.schedule.placement import Placement
 from tvm_rammer.schedule.trials import Trials
@@ -19,31 +18,25 @@ _WORTH = 0.995
 
 
 def place_with_any(
-    place: Callable[[OperatorGraph, int, CostModel], Placement],
-    graph: OperatorGraph,
-    num_veus: int,
-    costs: CostModel,
-    trials: Trials | None = None,
+    place: Callable[[OperatorGraph], Placement], first: Placement, trials: Trials
 ) -> Placement:
     """The shortest of the placements with the first candidate of each operator, the first two, ...
 
     Parameters
     ----------
     place : callable
-        As of a :class:`~.policy.Policy`.
-    graph : OperatorGraph
-        The candidates of its operators have the most efficient first, and finer ones behind.
-    num_veus : int
-    costs : CostModel
-    trials : Trials, optional
-        Of the graph, where others simulate its plans too.
+        Makes a placement of a graph with fewer candidates.
+    first : Placement
+        With all candidates.
+    trials : Trials
+        Of the graph, where the candidates of each operator have the most efficient first, and finer
+        ones behind.
     """
-    trials = trials or Trials(graph, num_veus, costs)
-    best = place(graph, num_veus, costs)
-    for fewer in _narrowed(graph, num_veus):
+    best = first
+    for fewer in _narrowed(trials.graph, trials.num_veus):
         if trials.least >= _WORTH * trials.seconds(best):
             break
-        placement = place(fewer, num_veus, costs)
+        placement = place(fewer)
         if trials.seconds(placement) < _WORTH * trials.seconds(best):
             best = placement
     return best

@@ -65,28 +65,43 @@ class Policy:
     limit : callable, optional
         Takes the graph and the number of vEUs and says why ``auto`` had better leave the policy
         out; an empty text if there is no reason. Who asks for the policy by name gets it anyway.
+    final : bool
+        Its placements are to stay as they are.
     """
 
     name: str
     place: Place
     help: str
     limit: Callable[[OperatorGraph, int], str] = unlimited
+    final: bool = False
 
     def __call__(self, graph: OperatorGraph, num_veus: int, costs: CostModel) -> Placement:
         trials = Trials(graph, num_veus, costs)
-        place = self.place
-        if isinstance(place, Comparing):
-            place = partial(place.function, trials=trials)
+        return self.refined(self.first(trials), trials)
+
+    def first(self, trials: Trials) -> Placement:
+        """The placement of the graph of some trials as ``place`` makes it."""
+        return self._place(trials)(trials.graph, trials.num_veus, trials.costs)
+
+    def refined(self, first: Placement, trials: Trials) -> Placement:
+        """That, or a shorter one: with fewer candidates, or with operators that are cut alike."""
+        if self.final:
+            return first
+        place = self._place(trials)
 
         @cache
         def alike(placement: Placement) -> Placement:
             # Of the whole graph: what stands in for a plan that is too large has seen no other.
-            return cut_alike(graph, placement, costs, trials)
+            return cut_alike(placement, trials)
 
-        def place_alike(fewer: OperatorGraph, num_veus: int, costs: CostModel) -> Placement:
-            return alike(place(fewer, num_veus, costs))
+        return place_with_any(
+            lambda fewer: alike(place(fewer, trials.num_veus, trials.costs)), alike(first), trials
+        )
 
-        return place_with_any(place_alike, graph, num_veus, costs, trials)
+    def _place(self, trials: Trials) -> Place:
+        if isinstance(self.place, Comparing):
+            return partial(self.place.function, trials=trials)
+        return self.place
 
 
 @dataclass(frozen=True)
@@ -97,7 +112,7 @@ class CheckedPlace:
 
     def __call__(self, graph: OperatorGraph, num_veus: int, costs: CostModel) -> Placement:
         try:
-            placement = place_with_any(self.policy.place, graph, num_veus, costs)
+            placement = self.policy.place(graph, num_veus, costs)
         except Exception as error:
             raise PlanError(
                 f"{self._name()} raised {type(error).__name__}: {error}; mend its package, or "

@@ -45,6 +45,10 @@ class Trials:
             self._run(placement, gather)
         return self._seconds[placement, gather]
 
+    def program(self, placement: Placement) -> RProgram:
+        """That plan."""
+        return self._run(placement, self.costs.wait > 0)[0]
+
     def plain(self, placement: Placement) -> tuple[RProgram, Timeline]:
         """Its plan with an rTask for each range of tiles and no other: no waits are gathered."""
         return self._run(placement, False)
