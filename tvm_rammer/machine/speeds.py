@@ -83,7 +83,7 @@ class CoreCycles:
     functions : FunctionCycles
     """
 
-    # How Zen 4 and Intel's processors with AVX-512 work.
+    # How Zen 4 and Intel's clients with AVX-512 work.
     wide_vector_bytes: int = 64
     wide_operation: float = 1.0
     narrow_operation: float = 0.5

@@ -7,8 +7,10 @@ from tvm.target import Target
 
 from tvm_rammer.backend import resolve_target, vdevice_for
 from tvm_rammer.backend.cpu.host import host_cpu, host_target, target
+from tvm_rammer.backend.cpu.templates.register_tile import register_tile
 from tvm_rammer.errors import DeviceError
 from tvm_rammer.machine import OversubscriptionWarning
+from tvm_rammer.machine.speeds import Speeds
 
 
 @pytest.fixture(autouse=True)
@@ -53,6 +55,26 @@ def test_a_target_object_stays_itself():
 def test_vector_registers(described, width, registers):
     vdevice = vdevice_for({**described, "num-cores": 64})
     assert (vdevice.vector_bytes, vdevice.vector_registers) == (width, registers)
+
+
+@pytest.mark.parametrize(
+    ("mcpu", "tile"),
+    [
+        ("znver4", "8 x 3 vectors of 8"),
+        ("znver5", "7 x 2 vectors of 16"),
+        ("sapphirerapids", "7 x 2 vectors of 16"),
+        ("icelake-client", "8 x 3 vectors of 8"),
+    ],
+)
+def test_half_vectors_pay_where_they_take_half_of_the_time(mcpu, tile):
+    """Of 24 columns: three halves, or two whole ones that overlap."""
+    assert str(register_tile(56, 24, vdevice_for(x86(mcpu)))) == tile
+
+
+def test_a_level_that_this_machine_reaches_is_as_fast(monkeypatch):
+    monkeypatch.setattr(target, "FULL_WIDTH", (host_target().attrs["mcpu"],))
+    level = {"kind": "llvm", "mtriple": host_target().attrs["mtriple"], "mcpu": "generic"}
+    assert vdevice_for(level).speeds == vdevice_for().speeds != Speeds()
 
 
 def test_a_foreign_device_has_its_own_cores_and_no_measured_costs():

@@ -10,6 +10,7 @@ from typing import Any
 from tvm_rammer.backend.cpu.host.calibrate import with_known_costs
 from tvm_rammer.backend.cpu.host.processor import host_cpu
 from tvm_rammer.errors import DeviceError
+from tvm_rammer.machine.speeds import DEFAULT_SPEEDS, Speeds
 from tvm_rammer.machine.target import architecture, triple_of
 from tvm_rammer.machine.topology import PairCosts
 from tvm_rammer.machine.vdevice import VDevice
@@ -20,6 +21,15 @@ MOST_VEUS = 1 << 14
 
 #: (feature, bytes of a vector register, vector registers); the first that a target has counts.
 VECTOR_UNITS = (("avx512f", 64, 32), ("avx", 32, 16), ("sse2", 16, 16), ("neon", 16, 32))
+
+#: Processors that multiply two vectors of 64 bytes in a cycle, as many as of narrower ones: Zen 5's
+#: servers and desktops (AMD, Software Optimization Guide for the Zen 5 Microarchitecture, 2024,
+#: section 2.11) and Intel's servers (Intel 64 and IA-32 Architectures Optimization Reference
+#: Manual, sections 2.2 to 2.6; a few of the smallest Xeons have one unit).
+FULL_WIDTH = (
+    *("znver5", "skylake-avx512", "cascadelake", "cooperlake", "icelake-server"),
+    *("sapphirerapids", "emeraldrapids", "graniterapids", "graniterapids-d", "diamondrapids"),
+)
 
 #: The features that a :class:`VDevice` lists, in LLVM's names.
 FEATURES = (
@@ -117,6 +127,7 @@ def _describe(target: Any) -> VDevice:
         vector_bytes=width,
         vector_registers=registers,
         features=features,
+        speeds=_speeds(mcpu),
     )
     if cores > host.threads or not _runs_here(target):
         return foreign
@@ -132,7 +143,19 @@ def _describe(target: Any) -> VDevice:
         l2_bytes=host.l2_bytes or foreign.l2_bytes,
         l3_bytes=host.l3_bytes or foreign.l3_bytes,
         host=True,
+        speeds=_speeds(str(host_target().attrs["mcpu"])),
     )
+
+
+def _speeds(mcpu: str) -> Speeds:
+    """The usual ones; where vectors of all widths take as long, narrow ones gain nothing."""
+    if mcpu not in FULL_WIDTH:
+        return DEFAULT_SPEEDS
+    wide = DEFAULT_SPEEDS.cycles.wide_operation
+    cycles = replace(
+        DEFAULT_SPEEDS.cycles, narrow_operation=wide, narrow_product=wide, narrow_tap=wide
+    )
+    return replace(DEFAULT_SPEEDS, cycles=cycles)
 
 
 def _runs_here(target: Any) -> bool:
