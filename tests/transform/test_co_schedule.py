@@ -93,8 +93,7 @@ def test_every_plan_is_proved_safe(lstm, policy):
 
 
 def test_by_wave_there_is_a_kernel_symbol_for_each_wavefront(lstm):
-    goal = Goal(Options(form="wavefront"), TARGET, vdevice())
-    result = co_schedule(lstm, compiler(), goal)
+    result = scheduled(lstm, "wavefront", 2, "wavefront")
     program = result.regions[0].program
     (kernels,) = result.module.attrs["external_mods"]
     symbols = [f"rammer_region0_wave{wave}" for wave in range(program.num_waves)]

@@ -25,7 +25,7 @@ from tvm_rammer.testing.reference import assert_close
 from tvm_rammer.tuning import session
 from tvm_rammer.tuning.bench import without_intrinsics
 from tvm_rammer.tuning.collect import collected, write_lines
-from tvm_rammer.tuning.database import RACES, RECORDS, Database, TaskRace
+from tvm_rammer.tuning.database import RACES, RECORDS, WORKLOADS, Database, TaskRace
 from tvm_rammer.tuning.fronts import RacedChoice
 from tvm_rammer.tuning.model import tasks_of
 from tvm_rammer.tuning.search import Search
@@ -103,6 +103,22 @@ def test_weights_are_laid_out_as_the_loops_read_them():
         assert np.array_equal(np.sort(array, axis=None), np.sort(weight, axis=None))
     assert len({packing.packed for packing in packed}) > 1
     assert not [p for each in made for p in split_into_stages(each.func).scratch[1:]]
+
+
+@pytest.mark.parametrize("make", [product, convolution, argmax])
+def test_a_sketch_has_one_number_in_memory_and_on_disk(make, tmp_path):
+    """Also where weights are laid out anew: their layout is a text within the record."""
+    func, _, constants = make()
+    task = Task(func, constants, HOST, 0.0)
+    with without_intrinsics():
+        search = Search("sketch", "operator", task, TARGET, ms.cost_model.RandomModel(), [], 1)
+        found = search.proposed(())
+    kept = ms.database.JSONDatabase(str(tmp_path / WORKLOADS), str(tmp_path / RECORDS))
+    workload = kept.commit_workload(task.workload())
+    for _, each in found:
+        record = ms.database.TuningRecord(each.sch.trace, workload, [1e-3], TARGET, [])
+        kept.commit_tuning_record(record)
+    assert set(Database(tmp_path).tried(task)) == {number for number, _ in found}
 
 
 def test_no_nest_has_more_rtasks_than_the_cap():

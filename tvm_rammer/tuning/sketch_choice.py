@@ -137,8 +137,12 @@ def _with_notes_inside(func: tirx.PrimFunc) -> tirx.PrimFunc:
 
 def _plain(content: Any) -> Any:
     """Containers and numbers of JSON; fractions as far as a file keeps them."""
-    if isinstance(content, str) or content is None:
+    if content is None:
         return content
+    if isinstance(content, str):
+        # Layouts are JSON in a text, which TVM spaces otherwise in a file.
+        spaced = content.startswith("{")
+        return json.dumps(json.loads(content), separators=(",", ":")) if spaced else content
     if isinstance(content, float | tirx.FloatImm):
         return float(f"{float(content):.4g}")
     if isinstance(content, int | tirx.IntImm):
