@@ -26,6 +26,16 @@ def test_an_operator_that_gains_nothing_makes_way():
     assert next_task([first, second], [1.0, 0.9]) == 0
 
 
+def test_others_are_glanced_at_before_one_is_searched():
+    """Also where the likely choices gained much: what is left of an operator is not known."""
+    first, second = started(), started()
+    first.glanced(0.5)
+    assert first.best == 0.5
+    assert next_task([first, second], [0.5, 0.2]) == 1
+    second.glanced(1.0)
+    assert next_task([first, second], [0.5, 0.2]) == 0
+
+
 def test_nothing_is_left_at_a_bound_that_was_tested():
     for bound, left in ((1.0, None), (0.8, 0)):
         progress = started(bound=bound)

@@ -7,7 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from kernel_runs import HOST, TARGET, constant, legalized_func, numbers, run_prim_func
+from kernel_runs import (
+    HOST,
+    TARGET,
+    VDEVICES,
+    constant,
+    legalized_func,
+    numbers,
+    run_prim_func,
+)
 from tvm import relax
 
 from tvm_rammer.backend.cpu.templates.convolution import Convolution, Depthwise
@@ -52,11 +60,23 @@ def depthwise():
     ), [x, w]
 
 
+def filtered():
+    x, w = numbers((1, 24, 24, 32)), numbers((32, 5, 5, 32), seed=1)
+    return legalized_func(lambda x: OP.nn.conv2d(x, constant(w), **NHWC), x), [x, w]
+
+
+def deep():
+    x, w = numbers((1, 28, 28, 64)), numbers((64, 3, 3, 64), seed=1)
+    return legalized_func(
+        lambda x: OP.nn.conv2d(x, constant(w), padding=(1, 1, 1, 1), **NHWC), x
+    ), [x, w]
+
+
 def task_of(func, vdevice=HOST) -> Task:
     return Task(func, (1,), vdevice, TOLERANCE)
 
 
-@pytest.mark.parametrize("make", [product, vector, convolution, strided, depthwise])
+@pytest.mark.parametrize("make", [product, vector, convolution, strided, depthwise, filtered])
 def test_choices_agree(make):
     func, inputs = make()
     task = task_of(func)
@@ -67,6 +87,36 @@ def test_choices_agree(make):
     for seed, choice in enumerate(random.Random(0).sample(task.choices[1:], 6)):
         run = run_prim_func(func, inputs, [1], seed=seed, tuned=lambda *_, c=choice: [c])
         assert_close(run.outputs[0], want, 2e-4)
+
+
+@pytest.mark.parametrize("make", [product, convolution, strided, depthwise, filtered, deep])
+def test_what_another_machine_takes_is_likely(make):
+    """Where what is said of this one is wrong, the choice by the true numbers is tried early."""
+    func, _ = make()
+    true = replace(VDEVICES[0], l2_bytes=1 << 20)
+    cycles = true.speeds.cycles
+    slow = replace(
+        cycles,
+        multiply_add_latency=2 * cycles.multiply_add_latency,
+        latency_slack=2 * cycles.latency_slack,
+    )
+    told = replace(
+        true,
+        vector_registers=true.vector_registers // 2,
+        l2_bytes=true.l2_bytes // 4,
+        speeds=replace(true.speeds, cycles=slow),
+    )
+    wanted = task_of(func, true).choice(0).emit().tiling
+    task = task_of(func, told)
+    made = [task.choice(number).emit().tiling for number in (0, *task.likely)]
+    assert wanted in made[:4]
+    assert 0 not in task.likely
+    assert len(set(task.likely)) == len(task.likely) < len(task.choices) // 4
+
+
+def test_nothing_is_likely_where_there_is_no_choice():
+    func = legalized_func(lambda x: OP.argmax(x, axis=1), numbers((4, 64)))
+    assert not Task(func, (), HOST, 0.0).likely
 
 
 def test_choices_that_share_packed_weights_stand_in_for_each_other():

@@ -227,6 +227,14 @@ def test_an_operator_without_a_template_gets_records(folder):
     assert not database.skipped
 
 
+def test_likely_choices_are_tried_before_others(folder):
+    (task,) = (task for task in tasks("both") if task.has("template"))
+    tried = [number for number in Database(folder).tried(task) if number and not is_sketch(number)]
+    likely = list(task.likely)
+    assert tried
+    assert tried[: len(likely)] == likely[: len(tried)]
+
+
 def won(folder, task: Task, number: int) -> None:
     """Let a choice have taken less than half of the untuned one's time, in two races."""
     alike = task.tuner.alike(task.choice(number))

@@ -189,6 +189,16 @@ class Tuner(Protocol):
         """
         ...
 
+    def likely(
+        self,
+        func: tirx.PrimFunc,
+        constants: frozenset[int],
+        vdevice: VDevice,
+        winograd_tolerance: float,
+    ) -> list[str]:
+        """Texts of those :meth:`choices` that are worth trying first, the likeliest first."""
+        ...
+
     def together(self, choices: Sequence[Choice]) -> Scheduled | None:
         """The first choice, with those that can stand in for it as finer ones.
 

@@ -3,7 +3,7 @@
 - ``vdevice``: the data type; ``speeds``: the numbers that models of time read; ``ceilings``: what
   one core reaches at best
 - ``topology``: how far cores are from each other; ``described_machine``: machines to plan for that
-  are not here
+  are not here; ``machines_like``: machines that this one may be, if its numbers are wrong
 - ``target``: from what a user writes to a TVM target
 - ``cache``: what was measured and decided, on disk
 """

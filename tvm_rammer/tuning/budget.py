@@ -9,6 +9,8 @@ from math import inf
 #: What the first choices of an operator are expected to gain, and what each batch without a gain
 #: leaves of an expectation.
 _HOPE, _FADES = 0.3, 0.5
+#: What the likely choices leave of it: most of what can be gained is among them.
+_GLANCED = 0.25
 #: A new best choice that gains less than this is no gain.
 _GAIN = 0.01
 #: What may be gained below a bound that no batch has tested: it rests on what the machine reached
@@ -49,6 +51,13 @@ class TaskProgress:
         self.best = min(self.best, seconds)
         self.tested = gain < _GAIN
         self.hope = _FADES * self.hope if self.tested else max(gain, _FADES * self.hope)
+
+    def glanced(self, seconds: float) -> None:
+        """A few likely choices were measured: what they gained says nothing of any further ones."""
+        gain = max(0.0, 1 - seconds / self.best) if self.best < inf else 0.0
+        self.best = min(self.best, seconds)
+        self.tested = gain < _GAIN
+        self.hope *= _GLANCED
 
     def expected(self, trust: float = 1.0) -> float:
         """The share of its time that can be gained, and is expected to be.

@@ -43,6 +43,8 @@ from tvm_rammer.units import listed
 
 #: What tuning needs besides TVM, which names it only where it is missing.
 _NEEDED = ("xgboost", "psutil", "cloudpickle")
+#: Of what is likely, so many: operators come up sooner for their first.
+_LIKELY_AT_ONCE = 3
 #: What MetaSchedule records of a choice that failed.
 _FAILED = 1e10
 
@@ -244,6 +246,26 @@ class _Session:
         progress.untuned, progress.best = tried[0], min(tried.values())
 
     def _batch(self, number: int, most: int) -> None:
+        """Measure what is likely for an operator, and then what searches of its spaces propose."""
+        task, tried = self.tasks[number].task, self.tried[number]
+        if "template" in self.spaces and task.has("template"):
+            likely = [choice for choice in task.likely if choice not in tried]
+            if likely:
+                self._try_likely(number, likely[: min(most, _LIKELY_AT_ONCE)])
+                return
+        self._search(number, most)
+
+    def _try_likely(self, number: int, choices: Sequence[int]) -> None:
+        """Measure a few of what machines like this one would take, before anything is learnt."""
+        task = self.tasks[number].task
+        results = self._measure([(number, choice) for choice in choices])
+        for choice, result in zip(choices, results, strict=True):
+            trace = trace_of(task.workload(), len(task.choices), choice)
+            self._keep(number, choice, trace, result)
+        self.progress[number].glanced(min(map(seconds_of, results)))
+        self._tell(number, len(choices))
+
+    def _search(self, number: int, most: int) -> None:
         """Measure what the search proposes for an operator, of its spaces in turns."""
         searches = self._searches(number)
         fresh: list[Proposal] = []

@@ -124,6 +124,13 @@ class Task:
         return self.tuner.choices(*wanted) or [Choice(UNTUNED, untuned)]
 
     @cached_property
+    def likely(self) -> Sequence[int]:
+        """Numbers of the choices that machines like this one would take, the likeliest first."""
+        known = (self.func, frozenset(self.constants), self.vdevice, self.winograd_tolerance)
+        numbers = {choice.text: number for number, choice in enumerate(self.choices)}
+        return [numbers[text] for text in self.tuner.likely(*known) if text in numbers]
+
+    @cached_property
     def finer(self) -> Sequence[Choice]:
         """What the untuned choice has for larger devices: the same in more tiles."""
         _, *variants = self.choices[0].emit().variants()

@@ -110,6 +110,17 @@ class CpuTuner:
 
         return choices(func, constants, vdevice, winograd_tolerance)
 
+    def likely(
+        self,
+        func: tirx.PrimFunc,
+        constants: frozenset[int],
+        vdevice: VDevice,
+        winograd_tolerance: float,
+    ) -> list[str]:
+        from tvm_rammer.backend.cpu.templates.select import likely
+
+        return likely(func, constants, vdevice, winograd_tolerance)
+
     def together(self, choices: Sequence[Choice]) -> Scheduled | None:
         from tvm_rammer.backend.cpu.templates.select import schedule_as
 

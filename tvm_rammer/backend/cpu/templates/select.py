@@ -7,6 +7,7 @@ emits is estimated to take less.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -34,7 +35,7 @@ from tvm_rammer.kernel.inlined_size import kept_results
 from tvm_rammer.kernel.scheduled import UNTUNED, Choice, Rule, Scheduled, Template
 from tvm_rammer.kernel.split import split_into_stages
 from tvm_rammer.machine import VDevice
-from tvm_rammer.machine.vdevice import MOST_VECTOR_REGISTERS
+from tvm_rammer.machine.machines_like import machines_like, twice_the_registers
 
 #: In the order in which they are asked, after Winograd's; the last one never declines.
 RULES: tuple[Rule, ...] = (
@@ -100,8 +101,8 @@ def _by_our_own(
     func: tirx.PrimFunc, packable: frozenset[int], vdevice: VDevice, winograd_tolerance: float
 ) -> Scheduled:
     """By the first of our own rules that does not decline."""
-    rules = _KEEPING if kept_results(func) else (*_winograd(winograd_tolerance), *RULES)
-    for rule in rules:
+    every: tuple[Rule, ...] = (*_winograd(winograd_tolerance), *RULES)
+    for rule in _KEEPING if kept_results(func) else every:
         try:
             scheduled = rule.apply(func, packable, vdevice)
         except ScheduleError:
@@ -113,7 +114,7 @@ def _by_our_own(
     return Scheduled(func.with_attr("global_symbol", "main"), "untouched", "as written")
 
 
-def _winograd(tolerance: float) -> tuple[Rule, ...]:
+def _winograd(tolerance: float) -> tuple[Winograd, WinogradLines]:
     return (Winograd(tolerance), WinogradLines(tolerance))
 
 
@@ -136,7 +137,8 @@ def _seconds(scheduled: Scheduled, vdevice: VDevice) -> float:
 
 def rule_names() -> tuple[str, ...]:
     """Our own rules."""
-    return tuple(rule.name for rule in (*_winograd(0.0), *RULES))
+    rules: tuple[Rule, ...] = (*_winograd(0.0), *RULES)
+    return tuple(rule.name for rule in rules)
 
 
 def choices(
@@ -159,17 +161,58 @@ def choices(
     if func.attrs and "tirx.is_scheduled" in func.attrs:
         return []
     packable = constants & _read_once(func)
-    # Those from outside come last: what others are called does not depend on them.
-    templates: list[Template[Any, Any]] = [*rules_for(vdevice.kind)]
-    if not kept_results(func):
-        templates = [Winograd(winograd_tolerance), *_TEMPLATES, *templates]
-    registers = max(
-        vdevice.vector_registers, min(2 * vdevice.vector_registers, MOST_VECTOR_REGISTERS)
-    )
-    doubted = replace(vdevice, vector_registers=registers)
+    templates = _templates(func, vdevice, winograd_tolerance)
+    doubted = replace(vdevice, vector_registers=twice_the_registers(vdevice))
     found = [choice for each in templates for choice in each.choices(func, packable, doubted)]
     usual = partial(schedule, func, constants, vdevice, winograd_tolerance)
     return [Choice(UNTUNED, usual), *found] if len(found) > 1 else []
+
+
+def likely(
+    func: tirx.PrimFunc,
+    constants: frozenset[int],
+    vdevice: VDevice,
+    winograd_tolerance: float = DEFAULT_TOLERANCE,
+) -> list[str]:
+    """What builds would take on machines like this one: whose numbers are wrong has one of them.
+
+    Parameters as for :func:`schedule`.
+
+    Returns
+    -------
+    list of str
+        Texts of :func:`choices` besides the usual one, that of most machines first.
+    """
+    if func.attrs and "tirx.is_scheduled" in func.attrs:
+        return []
+    packable = constants & _read_once(func)
+    templates = _templates(func, vdevice, winograd_tolerance)
+
+    def taken(machine: VDevice) -> str:
+        found = ((each, each.match(func, packable, machine)) for each in templates)
+        usual = (
+            template.choice(match, configuration).text
+            for template, match in found
+            if match is not None
+            for configuration in template.usual(match)[:1]
+        )
+        return next(usual, UNTUNED)
+
+    here, *others = map(taken, [vdevice, *machines_like(vdevice)])
+    return [text for text, _ in Counter(others).most_common() if text not in (here, UNTUNED)]
+
+
+def _templates(
+    func: tirx.PrimFunc, vdevice: VDevice, winograd_tolerance: float
+) -> list[Template[Any, Any]]:
+    """Those that are asked for configurations of a function, in the order of the rules.
+
+    Those from outside come last: what others are called does not depend on them.
+    """
+    outside: list[Template[Any, Any]] = [*rules_for(vdevice.kind)]
+    if kept_results(func):
+        return outside
+    return [*_winograd(winograd_tolerance), *_TEMPLATES, *outside]
 
 
 def schedule_as(made: Sequence[Choice]) -> Scheduled | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from math import inf
 
 from tvm_rammer.backend.cpu.templates.finer import Option, finer_tilings
 from tvm_rammer.backend.cpu.templates.register_tile import overlapping_lanes
@@ -38,28 +40,42 @@ def choose_tiling(
     ``None`` if a direct convolution is as good, or too many digits are lost.
     """
     channels = lines.channels
-    lanes = overlapping_lanes(channels.inputs, vdevice)
-    if lanes is None or overlapping_lanes(channels.width, vdevice) is None:
-        return None
-    if not (lines.batch and lines.count and lines.length):
-        return None
-    if _scratch_bytes(lines) > MAX_SCRATCH_BYTES:
-        return None
-    blocks = _blocks(lines)
-    tilings = [
-        LineTiling(lines.transform, lines.axis, lanes, register, _lines_of_task(lines, blocks))
-        for register in register_tiles(lines.tiles, channels.width, vdevice)
-    ]
     cycles, tiling = min(
-        ((line_cycles(lines, tiling, vdevice), tiling) for tiling in tilings),
+        ((line_cycles(lines, each, vdevice), each) for each in _tilings(lines, vdevice)),
         key=lambda choice: choice[0],
+        default=(inf, None),
     )
+    if tiling is None:
+        return None
     outputs, taps = lines.batch * lines.count * lines.length, lines.taps * lines.across
     if cycles > WORTHWHILE * direct_cycles(outputs, taps, channels, vdevice):
         return None
     if line_error(lines.transform, lines.across * lines.steps) > tolerance:
         return None
     return tiling, cycles
+
+
+def all_tilings(lines: Lines, vdevice: VDevice, tolerance: float) -> Iterator[LineTiling]:
+    """Every tiling along an axis that is accurate enough, in tasks of several sizes."""
+    if line_error(lines.transform, lines.across * lines.steps) > tolerance:
+        return
+    for usual in _tilings(lines, vdevice):
+        for count in sorted({1, -(-usual.lines // 2), usual.lines, lines.batch * lines.count}):
+            yield replace(usual, lines=count)
+
+
+def _tilings(lines: Lines, vdevice: VDevice) -> Iterator[LineTiling]:
+    """All register tiles, in tasks of the usual size; none of what cannot be computed so."""
+    lanes = overlapping_lanes(lines.channels.inputs, vdevice)
+    if lanes is None or overlapping_lanes(lines.channels.width, vdevice) is None:
+        return
+    if not (lines.batch and lines.count and lines.length):
+        return
+    if _scratch_bytes(lines) > MAX_SCRATCH_BYTES:
+        return
+    count = _lines_of_task(lines, _blocks(lines))
+    for register in register_tiles(lines.tiles, lines.channels.width, vdevice):
+        yield LineTiling(lines.transform, lines.axis, lanes, register, count)
 
 
 def line_cycles(lines: Lines, tiling: LineTiling, vdevice: VDevice) -> float:

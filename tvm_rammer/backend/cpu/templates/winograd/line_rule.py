@@ -8,16 +8,21 @@ whole tile around it NaN, and a weight that is not finite its whole output chann
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 
 from tvm import tirx
 
-from tvm_rammer.backend.cpu.templates.winograd.line_choice import choose_tiling, finer
+from tvm_rammer.backend.cpu.templates.winograd.line_choice import (
+    all_tilings,
+    choose_tiling,
+    finer,
+)
 from tvm_rammer.backend.cpu.templates.winograd.line_kernel import line_function
 from tvm_rammer.backend.cpu.templates.winograd.line_tiling import Lines, LineTiling
 from tvm_rammer.backend.cpu.templates.winograd.match import PlainConvolution, match_convolution
 from tvm_rammer.backend.cpu.templates.winograd.matrices import LINES, Transform
 from tvm_rammer.backend.protocol import DEFAULT_TOLERANCE
-from tvm_rammer.kernel.scheduled import Scheduled
+from tvm_rammer.kernel.scheduled import Scheduled, Template
 from tvm_rammer.machine import VDevice
 
 #: With fewer taps along an axis nothing is gained.
@@ -25,7 +30,35 @@ _FEWEST_TAPS = 4
 
 
 @dataclass(frozen=True)
-class WinogradLines:
+class LongConvolution:
+    """A convolution with a long filter, on a device.
+
+    Attributes
+    ----------
+    conv : PlainConvolution
+    lines : tuple of Lines
+        Along each axis on which the filter is long, by each transform that it may take.
+    vdevice : VDevice
+    """
+
+    conv: PlainConvolution
+    lines: tuple[Lines, ...]
+    vdevice: VDevice
+
+    @classmethod
+    def of(cls, conv: PlainConvolution, vdevice: VDevice) -> LongConvolution:
+        lines = (
+            Lines.of(conv, transform, axis)
+            for axis in (1, 2)
+            if _long_axis(axis, conv.taps, conv.strides)
+            for transform in LINES
+            if _shares(transform, conv.taps[axis - 1])
+        )
+        return cls(conv, tuple(lines), vdevice)
+
+
+@dataclass(frozen=True)
+class WinogradLines(Template[LongConvolution, LineTiling]):
     """Schedules convolutions in NHWC with many taps, and no stride, along height or width.
 
     Attributes
@@ -40,30 +73,48 @@ class WinogradLines:
     def apply(
         self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice
     ) -> Scheduled | None:
-        if self.tolerance <= 0:
-            return None
-        conv = match_convolution(func, constants, _is_long)
-        tiling = _tiling(conv, vdevice, self.tolerance) if conv is not None else None
-        if conv is None or tiling is None:
-            return None
-        packings = ((conv.weight_position, tiling.packing(conv.channels)),)
-        lines = Lines.of(conv, tiling.transform, tiling.axis)
-        tilings = [tiling, *finer(lines, tiling, vdevice)]
+        found = self.match(func, constants, vdevice)
+        tilings = self.usual(found) if found is not None else []
+        return self._emit(found, tilings) if found is not None and tilings else None
+
+    def match(
+        self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice
+    ) -> LongConvolution | None:
+        """As in :meth:`.Template.match`."""
+        conv = match_convolution(func, constants, _is_long) if self.tolerance > 0 else None
+        return None if conv is None else LongConvolution.of(conv, vdevice)
+
+    def space(self, found: LongConvolution) -> list[LineTiling]:
+        """Every tiling that is accurate enough, whether it pays by the model or not."""
+        each = (all_tilings(lines, found.vdevice, self.tolerance) for lines in found.lines)
+        return list(dict.fromkeys([*self.usual(found), *chain.from_iterable(each)]))
+
+    def usual(self, found: LongConvolution) -> list[LineTiling]:
+        """The tiling with the fewest cycles and finer ones; none where lines do not pay."""
+        chosen = [
+            (lines, choice)
+            for lines in found.lines
+            if (choice := choose_tiling(lines, found.vdevice, self.tolerance)) is not None
+        ]
+        if not chosen:
+            return []
+        lines, (tiling, _) = min(chosen, key=lambda each: each[1][1])
+        return [tiling, *finer(lines, tiling, found.vdevice)]
+
+    def emit(self, found: LongConvolution, configuration: LineTiling) -> Scheduled:
+        """One tiling."""
+        return self._emit(found, [configuration])
+
+    def rounding(self, configuration: LineTiling) -> tuple[int, int, int]:
+        """Other transforms, and those along another axis, round in another way."""
+        transform = configuration.transform
+        return configuration.axis, transform.outputs, transform.taps
+
+    def _emit(self, found: LongConvolution, tilings: list[LineTiling]) -> Scheduled:
+        conv = found.conv
+        packings = ((conv.weight_position, tilings[0].packing(conv.channels)),)
         variants = [(line_function(conv, each), str(each)) for each in tilings]
         return Scheduled.of_variants(variants, self.name, packings)
-
-
-def _tiling(conv: PlainConvolution, vdevice: VDevice, tolerance: float) -> LineTiling | None:
-    """The best of the transforms along axes on which the filter is long."""
-    found = [
-        choose_tiling(Lines.of(conv, transform, axis), vdevice, tolerance)
-        for axis in (1, 2)
-        if _long_axis(axis, conv.taps, conv.strides)
-        for transform in LINES
-        if _shares(transform, conv.taps[axis - 1])
-    ]
-    worthwhile = [choice for choice in found if choice is not None]
-    return min(worthwhile, key=lambda choice: choice[1])[0] if worthwhile else None
 
 
 def _shares(transform: Transform, taps: int) -> bool:
