@@ -43,13 +43,17 @@ def operator_graphs(
 def graphs_by_veus(model: Any, counts: Sequence[int]) -> dict[int, list[OperatorGraph]]:
     """The operator graphs of a model for so many vEUs each, with measured costs of the kernels.
 
-    The kernels are this machine's; products that share a weight are merged as is best for the
-    number of vEUs.
+    The kernels are those that a build makes on a machine with cores like this one's, but so many
+    of them; products that share a weight are merged as is best there.
     """
-    goal = Options().resolve()
-    partitions = partition_module(load_model(model).module, goal)
-    devices = {count: replace(goal.vdevice, num_veus=count) for count in counts}
-    return {n: _graphs(partitions, vdevice, measured=True) for n, vdevice in devices.items()}
+    goal, module = Options().resolve(), load_model(model).module
+    devices = [replace(goal.vdevice, num_veus=count) for count in counts]
+    return {
+        vdevice.num_veus: _graphs(
+            partition_module(module, replace(goal, vdevice=vdevice)), vdevice, measured=True
+        )
+        for vdevice in devices
+    }
 
 
 def _graphs(partitions: Partitions, vdevice: VDevice, measured: bool) -> list[OperatorGraph]:

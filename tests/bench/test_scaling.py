@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import numpy as np
+from bench.graphs import graphs_by_veus
 from bench.scaling import (
     BOUND,
     BOUNDS,
@@ -11,11 +13,15 @@ from bench.scaling import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnx import TensorProto
+from onnx.helper import make_graph, make_model, make_node, make_tensor_value_info
+from onnx.numpy_helper import from_array
 
 from tvm_rammer.machine import VDevice
 from tvm_rammer.schedule import POLICIES
 from tvm_rammer.testing import SHAPES, random_graph
 
+FLOAT = TensorProto.FLOAT
 KNOWN = VDevice("two cores", num_veus=2)
 
 
@@ -27,6 +33,20 @@ def test_auto_is_between_the_bound_and_sequential(shape: str, operators: int, se
     # With one region the largest of the three is the bound.
     assert found[BOUND] == min(max(found[name] for name in BOUNDS), found["auto"])
     assert found["auto"] <= found["sequential"] * (1 + 1e-9)
+
+
+def test_kernels_are_those_of_a_device_of_that_size() -> None:
+    """70 rows of pixels are enough for eight vEUs; for 16 each row is cut."""
+    shapes = {"x": (1, 16, 70, 14), "y": (1, 32, 70, 14)}
+    x, y = (make_tensor_value_info(name, FLOAT, shape) for name, shape in shapes.items())
+    weight = from_array(np.ones((32, 16, 1, 1), "float32"), "weight")
+    graph = make_graph([make_node("Conv", ["x", "weight"], ["y"])], "g", [x], [y], [weight])
+    found = graphs_by_veus(make_model(graph), (8, 16))
+    tiles = {
+        count: max(op.candidates[0].num_tiles for graph in graphs for op in graph.operators)
+        for count, graphs in found.items()
+    }
+    assert tiles[8] < 140 <= tiles[16]
 
 
 def test_regions_are_added_up() -> None:
