@@ -124,6 +124,17 @@ def test_a_single_row_has_the_same_bits_on_any_device():
     assert len(outputs) == 1
 
 
+def test_an_image_has_the_same_bits_on_any_device():
+    x, w = numbers((1, 13, 13, 480)), numbers((16, 1, 1, 480), seed=1)
+    layouts = {"data_layout": "NHWC", "kernel_layout": "OHWI"}
+    func = legalized_func(lambda x: OP.nn.conv2d(x, constant(w), **layouts), x)
+    outputs = {
+        run_prim_func(func, [x, w], [1], replace(WIDE, num_veus=n), seed=n).outputs[0].tobytes()
+        for n in (2, 3, 16, 17, 64)
+    }
+    assert len(outputs) == 1
+
+
 def test_candidates_have_smaller_and_more_tiles():
     func, _ = convolution(14, 128, 32)
     with TARGET:
@@ -144,6 +155,26 @@ def test_the_products_of_a_convolution_are_cut_for_a_very_large_device():
     with TARGET:
         kernel = KernelLibrary(replace(WIDE, num_veus=2)).get(func, frozenset([1]))
     assert [candidate.num_tiles for candidate in kernel.stages[1].candidates] == [8, 16, 64]
+
+
+@pytest.mark.parametrize(
+    ("num_veus", "groups", "tiles"),
+    [(1, 1, [13]), (2, 1, [13]), (3, 1, [13, 39]), (16, 1, [13, 39]), (16, 16, [26])],
+)
+def test_images_are_cut_as_finely_as_a_large_device_likes_where_there_are_some_veus(
+    num_veus, groups, tiles
+):
+    """13 rows of pixels leave most of 64 vEUs waiting; two vEUs compile nothing for those.
+
+    Neither do many for a depthwise convolution.
+    """
+    depth = 480 if groups == 1 else 1
+    x, w = numbers((1, 13, 13, depth * groups)), numbers((16, 1, 1, depth), seed=1)
+    layouts = {"data_layout": "NHWC", "kernel_layout": "OHWI", "groups": groups}
+    func = legalized_func(lambda x: OP.nn.conv2d(x, constant(w), **layouts), x)
+    with TARGET:
+        kernel = KernelLibrary(replace(WIDE, num_veus=num_veus)).get(func, frozenset([1]))
+    assert [candidate.num_tiles for candidate in kernel.stages[0].candidates] == tiles
 
 
 @pytest.mark.parametrize(("num_veus", "tasks"), [(8, 70), (16, 140)])

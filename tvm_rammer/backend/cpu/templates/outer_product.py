@@ -51,6 +51,8 @@ _FEW_ROWS = 4
 _LONG_ROW = 64
 #: So many tasks share out evenly on any device, and so many for each vEU of a large one.
 _FEW_TASKS, _TASKS_OF_A_VEU = 64, 8
+#: So few vEUs share out the tiles of an image evenly as they are.
+_FEW_VEUS = 2
 
 
 @dataclass(frozen=True)
@@ -242,10 +244,12 @@ class OuterProductRule(Template[OuterProduct, Cut]):
         efficient = found.efficient()
         if efficient is None:
             return []
-        # Small tiles of an image read much of what other vEUs have written, and gain nothing.
-        cuts = [] if found.contraction.slides else found.finer(efficient)
-        options = [found.option(cut) for cut in cuts]
         usual, count = found.option(efficient), found.vdevice.num_veus
+        # Small tiles of an image read much of what other vEUs have written: a few gain nothing, nor
+        # do many where each channel is for itself, as they compute little.
+        little = found.columns.elementwise or count <= _FEW_VEUS
+        cuts = [] if found.contraction.slides and little else found.finer(efficient)
+        options = [found.option(cut) for cut in cuts]
         return [efficient, *finer_tilings(usual, options, count, VERY_LARGE_DEVICE)]
 
     def emit(self, found: OuterProduct, configuration: Cut) -> Scheduled:
