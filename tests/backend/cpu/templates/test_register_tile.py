@@ -18,9 +18,12 @@ from tvm_rammer.backend.cpu.templates.register_tile import (
 )
 from tvm_rammer.backend.cpu.templates.winograd.products import register_tiles
 
-WIDE, MIDDLE, NARROW = VDEVICES
-#: Its vectors of 64 bytes take two turns.
-HALVED = vdevice_for({"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mcpu": "znver4"})
+_, MIDDLE, NARROW = VDEVICES
+#: The vectors of 64 bytes of the first take one turn, those of the second two.
+WIDE, HALVED = (
+    vdevice_for({"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mcpu": cpu})
+    for cpu in ("znver5", "znver4")
+)
 
 
 @pytest.mark.parametrize(
