@@ -10,7 +10,6 @@ import pytest
 from kernel_runs import (
     HOST,
     TARGET,
-    VDEVICES,
     constant,
     legalized_func,
     numbers,
@@ -18,6 +17,7 @@ from kernel_runs import (
 )
 from tvm import relax
 
+from tvm_rammer.backend import vdevice_for
 from tvm_rammer.backend.cpu.templates.convolution import Convolution, Depthwise
 from tvm_rammer.backend.cpu.templates.matmul import Matmul
 from tvm_rammer.kernel.scheduled import UNTUNED
@@ -89,11 +89,13 @@ def test_choices_agree(make):
         assert_close(run.outputs[0], want, 2e-4)
 
 
+@pytest.mark.parametrize("cpu", ["znver4", "znver5"])
 @pytest.mark.parametrize("make", [product, convolution, strided, depthwise, filtered, deep])
-def test_what_another_machine_takes_is_likely(make):
+def test_what_another_machine_takes_is_likely(make, cpu):
     """Where what is said of this one is wrong, the choice by the true numbers is tried early."""
     func, _ = make()
-    true = replace(VDEVICES[0], l2_bytes=1 << 20)
+    target = {"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mcpu": cpu}
+    true = replace(vdevice_for(target), l2_bytes=1 << 20)
     cycles = true.speeds.cycles
     slow = replace(
         cycles,

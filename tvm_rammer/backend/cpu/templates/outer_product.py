@@ -138,7 +138,11 @@ class OuterProduct:
         tiles = tiles_in_registers(*self._sizes(), self._steps())
         apart = (False,) if self.rows is None else (False, True)
         cuts = [Cut(*cut) for cut in product(tiles, apart, (False, True))]
-        return [cut for cut in cuts if not cut.rows_first or self._tasks(cut).has_orders]
+        return [cut for cut in cuts if cut == self.listed(cut)]
+
+    def listed(self, cut: Cut) -> Cut:
+        """A configuration as :meth:`cuts` has it: where there is but one order, columns first."""
+        return replace(cut, rows_first=cut.rows_first and self._tasks(cut).has_orders)
 
     def finer(self, cut: Cut) -> list[Cut]:
         """The configurations with more tasks that have the packed weights of another one.
@@ -250,7 +254,8 @@ class OuterProductRule(Template[OuterProduct, Cut]):
         little = found.columns.elementwise or count <= _FEW_VEUS
         cuts = [] if found.contraction.slides and little else found.finer(efficient)
         options = [found.option(cut) for cut in cuts]
-        return [efficient, *finer_tilings(usual, options, count, VERY_LARGE_DEVICE)]
+        finer = finer_tilings(usual, options, count, VERY_LARGE_DEVICE)
+        return [found.listed(cut) for cut in (efficient, *finer)]
 
     def emit(self, found: OuterProduct, configuration: Cut) -> Scheduled:
         """One register tile."""
