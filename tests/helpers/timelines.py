@@ -54,5 +54,5 @@ def random_plan(rng, veus: int = 3, operators: int = 30) -> RProgram:
 
 def shifted(timeline: Timeline, **changes: object) -> Timeline:
     """The timeline with its first span changed."""
-    first: Span = replace(timeline.spans[0], **changes)
+    first: Span = timeline.spans[0]._replace(**changes)
     return replace(timeline, spans=(first, *timeline.spans[1:]))

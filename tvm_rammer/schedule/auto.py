@@ -15,8 +15,6 @@ from tvm_rammer.schedule.decisions import Contender, Decision
 from tvm_rammer.schedule.median_interval import median_interval
 from tvm_rammer.schedule.placement import Placement
 from tvm_rammer.schedule.policy import Policy
-from tvm_rammer.schedule.simulate import simulate_by_wave
-from tvm_rammer.schedule.synchronise import synchronise
 from tvm_rammer.schedule.trials import Trials
 
 #: The plan that others have to beat, and the same operators with a launch each.
@@ -39,6 +37,16 @@ class Plan:
 
     name: str
     program: RProgram
+    by_wave: bool
+    predicted: float
+
+
+@dataclass(frozen=True)
+class _Promise:
+    """What a placement is simulated to take; only of those that may run a plan is made."""
+
+    name: str
+    placement: Placement
     by_wave: bool
     predicted: float
 
@@ -85,30 +93,40 @@ def auto(
     """
     check_graph(graph)
     trials = Trials(graph, num_veus, costs)
+
+    def plan(promise: _Promise) -> Plan:
+        placement = promise.placement
+        program = trials.plain(placement)[0] if by_wave else trials.program(placement)
+        return Plan(promise.name, program, promise.by_wave, promise.predicted)
+
     name = stored_policy(stored, policies)
     if stored is not None and name is not None:
         policy = policies[name]
-        plan = _plan(name, policy.refined(policy.first(trials), trials), trials, by_wave)
-        plan = _per_op(plan, costs) if stored.chosen == PER_OP else plan
-        return plan, replace(stored, how="stored", seconds=0.0)
+        placement = policy.refined(policy.first(trials), trials)
+        per_op = stored.chosen == PER_OP
+        promise = (
+            _per_op(placement, trials) if per_op else _promise(name, placement, trials, by_wave)
+        )
+        return plan(promise), replace(stored, how="stored", seconds=0.0)
     limits = {name: policy.limit(graph, num_veus) for name, policy in policies.items()}
     left_out = tuple((name, why) for name, why in limits.items() if why and name != BASELINE)
     contending = {n: policy for n, policy in policies.items() if n not in dict(left_out)}
     first = {name: policy.first(trials) for name, policy in contending.items()}
     refined = _refined(first, contending, trials)
-    plans = [_plan(n, placement, trials, by_wave) for n, placement in (first | refined).items()]
-    baseline = _of(plans, BASELINE)
-    rivals = [] if by_wave else [_per_op(baseline, costs)]
-    plans += rivals
+    promises = [_promise(n, each, trials, by_wave) for n, each in (first | refined).items()]
+    baseline = next(promise for promise in promises if promise.name == BASELINE)
+    rivals = [] if by_wave else [_per_op(baseline.placement, trials)]
+    promises += rivals
     # The sort is stable: among equals the first of ``policies`` wins.
-    plans.sort(key=lambda plan: plan.predicted)
-    promising = _promising([plan for plan in plans if plan.name in refined], baseline)
+    promises.sort(key=lambda promise: promise.predicted)
+    promising = _promising([each for each in promises if each.name in refined], baseline)
     if measure is not None and promising:
-        return _measured(plans, [baseline, *rivals, *promising], measure, left_out)
+        running = [plan(promise) for promise in (baseline, *rivals, *promising)]
+        return _measured(promises, running, measure, left_out)
     chosen = promising[0] if promising else baseline
-    contenders = tuple(Contender(plan.name, plan.predicted) for plan in plans)
-    reason = _simulated_reason(chosen, baseline, plans)
-    return chosen, Decision(chosen.name, "simulated", reason, contenders, left_out)
+    contenders = tuple(Contender(each.name, each.predicted) for each in promises)
+    reason = _simulated_reason(chosen, baseline, promises)
+    return plan(chosen), Decision(chosen.name, "simulated", reason, contenders, left_out)
 
 
 def stored_policy(stored: Decision | None, policies: Mapping[str, Policy]) -> str | None:
@@ -136,33 +154,27 @@ def _refined(
     return found
 
 
-def _plan(name: str, placement: Placement, trials: Trials, by_wave: bool) -> Plan:
-    if by_wave:
-        program = synchronise(trials.graph, placement)
-        return Plan(name, program, True, simulate_by_wave(program, trials.costs))
-    return Plan(name, trials.program(placement), False, trials.seconds(placement))
+def _promise(name: str, placement: Placement, trials: Trials, by_wave: bool) -> _Promise:
+    seconds = trials.plain_seconds_by_wave(placement) if by_wave else trials.seconds(placement)
+    return _Promise(name, placement, by_wave, seconds)
 
 
-def _per_op(baseline: Plan, costs: CostModel) -> Plan:
-    return Plan(PER_OP, baseline.program, True, simulate_by_wave(baseline.program, costs))
+def _per_op(baseline: Placement, trials: Trials) -> _Promise:
+    return _Promise(PER_OP, baseline, True, trials.seconds_by_wave(baseline))
 
 
-def _of(plans: Sequence[Plan], name: str) -> Plan:
-    return next(plan for plan in plans if plan.name == name)
-
-
-def _promising(plans: Sequence[Plan], baseline: Plan) -> list[Plan]:
-    """The best co-scheduled plans that promise to beat the baseline, each plan once."""
-    found: list[Plan] = []
-    for plan in plans:
-        known = any(plan.program.veus == other.program.veus for other in found)
-        if plan.predicted < (1 - _TIE) * baseline.predicted and not known:
-            found.append(plan)
+def _promising(promises: Sequence[_Promise], baseline: _Promise) -> list[_Promise]:
+    """The best that promise to beat the baseline, each placement once."""
+    found: list[_Promise] = []
+    for promise in promises:
+        known = any(promise.placement.veus == other.placement.veus for other in found)
+        if promise.predicted < (1 - _TIE) * baseline.predicted and not known:
+            found.append(promise)
     return found[:_MOST_MEASURED]
 
 
 def _measured(
-    plans: Sequence[Plan],
+    promises: Sequence[_Promise],
     running: Sequence[Plan],
     measure: Measure,
     left_out: tuple[tuple[str, str], ...],
@@ -177,7 +189,7 @@ def _measured(
         found[plan.name] = Contender(
             plan.name, plan.predicted, median(mine), median_interval(ratios), len(ratios)
         )
-    contenders = tuple(found.get(p.name, Contender(p.name, p.predicted)) for p in plans)
+    contenders = tuple(found.get(p.name, Contender(p.name, p.predicted)) for p in promises)
     chosen = running[0]
     best = 1.0
     for plan in running[1:]:
@@ -219,10 +231,10 @@ def _measured_reason(
     return f"no plan was faster than {BASELINE} in {rounds} rounds"
 
 
-def _simulated_reason(chosen: Plan, baseline: Plan, plans: Sequence[Plan]) -> str:
+def _simulated_reason(chosen: _Promise, baseline: _Promise, promises: Sequence[_Promise]) -> str:
     if chosen is not baseline:
         return f"{chosen.name} promises {chosen.predicted / baseline.predicted:.2f} of {BASELINE}"
-    gain = 1 - plans[0].predicted / baseline.predicted if baseline.predicted else 0.0
+    gain = 1 - promises[0].predicted / baseline.predicted if baseline.predicted else 0.0
     return (
         f"no policy promises more than {_TIE:.0%} over {BASELINE} (the best: {max(0.0, gain):.1%})"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 from tvm_rammer.errors import PlanError
@@ -37,6 +38,14 @@ class Placement:
     policy: str
     veus: tuple[tuple[Placed, ...], ...]
     barrier: bool = False
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Trials look up placements of a million ranges again and again."""
+        return hash((self.veus, self.barrier))
 
     def __post_init__(self) -> None:
         for number, veu in enumerate(self.veus):

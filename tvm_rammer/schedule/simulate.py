@@ -76,8 +76,13 @@ def simulate(program: RProgram, costs: CostModel, demands: Demands | None = None
 
 def simulate_by_wave(program: RProgram, costs: CostModel) -> float:
     """Seconds of a program whose waves are a launch each, from which all vEUs return."""
+    return seconds_by_wave(program, simulate(program, costs), costs)
+
+
+def seconds_by_wave(program: RProgram, timeline: Timeline, costs: CostModel) -> float:
+    """The same from the simulation of the program in one launch: rTasks take as long."""
     loads: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
-    for span in simulate(program, costs).spans:
+    for span in timeline.spans:
         wave = program.veus[span.veu][span.position].wave
         loads[wave][span.veu] += span.duration
     return sum(costs.launch + max(mine.values()) for mine in loads.values())

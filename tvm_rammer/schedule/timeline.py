@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(NamedTuple):
     """One rTask in time: task ``position`` of vEU ``veu``, from ``start`` to ``stop`` (seconds)."""
 
     veu: int

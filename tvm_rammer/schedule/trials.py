@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 
 from tvm_rammer.rprogram.graph import OperatorGraph
@@ -9,7 +10,7 @@ from tvm_rammer.rprogram.program import RProgram
 from tvm_rammer.schedule.costs import CostModel
 from tvm_rammer.schedule.demands import Demands
 from tvm_rammer.schedule.placement import Placement
-from tvm_rammer.schedule.simulate import simulate
+from tvm_rammer.schedule.simulate import seconds_by_wave, simulate
 from tvm_rammer.schedule.synchronise import synchronise
 from tvm_rammer.schedule.timeline import Timeline
 from tvm_rammer.schedule.traffic import seconds_alone, seconds_saved
@@ -17,6 +18,14 @@ from tvm_rammer.schedule.traffic import seconds_alone, seconds_saved
 #: Programs and timelines are large: so many stay at hand, for who looks closer at a plan that has
 #: just been compared with another one.
 _KEPT = 2
+
+
+@dataclass(frozen=True)
+class _Seconds:
+    """What a plan takes: in one launch, and with a launch for each of its waves."""
+
+    at_once: float
+    by_wave: float
 
 
 class Trials:
@@ -35,19 +44,20 @@ class Trials:
         self.num_veus = num_veus
         self.costs = costs
         self._demands = Demands.of_graph(graph, num_veus, costs)
-        self._seconds: dict[tuple[Placement, bool], float] = {}
+        self._seconds: dict[tuple[Placement, bool], _Seconds] = {}
         self._latest: dict[tuple[Placement, bool], tuple[RProgram, Timeline]] = {}
 
     def seconds(self, placement: Placement) -> float:
         """Of its plan, whose waits are gathered where that pays."""
-        gather = self.costs.wait > 0
-        if (placement, gather) not in self._seconds:
-            self._run(placement, gather)
-        return self._seconds[placement, gather]
+        return self._of(placement, self._gathers).at_once
+
+    def seconds_by_wave(self, placement: Placement) -> float:
+        """Of that plan with a launch for each of its waves."""
+        return self._of(placement, self._gathers).by_wave
 
     def program(self, placement: Placement) -> RProgram:
         """That plan."""
-        return self._run(placement, self.costs.wait > 0)[0]
+        return self._run(placement, self._gathers)[0]
 
     def plain(self, placement: Placement) -> tuple[RProgram, Timeline]:
         """Its plan with an rTask for each range of tiles and no other: no waits are gathered."""
@@ -55,9 +65,11 @@ class Trials:
 
     def plain_seconds(self, placement: Placement) -> float:
         """Of that plan."""
-        if (placement, False) not in self._seconds:
-            self._run(placement, False)
-        return self._seconds[placement, False]
+        return self._of(placement, False).at_once
+
+    def plain_seconds_by_wave(self, placement: Placement) -> float:
+        """Of that plan with a launch for each of its waves."""
+        return self._of(placement, False).by_wave
 
     @cached_property
     def least(self) -> float:
@@ -75,6 +87,15 @@ class Trials:
             work += alone - seconds_saved(alone, weight, costs)
         return costs.launch + work / self.num_veus
 
+    @property
+    def _gathers(self) -> bool:
+        return self.costs.wait > 0
+
+    def _of(self, placement: Placement, gather: bool) -> _Seconds:
+        if (placement, gather) not in self._seconds:
+            self._run(placement, gather)
+        return self._seconds[placement, gather]
+
     def _run(self, placement: Placement, gather: bool) -> tuple[RProgram, Timeline]:
         key = (placement, gather)
         if key not in self._latest:
@@ -83,5 +104,6 @@ class Trials:
             if len(self._latest) == _KEPT:
                 del self._latest[next(iter(self._latest))]
             self._latest[key] = program, timeline
-            self._seconds[key] = timeline.makespan
+            by_wave = seconds_by_wave(program, timeline, self.costs)
+            self._seconds[key] = _Seconds(timeline.makespan, by_wave)
         return self._latest[key]
