@@ -52,9 +52,11 @@ class Contention:
         self._count(veu, *parts)
 
     def _count(self, veu: int, cache: int, memory: int) -> None:
-        self._from_caches[self._complexes[veu]] += cache
-        self._from_memories[self._sockets[veu]] += memory
+        if cache:
+            self._from_caches[self._complexes[veu]] += cache
+        if memory:
+            self._from_memories[self._sockets[veu]] += memory
 
 
 def _in_parts(rate: float) -> int:
-    return int(min(rate * _PARTS, _MOST_PARTS))
+    return int(min(rate * _PARTS, _MOST_PARTS)) if rate else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 
@@ -38,7 +39,7 @@ class Timeline:
     source: str
     num_veus: int = 0
 
-    @property
+    @cached_property
     def makespan(self) -> float:
         """Seconds from time 0 (the launch) to the end of the last rTask."""
         return max((span.stop for span in self.spans), default=0.0)
