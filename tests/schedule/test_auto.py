@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -157,6 +158,33 @@ def test_large_graphs_are_not_searched():
     assert decision.left_out == (
         ("ios", "its search is for graphs of up to 2,000 operators, this one has 2,001"),
     )
+
+
+def test_many_operators_for_many_veus_are_not_followed_from_cache_to_cache():
+    made = graph(*(([], [(1, 1.0)]) for _ in range(1001)))
+    assert not POLICIES["locality"].limit(made, 1498)
+    assert POLICIES["locality"].limit(made, 1499) == (
+        "it looks at every vEU for every operator, up to 1,500,000 times, these would be 1,500,499"
+    )
+
+
+@pytest.mark.parametrize("num_veus", [4, 64])
+def test_where_refining_gains_nothing_others_are_left_alone_on_few_veus(num_veus):
+    """Each is a placement with all candidates and one with the first alone."""
+    made = graph(*(([], [(1, 10.0), (9, 1.2)]) for _ in range(7)))
+    asked = []
+
+    def policy(name):
+        def place(given_graph, count, given_costs):
+            asked.append(name)
+            found = POLICIES["wavefront"].place(given_graph, count, given_costs)
+            return replace(found, policy=name)
+
+        return Policy(name, place, "asks")
+
+    known = {"sequential": POLICIES["sequential"], "one": policy("one"), "other": policy("other")}
+    auto(made, num_veus, costs(), known)
+    assert Counter(asked) == {"one": 2, "other": 1 if num_veus == 4 else 2}
 
 
 @pytest.mark.parametrize(("behind", "calls"), [(False, 2), (True, 1)])

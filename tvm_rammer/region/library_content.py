@@ -10,7 +10,7 @@ import json
 import re
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -111,8 +111,10 @@ class LibraryContent:
 
     def plain(self) -> dict[str, Any]:
         """The same as JSON has it."""
-        content: dict[str, Any] = json.loads(json.dumps(self, default=_entries))
-        return content
+        # The plans are plain already, and large.
+        others = replace(self, programs=())
+        content: dict[str, Any] = json.loads(json.dumps(others, default=_entries))
+        return {**content, "programs": list(self.programs)}
 
 
 def _entries(record: Any) -> dict[str, Any]:

@@ -79,6 +79,11 @@ class _Stored:
         return RProgram(**{**entries, "veus": tuple(veus)})
 
 
+def as_data(program: RProgram) -> dict[str, Any]:
+    """A program as what JSON has: dictionaries, lists, texts and numbers."""
+    return {"format_version": FORMAT_VERSION, **_plain(_Stored.of(program))}
+
+
 def to_json(program: RProgram) -> str:
     """A program as JSON that a person can read and edit, with one entry a line.
 
@@ -87,9 +92,8 @@ def to_json(program: RProgram) -> str:
     PlanError
         If a number is not finite: JSON cannot say it.
     """
-    entries = {"format_version": FORMAT_VERSION, **_plain(_Stored.of(program))}
     try:
-        lines = [f"{json.dumps(key)}: {_layout(value, key)}" for key, value in entries.items()]
+        lines = [f"{json.dumps(k)}: {_layout(value, k)}" for k, value in as_data(program).items()]
     except ValueError:
         raise PlanError(
             f"rProgram {program.name!r} has a number that is not finite; correct its kernels"

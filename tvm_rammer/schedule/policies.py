@@ -15,7 +15,9 @@ from tvm_rammer.schedule.auto import BASELINE, PER_OP, auto
 from tvm_rammer.schedule.check_graph import check_graph
 from tvm_rammer.schedule.costs import CostModel, Device
 from tvm_rammer.schedule.estf import estf
-from tvm_rammer.schedule.ios import ios, limit
+from tvm_rammer.schedule.ios import ios
+from tvm_rammer.schedule.ios import limit as ios_limit
+from tvm_rammer.schedule.locality import limit as locality_limit
 from tvm_rammer.schedule.locality import locality
 from tvm_rammer.schedule.memory import plan_memory
 from tvm_rammer.schedule.no_collection import no_collection
@@ -39,8 +41,8 @@ POLICIES = {
             "the operators of a level of the graph together (Rammer)",
         ),
         Policy("estf", Comparing(estf), "what can start soonest first, by the longest path"),
-        Policy("ios", ios, "stages, found by dynamic programming", limit),
-        Policy("locality", locality, "weights stay with a core"),
+        Policy("ios", ios, "stages, found by dynamic programming", ios_limit),
+        Policy("locality", locality, "weights stay with a core", locality_limit),
     )
 }
 

@@ -8,7 +8,6 @@ region's kernel without the VM between.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,7 +32,7 @@ from tvm_rammer.region.library_content import (
 from tvm_rammer.region.marks import read_left_out
 from tvm_rammer.region.planned import Region
 from tvm_rammer.relax_util import operator_name, type_shape
-from tvm_rammer.rprogram.serialize import to_json
+from tvm_rammer.rprogram.serialize import as_data
 from tvm_rammer.schedule import explain
 
 
@@ -100,7 +99,7 @@ def describe(
             for tensor in _tensors(name, ty)
         ),
         direct=direct_call(main, {region.signature.name for region in regions}),
-        programs=tuple(json.loads(to_json(region.program)) for region in regions),
+        programs=tuple(as_data(region.program) for region in regions),
         plans=tuple(
             RegionPlan(region.program.name, region.decision, explain(region.program, costs))
             for region in regions
