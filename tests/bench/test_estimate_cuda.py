@@ -28,6 +28,7 @@ def test_the_page_says_that_nothing_was_measured():
     row = "| nasnet_cifar | 900 | V100 | 4.000 | 2.000 (2.0x) | 1.000 (4.0x) "
     row += "| 2.97, 1.74 (1.7x) |  |  |"
     assert row in text.splitlines()
+    assert "over what the authors measured of theirs: nasnet_cifar 1.3.\n" in text
 
 
 def test_the_page_has_what_ptxas_reports():
