@@ -32,14 +32,15 @@ OTHERS = {
     "backend/cpu/templates/winograd/line_choice.py": ({0.8, 5.0, 3.0}, "as of choice.py"),
     "schedule/agree.py": ({1e-9}, ROUNDING),
     "schedule/auto.py": (
-        {0.01, 0.02, 0.03},
-        "gains that are worth measuring, worth a doubt, and worth hoping for",
+        {0.01, 0.02, 0.03, 0.003},
+        "gains that are worth measuring, worth a doubt, and worth hoping for; none at all",
     ),
     "schedule/cut_alike.py": ({0.995}, "a gain that is worth more rTasks"),
     "schedule/estf.py": ({0.98, 1e-9}, f"a gain that is worth a second look; {ROUNDING}"),
     "schedule/explain.py": ({0.9}, "what is close, in words"),
     "schedule/fewer_candidates.py": ({0.995}, "a gain that is worth fewer candidates"),
     "schedule/list_schedule.py": ({1e-9}, ROUNDING),
+    "schedule/locality.py": ({1_500_000.0}, "how long planning may take"),
     "schedule/median_interval.py": ({0.95}, "a confidence"),
     "schedule/memory.py": ({1.25}, "memory that may be spent on order"),
     "schedule/traffic.py": (

@@ -35,7 +35,7 @@ from tvm_rammer.tuning.task import Task
 
 OP = relax.op
 NHWC = {"data_layout": "NHWC", "kernel_layout": "OHWI"}
-TRIALS = 2 + 3
+TRIALS = 2 + 4
 
 
 def product():
@@ -207,7 +207,7 @@ def networks_stay_as_they_are() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """What a short session left: a choice of each of the product's spaces, and of the other."""
-    path, turns = tmp_path_factory.mktemp("records"), itertools.cycle([0, 1, 0])
+    path, turns = tmp_path_factory.mktemp("records"), itertools.cycle([0, 1, 0, 0])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(session, "AT_ONCE", 1)
         patch.setattr(session, "next_task", lambda progress, weights: next(turns))

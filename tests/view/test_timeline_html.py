@@ -133,7 +133,7 @@ def test_loads_nothing():
 def test_says_the_numbers_that_matter():
     program = two_branches()
     slow = Timeline(
-        tuple(replace(s, start=2 * s.start, stop=2 * s.stop) for s in simulated(program).spans),
+        tuple(s._replace(start=2 * s.start, stop=2 * s.stop) for s in simulated(program).spans),
         "measured",
         2,
     )

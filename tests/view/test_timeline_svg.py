@@ -30,7 +30,7 @@ def test_has_a_bar_for_each_rtask_in_the_colour_of_its_family():
 def test_stacks_timelines_on_one_axis():
     program = two_branches()
     slow = Timeline(
-        tuple(replace(s, start=2 * s.start, stop=2 * s.stop) for s in simulated(program).spans),
+        tuple(s._replace(start=2 * s.start, stop=2 * s.stop) for s in simulated(program).spans),
         "measured",
         2,
     )
