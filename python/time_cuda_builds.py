@@ -22,6 +22,7 @@ import click
 import onnx
 from bench.console_table import console_table
 from bench.cuda_estimate import kernel_sources
+from bench.result_file import write_whole
 from rich.console import Console
 from rich.progress import track
 
@@ -31,7 +32,8 @@ from tvm_rammer.backend.cuda.cubin import compile_cubin
 from tvm_rammer.errors import RammerError
 from tvm_rammer.testing.models import get_model
 
-#: The models of Rammer's paper whose operators are not too many to wait for, and the one with most.
+#: Networks with few and with many different bodies, and the LSTM of Rammer's paper, with most
+#: operators.
 USUAL = "lstm_8x8x256,mixture_of_experts,resnext29_16x64d,nasnet_cifar,lstm_10x100x256"
 
 _T = TypeVar("_T")
@@ -62,7 +64,7 @@ def main(models: str, arch: str, quick: bool, json_path: Path | None) -> None:
         for info in track(infos, "building", console=Console(stderr=True), transient=True):
             found.append(build_times(info.name, (info.tiny if quick else info.build)(), arch))
             if json_path:
-                json_path.write_text(json.dumps([asdict(each) for each in found], indent=1) + "\n")
+                write_whole(json_path, json.dumps(list(map(asdict, found)), indent=1) + "\n")
     except RammerError as error:
         raise click.ClickException(str(error)) from error
     columns = [field.name.replace("_", " ") for field in fields(BuildTimes)]

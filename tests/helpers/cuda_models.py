@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -32,15 +31,12 @@ class Run:
         The CUDA C of its regions.
     waits, operators : int
         Of its plans.
-    seconds : float
-        Until its source was generated.
     """
 
     errors: dict[int, float]
     source: str
     waits: int
     operators: int
-    seconds: float
 
 
 def branches() -> ModelProto:
@@ -64,11 +60,9 @@ def run_model(name: str, **options: Any) -> Run:
 def run_onnx(model: Any, **options: Any) -> Run:
     """Build an ONNX model, and run it in every order of lanes; numpy says what is right."""
     sources: list[str] = []
-    times: list[float] = [perf_counter()]
 
     def look(source: str) -> str:
         sources.append(source)
-        times.append(perf_counter())
         return source
 
     with edited(look):
@@ -81,7 +75,6 @@ def run_onnx(model: Any, **options: Any) -> Run:
         max(sources, key=len),
         sum(len(task.waits) for program in programs for _, _, task in program.tasks()),
         sum(len(program.operators) for program in programs),
-        times[-1] - times[0],
     )
 
 

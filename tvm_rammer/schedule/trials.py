@@ -104,6 +104,7 @@ class Trials:
             if len(self._latest) == _KEPT:
                 del self._latest[next(iter(self._latest))]
             self._latest[key] = program, timeline
+            # The plan is at hand now; who asks later would have to simulate it again.
             by_wave = seconds_by_wave(program, timeline, self.costs)
             self._seconds[key] = _Seconds(timeline.makespan, by_wave)
         return self._latest[key]
