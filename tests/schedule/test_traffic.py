@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from graphs import US, costs
 
+from tvm_rammer.machine.topology import PairCosts, Topology
 from tvm_rammer.rprogram import Buffer, Operator, OperatorGraph, RKernel
 from tvm_rammer.rprogram.program import CELLS
 from tvm_rammer.schedule import Placed, Placement, bounds, simulate, synchronise
@@ -107,6 +108,49 @@ def test_weights_beyond_the_last_level_cache_come_from_memory():
     """Half of two kilobytes are missing; memory takes eight microseconds for a kilobyte."""
     given = replace(costs(), l3_bytes=WEIGHT, memory_bandwidth=WEIGHT / (8 * US))
     assert times([0, 1], [[0, 1]], given) == [[4.0, 4.0]]
+
+
+def test_a_weight_that_the_last_level_cache_lost_comes_from_memory_again():
+    """Nothing is lost between runs, two of three weights fit, and memory takes 8 us for one."""
+    given = replace(
+        costs(),
+        l2_bytes=WEIGHT,
+        l3_bytes=2 * WEIGHT,
+        missing=((3 * WEIGHT, 0.0),),
+        memory_bandwidth=WEIGHT / (8 * US),
+    )
+    near = times([0, 1, 0, 2, 0, 1], [[0, 1, 2, 3, 4, 5]], given)
+    assert near == [[2.0, 2.0, 2.0, 2.0, 2.0, 8.0]]
+    assert times([0, 1, 2, 0], [[0, 1, 2, 3]], given) == [[2.0, 2.0, 2.0, 8.0]]
+
+
+def test_complexes_lose_weights_each_for_itself():
+    """What vEU 1 reads takes no room where vEU 0 reads the first weight again."""
+    far = PairCosts(0.0, 0.0, 0.0)
+    given = replace(
+        costs(),
+        l2_bytes=WEIGHT,
+        l3_bytes=2 * WEIGHT,
+        missing=((4 * WEIGHT, 0.0),),
+        memory_bandwidth=WEIGHT / (8 * US),
+        topology=Topology((0, 1), (0, 1), (0, 0), socket=far),
+    )
+    assert times([0, 1, 2, 3, 0], [[0, 1, 4], [2, 3]], given) == [[2.0] * 3, [2.0] * 2]
+    shared = replace(given, topology=None)
+    assert times([0, 1, 2, 3, 0], [[0, 1, 4], [2, 3]], shared) == [[2.0, 2.0, 8.0], [2.0] * 2]
+
+
+def test_what_a_veu_has_in_its_own_cache_is_not_lost():
+    """The first weight stays near vEU 0 while vEU 1 sweeps the shared cache."""
+    given = replace(
+        costs(),
+        far_byte=0.0,
+        l2_bytes=2 * WEIGHT,
+        l3_bytes=2 * WEIGHT,
+        missing=((4 * WEIGHT, 0.0),),
+        memory_bandwidth=WEIGHT / (8 * US),
+    )
+    assert times([0, 1, 2, 3, 0], [[0, 4], [1, 2, 3]], given) == [[2.0] * 2, [2.0] * 3]
 
 
 def test_who_starts_beside_another_waits_for_the_shared_memory():

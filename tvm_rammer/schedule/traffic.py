@@ -9,6 +9,7 @@ from tvm_rammer.rprogram.program import CELLS, RKernel, RProgram, RTask
 from tvm_rammer.schedule.contention import Contention
 from tvm_rammer.schedule.costs import CostModel
 from tvm_rammer.schedule.demands import Demands, Weight
+from tvm_rammer.schedule.last_level import LastLevel
 from tvm_rammer.schedule.transfers import Transfers
 
 #: Share of a vEU's own cache that weights occupy beside intermediate results.
@@ -19,9 +20,10 @@ class Traffic:
     """Durations of a program's rTasks, given what ran before on their vEU and what runs beside.
 
     The costs of kernels are those of a vEU alone whose operands come from the last-level cache.
-    Four things change them. What a vEU has read lately of a weight is in its own cache, and is not
+    Five things change them. What a vEU has read lately of a weight is in its own cache, and is not
     drawn again. Weights that the last-level cache does not keep until the next run come from
-    memory. What another vEU has just written has to be fetched from its cache
+    memory, and so do those that it loses during the run (:class:`~.last_level.LastLevel`). What
+    another vEU has just written has to be fetched from its cache
     (:class:`~.transfers.Transfers`). And vEUs of a complex that together ask for more than its
     last-level cache delivers, or those of a socket for more than its memory, stretch each other.
 
@@ -43,18 +45,24 @@ class Traffic:
         self._kernels = [program.kernels[op.kernel] for op in program.operators]
         self._contention = Contention(program.num_veus, costs.topology)
         self._transfers = Transfers(program, costs, self.demands)
+        self._last_level = LastLevel(program, costs)
 
     def run(self, veu: int, task: RTask, start: float) -> float:
         """Seconds of an rTask that starts on ``veu`` at ``start``; to be asked in order of time."""
         operator = task.operator
         kernel, weight = self._kernels[operator], self.demands.weights[operator]
         share = (task.stop - task.start) / (kernel.num_tiles or 1)
-        near = self._near(veu, task, kernel, weight) if weight and weight.nbytes else 0.0
+        near, lost = (
+            self._reread(veu, task, kernel, weight) if weight and weight.nbytes else (0.0, 0.0)
+        )
         seconds = (self.alone[operator] - near * self.saving[operator]) * share
+        memory = self.demands.memory_bytes[operator] * share
+        if lost:
+            memory += lost
+            seconds = max(seconds, seconds_of_memory(memory, self.costs))
         nbytes = self.demands.nbytes[operator] * share
         seconds += self._transfers.seconds(veu, task, nbytes)
         cache = nbytes - near * weight.nbytes * share if weight else nbytes
-        memory = self.demands.memory_bytes[operator] * share
         if not seconds:
             return 0.0
         seconds *= self._stretch(veu, start, cache, memory, seconds)
@@ -88,9 +96,20 @@ class Traffic:
             )
         ]
 
-    def _near(self, veu: int, task: RTask, kernel: RKernel, weight: Weight) -> float:
-        """Which part of the weight is in the vEU's cache already; all that it reads is from now."""
+    def _reread(
+        self, veu: int, task: RTask, kernel: RKernel, weight: Weight
+    ) -> tuple[float, float]:
+        """The part of what an rTask reads of a weight that its vEU has in its own cache, and how
+        many bytes of the rest come from memory once more."""
         cells = kernel.touched(weight.pointer, task.start, task.stop)
+        near = self._near(veu, weight, cells)
+        part = near.bit_count() / max(1, cells.bit_count())
+        if not self._last_level.overflows:
+            return part, 0.0
+        return part, self._last_level.lost_bytes(veu, weight, cells & ~near)
+
+    def _near(self, veu: int, weight: Weight, cells: int) -> int:
+        """Those cells that are in the vEU's own cache already; all are from now on."""
         recent, room = self._recent[veu], _FOR_WEIGHTS * self.costs.l2_bytes
         known = recent.get(weight.buffer, 0)
         recent[weight.buffer] = known | cells
@@ -101,8 +120,8 @@ class Traffic:
             other, lost = recent.popitem(last=False)
             self._recent_bytes[veu] -= lost.bit_count() * self.program.buffers[other].nbytes / CELLS
         if recent[weight.buffer].bit_count() * cell > room:
-            return 0.0
-        return (cells & known).bit_count() / max(1, cells.bit_count())
+            return 0
+        return cells & known
 
     def _stretch(
         self, veu: int, start: float, cache: float, memory: float, seconds: float
@@ -117,7 +136,12 @@ class Traffic:
 
 def seconds_alone(computing: float, memory_bytes: float, costs: CostModel) -> float:
     """Seconds of an operator on one vEU that has the device for itself."""
-    return max(computing, memory_bytes / min(costs.core_memory_bandwidth, costs.memory_bandwidth))
+    return max(computing, seconds_of_memory(memory_bytes, costs))
+
+
+def seconds_of_memory(nbytes: float, costs: CostModel) -> float:
+    """Seconds until one vEU has bytes from memory."""
+    return nbytes / min(costs.core_memory_bandwidth, costs.memory_bandwidth)
 
 
 def seconds_saved(alone: float, weight: Weight | None, costs: CostModel) -> float:
