@@ -9,7 +9,7 @@ a range of tiles touches. What is only prefetched does not count.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
+from functools import lru_cache, reduce
 from math import prod
 from typing import Any, NamedTuple
 
@@ -26,6 +26,11 @@ from tvm_rammer.rprogram.program import CELLS, TILE_RANGES, cell_rows
 _Interval = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 
 
+#: The cells of one buffer as bits: ``[tile, word]``, where one tile may stand for all.
+_Words = npt.NDArray[np.uint64]
+
+_WORDS = CELLS // 64
+_EVERY_WORD = np.uint64(2**64 - 1)
 #: Most bounds of loops and many stored values, which need no walk.
 _WITHOUT_LOADS = (tirx.IntImm, tirx.FloatImm, tirx.Var)
 
@@ -88,33 +93,30 @@ def footprints(
     else:
         boxes.visit(nest, {})
     return {
-        number: _masks(np.broadcast_to(cells, (count, *cells.shape[1:])))
-        for number, cells in boxes.cells.items()
+        number: _masks(np.broadcast_to(words, (count, _WORDS)))
+        for number, words in boxes.cells.items()
     }
 
 
-def _masks(cells: npt.NDArray[np.bool_]) -> tuple[int, ...]:
+def _masks(words: _Words) -> tuple[int, ...]:
     """Bit masks of the ranges of tiles, given the cells of each tile."""
-    count = len(cells)
-    flat = cells.reshape(count, CELLS)
+    count = len(words)
     ranges = min(count, TILE_RANGES)
     firsts = np.arange(ranges) * count // ranges
     lasts = -(-np.arange(1, ranges + 1) * count // ranges)
     return tuple(
-        int.from_bytes(
-            np.packbits(flat[first:last].any(axis=0), bitorder="little").tobytes(), "little"
-        )
+        int.from_bytes(np.bitwise_or.reduce(words[first:last]).tobytes(), "little")
         for first, last in zip(firsts, lasts, strict=True)
     )
 
 
 class _Boxes:
-    """Collects the cells that accesses touch: ``cells[number]`` is ``[tile, row, column]``."""
+    """Collects the cells that accesses touch, by the numbers of buffers."""
 
     def __init__(self, numbers: Mapping[Any, int], matrices: Mapping[int, Matrix]) -> None:
         self.numbers = numbers
         self.matrices = matrices
-        self.cells: dict[int, npt.NDArray[np.bool_]] = {}
+        self.cells: dict[int, _Words] = {}
 
     def visit(self, statement: Any, known: dict[Any, _Interval]) -> None:
         if isinstance(statement, tirx.For):
@@ -153,7 +155,7 @@ class _Boxes:
         if number is None:
             return
         before = self.cells.get(number)
-        if before is not None and before.all():
+        if before is not None and (before == _EVERY_WORD).all():
             return
         matrix = self.matrices[number]
         down, across = matrix.cells
@@ -162,8 +164,9 @@ class _Boxes:
         except _UnknownError:
             top = left = np.zeros(1, np.int64)
             bottom, right = top + matrix.rows - 1, left + matrix.columns - 1
-        within = _spanned(top, bottom, matrix.rows, down)[:, :, None]
-        cells = within & _spanned(left, right, matrix.columns, across)[:, None, :]
+        rows, columns = _first_cells(down)
+        cells = _spanned(top, bottom, matrix.rows, rows)
+        cells = cells & _spanned(left, right, matrix.columns, columns)
         self.cells[number] = cells if before is None else before | cells
 
 
@@ -172,16 +175,33 @@ def _is_prefetch(statement: Any) -> bool:
     return isinstance(call, Call) and getattr(call.op, "name", None) == PREFETCH
 
 
+@lru_cache(maxsize=16)
+def _first_cells(down: int) -> tuple[_Words, _Words]:
+    """The cells of the first rows, and those of the first columns: of none, of one, ... of all."""
+    cells = np.arange(CELLS).reshape(down, -1)
+    axes = cells // cells.shape[1], cells % cells.shape[1]
+    return tuple(
+        np.packbits(
+            axis.reshape(1, CELLS) < np.arange(axis.max() + 2)[:, None], axis=1, bitorder="little"
+        ).view("<u8")
+        for axis in axes
+    )  # type: ignore[return-value]
+
+
 def _spanned(
-    first: npt.NDArray[np.int64], last: npt.NDArray[np.int64], length: int, parts: int
-) -> npt.NDArray[np.bool_]:
-    """``[tile, part]``: which of ``parts`` equal parts of an axis lie in an interval of it."""
+    first: npt.NDArray[np.int64], last: npt.NDArray[np.int64], length: int, firsts: _Words
+) -> _Words:
+    """The cells of those equal parts of an axis that lie in an interval of it.
+
+    ``firsts`` are the cells of the first parts, of none to all.
+    """
+    parts = len(firsts) - 1
     first, last = (np.minimum(np.maximum(end, 0), length - 1) for end in (first, last))
     low = first * parts // length
     # Of an axis shorter than its parts, an element is several of them.
-    high = ((last + 1) * parts - 1) // length
-    numbers = np.arange(parts)
-    return (low[:, None] <= numbers) & (numbers <= high[:, None])
+    stop = -(-(last + 1) * parts // length)
+    found: _Words = firsts[low] ^ firsts[np.maximum(stop, low)]
+    return found
 
 
 def _box(

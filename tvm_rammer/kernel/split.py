@@ -184,7 +184,7 @@ class _Parts:
         A buffer has one producer. A scalar that is bound for the nests after it joins them all.
         """
         numbers = dict(self.views)
-        stored = [_accessed(nest)[1] for nest in self.nests]
+        stored = [_stored(nest) for nest in self.nests]
         written = [{numbers[view] for view in some if view in numbers} for some in stored]
         last = {number: place for place, some in enumerate(written) for number in some}
         joined: list[list[Any]] = [[]]
@@ -326,5 +326,8 @@ def root_nests(body: Any) -> list[Any]:
 
 def _accessed(nest: Any) -> tuple[set[Any], set[Any]]:
     """Buffers that a loop nest loads from and stores to."""
-    stores = collect(nest, tirx.BufferStore)
-    return distinct(load.source for load in loads(nest)), distinct(each.buffer for each in stores)
+    return distinct(load.source for load in loads(nest)), _stored(nest)
+
+
+def _stored(nest: Any) -> set[Any]:
+    return distinct(store.buffer for store in collect(nest, tirx.BufferStore))
