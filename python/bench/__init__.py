@@ -8,7 +8,7 @@
   ``operator_models``: single operators for all contenders; ``machine_state``: whether the machine
   is still the one it was; ``optimal``: the best schedule of a small graph
 - ``goals``, ``verdicts``, ``class_gains``: what was wanted, and what came out
-- ``peers``, ``ablation_tables``, ``scaling_tables``, ``kernel_page``, ``corpus_page``,
-  ``overview``, ``readme_part``, ``pages``, ``plots``, ``markdown``, ``console_table``: how it is
-  shown
+- ``peers``, ``ablation_tables``, ``scaling_tables``, ``scaling_before``, ``kernel_page``,
+  ``corpus_page``, ``overview``, ``readme_part``, ``pages``, ``plots``, ``markdown``,
+  ``console_table``: how it is shown
 """

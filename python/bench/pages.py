@@ -16,10 +16,18 @@ from bench.markdown import table, whole_page
 from bench.proofs import Proof
 from bench.records import ResultFile
 from bench.scaling import Scaling
+from bench.scaling_before import before_columns, before_rows
 from bench.scaling_tables import TABLES as SCALING_TABLES
 from bench.study import Study
 from bench.tuning_study import TuningStudy
 from tvm_rammer.testing.contenders import CANDIDATES
+
+_BEFORE = (
+    "The same by the checkout in which kernels had no choice of tilings yet (b35b9a3), on the same "
+    "machine and day: how many times faster today's auto is than its sequential plan, how many "
+    "times faster a plan could be that has today's kernels, and today's auto beside its auto. "
+    "Kernels were measured by each checkout for itself."
+)
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,8 @@ class Results:
     choices : Findings of Choices
         Operators that have a choice of tilings.
     tuning : Findings of TuningStudy
+    before : Findings of Scaling
+        As ``scaling``, by an earlier checkout on the same machine.
     """
 
     peers: ResultFile
@@ -56,6 +66,7 @@ class Results:
     notes: Mapping[str, str] = field(default_factory=dict)
     choices: Findings[Choices] | None = None
     tuning: Findings[TuningStudy] | None = None
+    before: Findings[Scaling] | None = None
 
 
 def contenders_of(found: ResultFile) -> list[str]:
@@ -115,8 +126,8 @@ def ablations_page(found: Findings[Study]) -> str:
     return whole_page([*parts, *_failed(found)])
 
 
-def scaling_page(found: Findings[Scaling]) -> str:
-    """What the plans would be worth on more vEUs."""
+def scaling_page(found: Findings[Scaling], before: Findings[Scaling] | None = None) -> str:
+    """What the plans would be worth on more vEUs, also beside those of an earlier checkout."""
     parts = [
         "# More vEUs, simulated",
         "Plans of the same kernels for devices with more vEUs than this machine has, with the "
@@ -128,6 +139,12 @@ def scaling_page(found: Findings[Scaling]) -> str:
     for item in SCALING_TABLES:
         if rows := item.rows(found.found):
             parts += [f"## {item.title}", item.text, table(item.columns(found.found), rows)]
+    if before and (rows := before_rows(before.found, found.found)):
+        parts += [
+            "## Beside an earlier checkout",
+            _BEFORE,
+            table(before_columns(before.found), rows),
+        ]
     return whole_page([*parts, *_failed(found)])
 
 

@@ -56,12 +56,6 @@ class Matrix(NamedTuple):
         columns = max(1, shape[-1]) if shape else 1
         return cls(max(1, prod(shape[:-1])), columns, pitch or columns)
 
-    @property
-    def cells(self) -> tuple[int, int]:
-        """Rows and columns of its cells."""
-        down = cell_rows(self.rows)
-        return down, CELLS // down
-
 
 def footprints(
     nest: Any, numbers: Mapping[Any, int], matrices: Mapping[int, Matrix]
@@ -158,13 +152,12 @@ class _Boxes:
         if before is not None and (before == _EVERY_WORD).all():
             return
         matrix = self.matrices[number]
-        down, across = matrix.cells
         try:
             (top, bottom), (left, right) = _box(buffer, indices, known, matrix)
         except _UnknownError:
             top = left = np.zeros(1, np.int64)
             bottom, right = top + matrix.rows - 1, left + matrix.columns - 1
-        rows, columns = _first_cells(down)
+        rows, columns = _first_cells(cell_rows(matrix.rows))
         cells = _spanned(top, bottom, matrix.rows, rows)
         cells = cells & _spanned(left, right, matrix.columns, columns)
         self.cells[number] = cells if before is None else before | cells
@@ -180,12 +173,13 @@ def _first_cells(down: int) -> tuple[_Words, _Words]:
     """The cells of the first rows, and those of the first columns: of none, of one, ... of all."""
     cells = np.arange(CELLS).reshape(down, -1)
     axes = cells // cells.shape[1], cells % cells.shape[1]
-    return tuple(
+    first, second = (
         np.packbits(
             axis.reshape(1, CELLS) < np.arange(axis.max() + 2)[:, None], axis=1, bitorder="little"
         ).view("<u8")
         for axis in axes
-    )  # type: ignore[return-value]
+    )
+    return first, second
 
 
 def _spanned(
