@@ -105,10 +105,11 @@ barriers and hand-overs cost what others have measured. Where it is wrong:
   H100 are not to be compared with the others.
 - **Walking the table is free**: that a block looks up its next task, some loads from the L2 cache,
   is not counted, and takes most from plans of many small tasks.
-- **Weights come from memory once.** What was read before is taken to be in the L2 cache, whatever
-  was read in between. LSTM 10x100 reads 21 MB of weights in each of 100 steps, and V100's cache has
-  6 MB: at 750 GB/s that takes 2.8 ms at least, so that both ways to co-schedule it are estimated
-  faster than they can be, and no more than some 6.5x could be gained. Seq2Seq errs in the same way.
+- **The L2 cache loses the weight that was not read for longest**, whole, as soon as another needs
+  its place. LSTM 10x100 reads 21 MB of weights in each of its steps if all layers run at once, and
+  V100's cache has 6 MB: nothing is found there again. A cache that keeps some of what is read in
+  turns does better. What the runs before left in it is not counted: what all weights together
+  have more than it holds comes from memory in every run.
 - **Every number is of one source and one device.** What comes from V100 or A100 and is assumed to
   hold for others is marked so where it stands.
 - **Not every number could be checked.** Rammer's are the authors' own files; V100's L2 cache and
