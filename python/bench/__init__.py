@@ -5,8 +5,8 @@
 - ``race``, ``study``, ``plan_roofline``, ``slow_operators``, ``side_by_side``: ablations
 - ``scaling`` with ``graphs``: simulated makespans; ``proofs``: long checks
 - ``kernel_bench`` of ``kernel_cases``, with ``numpy_operators`` for right answers;
-  ``operator_models``: single operators for all contenders; ``machine_state``: whether the machine
-  is still the one it was; ``optimal``: the best schedule of a small graph
+  ``machine_state``: whether the machine is still the one it was; ``optimal``: the best schedule
+  of a small graph
 - ``goals``, ``verdicts``, ``class_gains``: what was wanted, and what came out
 - ``peers``, ``ablation_tables``, ``scaling_tables``, ``scaling_before``, ``kernel_page``,
   ``corpus_page``, ``overview``, ``readme_part``, ``pages``, ``plots``, ``markdown``,

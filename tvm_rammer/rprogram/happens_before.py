@@ -46,11 +46,6 @@ class Clocks:
         clock: npt.NDArray[np.int32] = self.table[self.first_row[veu] + position]
         return clock
 
-    def happens_before(self, first: Place, second: Place) -> bool:
-        """Whether ``first`` is complete, in every legal interleaving, when ``second`` starts."""
-        veu, position = first
-        return first != second and bool(self.of(*second)[veu] > position)
-
 
 def task_label(program: RProgram, veu: int, position: int) -> str:
     """An rTask as error messages name it."""

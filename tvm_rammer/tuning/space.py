@@ -43,12 +43,6 @@ def standing_for(workload: tvm.IRModule, numbers: Sequence[int]) -> tvm.IRModule
     return schedule.mod
 
 
-def decided(trace: Any) -> int:
-    """The number of the choice that a trace stands for."""
-    (sample,) = _samples(trace)
-    return int(sample.attrs[0][int(trace.get_decision(sample))])
-
-
 def trace_of(workload: tvm.IRModule, count: int, number: int) -> Any:
     """The trace that stands for a choice."""
     schedule = s_tir.Schedule(workload)

@@ -121,8 +121,8 @@ class Gpu:
         What all SMs together draw from the L2 cache at most.
     bandwidth : float
         Bytes per second from memory at most.
-    l2_cycles, memory_cycles : float
-        From a load to its data, out of the L2 cache and out of memory.
+    l2_cycles : float
+        From a load to its data out of the L2 cache.
     """
 
     name: str
@@ -133,30 +133,29 @@ class Gpu:
     l2_bytes_per_cycle: int
     bandwidth: float
     l2_cycles: float
-    memory_cycles: float
 
 
 GPUS = {
     gpu.name: gpu
     for gpu in (
         # V100 (SXM2, 16 GB); A100 (bytes per cycle); Jia (latencies).
-        Gpu("V100", "sm_70", 80, 1.53e9, 6 * MIB, 2048, 900e9, 193, 375),
+        Gpu("V100", "sm_70", 80, 1.53e9, 6 * MIB, 2048, 900e9, 193),
         # A100 (SXM4, 40 GB); Luo (latencies).
-        Gpu("A100", "sm_80", 108, 1.41e9, 40 * MIB, 5120, 1555e9, 261.5, 466.3),
+        Gpu("A100", "sm_80", 108, 1.41e9, 40 * MIB, 5120, 1555e9, 261.5),
         # H100 (SXM5); Luo (latencies); assumed: bytes per cycle as A100's.
-        Gpu("H100", "sm_90", 132, 1.98e9, 50 * MIB, 5120, 3350e9, 263.0, 478.8),
+        Gpu("H100", "sm_90", 132, 1.98e9, 50 * MIB, 5120, 3350e9, 263.0),
         # H100 (H200 SXM); assumed: all but the memory's bandwidth as H100's.
-        Gpu("H200", "sm_90", 132, 1.98e9, 50 * MIB, 5120, 4800e9, 263.0, 478.8),
+        Gpu("H200", "sm_90", 132, 1.98e9, 50 * MIB, 5120, 4800e9, 263.0),
         # GA102; assumed: latencies as A100's, bytes per cycle as V100's.
-        Gpu("RTX 3090", "sm_86", 82, 1.695e9, 6 * MIB, 2048, 936e9, 261.5, 466.3),
+        Gpu("RTX 3090", "sm_86", 82, 1.695e9, 6 * MIB, 2048, 936e9, 261.5),
         # AD102; Luo (latencies); assumed: bytes per cycle as V100's.
-        Gpu("RTX 4090", "sm_89", 128, 2.52e9, 72 * MIB, 2048, 1008e9, 273.0, 541.5),
+        Gpu("RTX 4090", "sm_89", 128, 2.52e9, 72 * MIB, 2048, 1008e9, 273.0),
         # T4; assumed: latencies as V100's, bytes per cycle for each SM as well.
-        Gpu("T4", "sm_75", 40, 1.59e9, 4 * MIB, 1024, 320e9, 193, 375),
+        Gpu("T4", "sm_75", 40, 1.59e9, 4 * MIB, 1024, 320e9, 193),
         # Orin (64 GB); assumed: latencies as A100's, bytes per cycle for each SM as V100's.
-        Gpu("AGX Orin", "sm_87", 16, 1.3e9, 4 * MIB, 410, 204.8e9, 261.5, 466.3),
+        Gpu("AGX Orin", "sm_87", 16, 1.3e9, 4 * MIB, 410, 204.8e9, 261.5),
         # B200; assumed: clock, bytes per cycle and the memory's latency as H100's.
-        Gpu("B200", "sm_100", 148, 1.98e9, 126 * MIB, 5120, 8000e9, 297.0, 478.8),
+        Gpu("B200", "sm_100", 148, 1.98e9, 126 * MIB, 5120, 8000e9, 297.0),
     )
 }
 #: The device that stands for an architecture where none is named.
@@ -180,19 +179,6 @@ def architecture_of(name: str) -> CudaArchitecture:
             f"the architecture {name!r} is not known: choose one of {listed(ARCHITECTURES)}"
         )
     return ARCHITECTURES[plain]
-
-
-def gpu_of(name: str) -> Gpu:
-    """The device of a name such as ``"H100"``.
-
-    Raises
-    ------
-    DeviceError
-        When it is not known.
-    """
-    if name not in GPUS:
-        raise DeviceError(f"the GPU {name!r} is not known: choose one of {listed(GPUS, 20)}")
-    return GPUS[name]
 
 
 def usual_gpu(arch: str) -> Gpu:

@@ -51,8 +51,8 @@ class SmSpeeds:
         Loads that a thread has under way when nothing makes it wait.
     thread_instructions, barrier_instructions : float
         Of indices, loops and predicates: of a thread, and for every barrier that it meets.
-    launch, graph_launch : float
-        Seconds from a kernel to the next one in a stream, and in a graph.
+    launch : float
+        Seconds from a kernel to the next one in a stream.
     barrier : float
         Seconds of a barrier of the grid.
     looks : float
@@ -70,7 +70,6 @@ class SmSpeeds:
     barrier_instructions: float = 7.0
     # Graphs.
     launch: float = 0.9e-6
-    graph_launch: float = 0.5e-6
     # Zhang, for V100; assumed: the same of others.
     barrier: float = 1.4e-6
     # Assumed: blocks that wait for many wait for the last of them, and look as often as they can.
@@ -81,7 +80,7 @@ class SmSpeeds:
 SM_SPEEDS = SmSpeeds()
 # Bubbles and, for mma beside wgmma, Luo, for H100; assumed: the same of H200, and of B200 as many
 # multiply-adds of an SM per clock.
-_H100 = SmSpeeds(launch=2.1e-6, graph_launch=1.3e-6, tensor_share=0.63)
+_H100 = SmSpeeds(launch=2.1e-6, tensor_share=0.63)
 _OF_GPU = {"H100": _H100, "H200": _H100, "B200": replace(_H100, tensor_share=0.63 / 2)}
 
 

@@ -70,13 +70,6 @@ class WinogradLines(Template[LongConvolution, LineTiling]):
     tolerance: float = DEFAULT_TOLERANCE
     name: str = "winograd lines"
 
-    def apply(
-        self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice
-    ) -> Scheduled | None:
-        found = self.match(func, constants, vdevice)
-        tilings = self.usual(found) if found is not None else []
-        return self._emit(found, tilings) if found is not None and tilings else None
-
     def match(
         self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice
     ) -> LongConvolution | None:
@@ -103,18 +96,15 @@ class WinogradLines(Template[LongConvolution, LineTiling]):
 
     def emit(self, found: LongConvolution, configuration: LineTiling) -> Scheduled:
         """One tiling."""
-        return self._emit(found, [configuration])
+        conv = found.conv
+        packings = ((conv.weight_position, configuration.packing(conv.channels)),)
+        function = line_function(conv, configuration)
+        return Scheduled(function, self.name, str(configuration), packings)
 
     def rounding(self, configuration: LineTiling) -> tuple[int, int, int]:
         """Other transforms, and those along another axis, round in another way."""
         transform = configuration.transform
         return configuration.axis, transform.outputs, transform.taps
-
-    def _emit(self, found: LongConvolution, tilings: list[LineTiling]) -> Scheduled:
-        conv = found.conv
-        packings = ((conv.weight_position, tilings[0].packing(conv.channels)),)
-        variants = [(line_function(conv, each), str(each)) for each in tilings]
-        return Scheduled.of_variants(variants, self.name, packings)
 
 
 def _shares(transform: Transform, taps: int) -> bool:

@@ -49,13 +49,6 @@ class Winograd(Template[Convolution3x3, WinogradTiling]):
     tolerance: float = DEFAULT_TOLERANCE
     name: str = "winograd"
 
-    def apply(
-        self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice
-    ) -> Scheduled | None:
-        found = self.match(func, constants, vdevice)
-        tilings = self.usual(found) if found is not None else []
-        return self._emit(found, tilings) if found is not None and tilings else None
-
     def match(
         self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice
     ) -> Convolution3x3 | None:
@@ -77,7 +70,10 @@ class Winograd(Template[Convolution3x3, WinogradTiling]):
 
     def emit(self, found: Convolution3x3, configuration: WinogradTiling) -> Scheduled:
         """One tiling."""
-        return self._emit(found, [configuration])
+        conv = found.conv
+        packings = ((conv.weight_position, configuration.packing(conv.channels)),)
+        function = winograd_function(conv, configuration, found.vdevice)
+        return Scheduled(function, self.name, str(configuration), packings)
 
     def text(self, configuration: WinogradTiling) -> str:
         """The tiling and its order."""
@@ -86,12 +82,6 @@ class Winograd(Template[Convolution3x3, WinogradTiling]):
     def rounding(self, configuration: WinogradTiling) -> tuple[int]:
         """Other transforms round in another way."""
         return (configuration.transform.outputs,)
-
-    def _emit(self, found: Convolution3x3, tilings: list[WinogradTiling]) -> Scheduled:
-        conv = found.conv
-        packings = ((conv.weight_position, tilings[0].packing(conv.channels)),)
-        variants = [(winograd_function(conv, each, found.vdevice), str(each)) for each in tilings]
-        return Scheduled.of_variants(variants, self.name, packings)
 
 
 def _is_3x3(taps: tuple[int, int], strides: tuple[int, int]) -> bool:
