@@ -66,15 +66,6 @@ def test_blocks_of_an_sm_share_it():
     assert shared.latency == alone.latency
 
 
-def test_machine_code_says_better_what_is_issued():
-    gpu = GPUS["H100"]
-    work = Operations(float32=32_000)
-    assert block_time(gpu, 1, work, 8, issued=1000).issue < block_time(gpu, 1, work, 8).issue
-    # 3000 instructions of indices and branches, by units of 64 lanes.
-    issued = block_time(gpu, 1, work, 8, issued=4000).issue
-    assert issued == pytest.approx(3000 * 32 / 64 / gpu.clock)
-
-
 @pytest.mark.parametrize("name", ["V100", "A100", "H100"])
 def test_handing_over_is_cheaper_than_a_barrier_and_that_than_a_launch_with_one(name):
     costs = gpu_costs(GPUS[name], 2)

@@ -113,9 +113,7 @@ class BlockTime:
         return max(self.issue, self.traffic, self.latency)
 
 
-def block_time(
-    gpu: Gpu, resident: int, work: Operations, warps: int, issued: float | None = None
-) -> BlockTime:
+def block_time(gpu: Gpu, resident: int, work: Operations, warps: int) -> BlockTime:
     """Estimate what a tile takes.
 
     Parameters
@@ -127,9 +125,6 @@ def block_time(
         Of the tile.
     warps : int
         Of a block.
-    issued : float, optional
-        Instructions of warps that the machine code issues for it (``sass``); else they are counted
-        from the operations.
     """
     speeds = speeds_of(gpu)
     arch = architecture_of(gpu.arch)
@@ -137,8 +132,6 @@ def block_time(
     lanes += work.tensor / TENSOR_PRODUCTS * WARP_THREADS
     each = speeds.thread_instructions + speeds.barrier_instructions * work.barriers
     other = each * warps * WARP_THREADS
-    if issued is not None:
-        other = max(0.0, issued * WARP_THREADS - lanes)
     cycles = max(
         (lanes + other) / (SCHEDULERS * WARP_THREADS),
         work.float32 / arch.float32_results,
