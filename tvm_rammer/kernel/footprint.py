@@ -114,10 +114,8 @@ class _Boxes:
 
     def visit(self, statement: Any, known: dict[Any, _Interval]) -> None:
         if isinstance(statement, tirx.For):
-            first, extent = _interval(statement.min, known), _interval(statement.extent, known)
-            last = np.maximum(first[1] + extent[1] - 1, first[0])
             self._loads(statement.extent, known)
-            known = {**known, statement.loop_var: (first[0], last)}
+            known = self._inside(statement, known)
         elif isinstance(statement, tirx.SeqStmt):
             known = dict(known)
         elif isinstance(statement, tirx.IfThenElse):
@@ -131,6 +129,15 @@ class _Boxes:
             self.visit(part, known)
             if isinstance(part, tirx.Bind):
                 self._bind(part, known)
+
+    def _inside(self, loop: Any, known: dict[Any, _Interval]) -> dict[Any, _Interval]:
+        """What is known inside of a loop; nothing of its variable if it runs as data say."""
+        try:
+            first, extent = _interval(loop.min, known), _interval(loop.extent, known)
+        except _UnknownError:
+            return known
+        last = np.maximum(first[1] + extent[1] - 1, first[0])
+        return {**known, loop.loop_var: (first[0], last)}
 
     def _bind(self, statement: Any, known: dict[Any, _Interval]) -> None:
         try:

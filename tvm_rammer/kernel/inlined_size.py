@@ -1,14 +1,15 @@
 """How large expressions become when element-wise blocks are inlined, told without inlining them.
 
 What is read twice is inlined twice, and expressions are trees: along a chain of such blocks sizes
-multiply, and sixteen links of ``x * x + x`` are more nodes than any memory holds.
+multiply, and sixteen links of ``x * x + x`` are more nodes than any memory holds. Indices multiply
+too: each place where a block mentions an axis becomes the whole index that it is read at.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tvm import s_tir, tirx
@@ -32,10 +33,13 @@ class InlinedSize:
         Of the expression itself.
     reads : mapping of Var to int
         How many of its nodes are loads of each buffer that is not inlined.
+    axes : mapping of int to int
+        How often it mentions the axis of each index that it is stored at.
     """
 
     nodes: int
     reads: Mapping[Any, int]
+    axes: Mapping[int, int] = field(default_factory=dict)
 
     def with_operands(self, nodes: Mapping[Any, int]) -> int:
         """The nodes when loads of these buffers become expressions of so many nodes each."""
@@ -85,12 +89,20 @@ def _follow(func: tirx.PrimFunc, limit: int | None) -> tuple[dict[Any, InlinedSi
 
 def _size(store: Any, inlined: Mapping[Any, InlinedSize]) -> InlinedSize:
     nodes = nodes_of(store.value)
+    mentioned = Counter(map(hash, collect(store.value, tirx.Var)))
     reads: Counter[Any] = Counter()
     for load in loads(store.value):
         size = inlined.get(load.source)
         if size is None:
             reads[load.source] += 1
-        else:
-            nodes += size.nodes
-            reads.update(size.reads)
-    return InlinedSize(nodes, reads)
+            continue
+        nodes += size.nodes
+        reads.update(size.reads)
+        for number, index in enumerate(load.indices):
+            again = size.axes.get(number, 0) - 1
+            if again > 0:
+                nodes += again * nodes_of(index)
+                for var in collect(index, tirx.Var):
+                    mentioned[hash(var)] += again
+    axes = {number: mentioned[hash(index)] for number, index in enumerate(store.indices)}
+    return InlinedSize(nodes, reads, axes)

@@ -3,7 +3,8 @@
 ONNX and PyTorch forbid other indices, but a compiled model checks no data: it would read or write
 foreign memory. An index that is out of range stands for the nearest that is not. What is scattered
 by fewer indices than the tensor has elements besides the axis goes where the indices are. Of a
-tensor that the run finds empty zeros are read.
+tensor that the run finds empty zeros are read. And the place of the largest of elements that are
+all the least of their type, as in a row of minus infinities, is the first, which TVM gives as -1.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from tvm_rammer.relax_util import calls_any, operator_name, rewrite, static_shap
 @tvm.transform.module_pass(opt_level=0, name="KeepIndicesInside")
 class KeepIndicesInside:
     """Clip the indices of takes, gathers and scatters, by sizes that may be known at run time.
+
+    And those that argmax and argmin find.
 
     Negative indices count from the end where the operator says so; importers have added the extent
     for the others. Indices that are constants are clipped when constants are folded.
@@ -142,6 +145,11 @@ def _slice(builder: relax.BlockBuilder, call: Any) -> Any:
     return builder.normalize(Call(call.op, arguments, call.attrs))
 
 
+def _place(builder: relax.BlockBuilder, call: Any) -> Any:
+    zero = relax.const(0, str(call.ty.dtype))
+    return builder.normalize(relax.op.maximum(builder.emit(call), zero))
+
+
 def _coordinates(builder: relax.BlockBuilder, call: Any, first: int) -> Any:
     """The last axis of the indices has one place for each axis from the first one on."""
     if _rank(call.args[1]) < 1 or not isinstance(call.args[1].ty.shape, relax.ShapeExpr):
@@ -238,6 +246,8 @@ def _rank(tensor: Any) -> int:
 
 
 _OPERATORS: dict[str, Callable[[relax.BlockBuilder, Any], Any]] = {
+    "relax.argmax": _place,
+    "relax.argmin": _place,
     "relax.dynamic_strided_slice": _slice,
     "relax.take": _take,
     "relax.gather_elements": _gather_elements,

@@ -50,6 +50,18 @@ def old_broadcast(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
     return (nodes.op(node.kind, a, nodes.reshape(b, *sizes, *[1] * behind)),)
 
 
+def power(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
+    """Pow with an exponent of another type, and of integers: the result is of the base's type."""
+    base, exponent = node.inputs
+    dtype = node.dtype(base)
+    if np.issubdtype(dtype, np.integer):
+        real = (nodes.cast(each, np.float64) for each in (base, exponent))
+        return (nodes.cast(nodes.op("Pow", *real), dtype),)
+    if dtype == node.dtype(exponent):
+        return old_broadcast(node, nodes)
+    return (nodes.op("Pow", base, nodes.cast(exponent, dtype)),)
+
+
 def dropout(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
     """Dropout at inference: the identity; the mask keeps everything."""
     training = node.constant(2)

@@ -1,4 +1,4 @@
-"""Reductions without axes that reduce nothing, and of truth values."""
+"""Reductions without axes that reduce nothing, of truth values, and of integers."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from tvm_rammer.frontend.onnx.operators.operator_node import OperatorNode
 
 #: Reductions that do something to each element, whether they reduce or not.
 _EACH = {"ReduceL1": "Abs", "ReduceL2": "Abs", "ReduceLogSum": "Log"}
+#: Reductions that are no integers on the way to one.
+_FRACTIONS = ("ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMean")
 
 
 def reduction(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
-    """A reduction that ``noop_with_empty_axes`` makes elementwise, or one of truth values."""
+    """A reduction that ``noop_with_empty_axes`` makes elementwise, or one not of floats."""
     x = node.inputs[0]
     if not _reduces_nothing(node):
-        return _of_truth_values(node, nodes)
+        return _of_truth_values(node, nodes) or _of_integers(node, nodes)
     if node.kind == "ReduceSumSquare":
         return (nodes.op("Mul", x, x),)
     return (nodes.op(_EACH[node.kind], x) if node.kind in _EACH else x,)
@@ -36,3 +38,12 @@ def _of_truth_values(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None
         return None
     numbers = nodes.op(node.kind, nodes.cast(x, np.int32), *axes, **node.attributes)
     return (nodes.cast(numbers, np.bool_),)
+
+
+def _of_integers(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
+    x, *axes = node.inputs
+    if node.kind not in _FRACTIONS or not np.issubdtype(node.dtype(x), np.integer):
+        return None
+    # What is behind the point is cut off, as ONNX Runtime does.
+    real = nodes.op(node.kind, nodes.cast(x, np.float64), *axes, **node.attributes)
+    return (nodes.cast(real, node.dtype(x)),)

@@ -50,6 +50,7 @@ def rewrite_operators(model: onnx.ModelProto, where: str) -> None:
     model.ir_version = max(model.ir_version, 4)
     _drop_unread_results(model.graph)
     _Walk(model, where).graph(model.graph)
+    _drop_unread_constants(model.graph)
 
 
 def _may_change(node: onnx.NodeProto) -> bool:
@@ -59,16 +60,29 @@ def _may_change(node: onnx.NodeProto) -> bool:
 
 def _drop_unread_results(graph: onnx.GraphProto) -> None:
     """A rule need not compute what nobody reads, such as a mask or a mean for training."""
-    nodes = list(all_nodes(graph))
-    graphs = [graph, *(inner for node in nodes for inner in subgraphs(node))]
-    read = {name for node in nodes for name in node.input}
-    read |= {value.name for each in graphs for value in each.output}
-    for node in nodes:
+    read = _read_names(graph)
+    for node in all_nodes(graph):
         kept = [name if name in read else "" for name in node.output]
         while len(kept) > 1 and not kept[-1]:
             kept.pop()
         if _may_change(node) and any(kept):
             node.output[:] = kept
+
+
+def _drop_unread_constants(graph: onnx.GraphProto) -> None:
+    """TVM's importer makes tensors of all, also of those that rules read in its place."""
+    read = _read_names(graph)
+    for number in reversed(range(len(graph.initializer))):
+        if graph.initializer[number].name not in read:
+            del graph.initializer[number]
+
+
+def _read_names(graph: onnx.GraphProto) -> set[str]:
+    """The tensors that nodes read, in inner graphs too, or that are results."""
+    nodes = list(all_nodes(graph))
+    graphs = [graph, *(inner for node in nodes for inner in subgraphs(node))]
+    read = {name for node in nodes for name in node.input}
+    return read | {value.name for each in graphs for value in each.output}
 
 
 def _as_onnx_knows_it(node: onnx.NodeProto) -> onnx.NodeProto:

@@ -123,3 +123,10 @@ def _shifted(
     if forward:
         return nodes.op("Concat", ones, nodes.slice(value, axis, 0, size - count), axis=axis)
     return nodes.op("Concat", nodes.slice(value, axis, count, size), ones, axis=axis)
+
+
+def top_k(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
+    """TopK in any order, for which the sorted one will do."""
+    if node.attributes.get("sorted", 1):
+        return None
+    return nodes.ops("TopK", *node.inputs, count=2, **{**node.attributes, "sorted": 1})

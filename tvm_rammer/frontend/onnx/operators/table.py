@@ -46,7 +46,6 @@ _OLD_BROADCAST = (
     "Less",
     "Mul",
     "Or",
-    "Pow",
     "Sub",
     "Xor",
 )
@@ -71,6 +70,7 @@ _ONNX: dict[str, Rule] = {
     "OneHot": selections.one_hot,
     "QLinearConv": integers.qlinear_conv,
     "QLinearMatMul": integers.qlinear_matmul,
+    "Pow": elementwise_forms.power,
     "QuantizeLinear": quantized.blocked,
     "Resize": resizing.resize,
     "RMSNormalization": norms.rms_normalization,
@@ -78,8 +78,10 @@ _ONNX: dict[str, Rule] = {
     # ONNX Runtime's exporters write it into ONNX's own domain.
     "SimplifiedLayerNormalization": norms.simplified,
     "Reshape": selections.reshape,
+    "RoiAlign": windows.roi_align,
     "Slice": selections.slice_elements,
     "Swish": fused.swish,
+    "TopK": selections.top_k,
     "Upsample": resizing.resize,
 }
 

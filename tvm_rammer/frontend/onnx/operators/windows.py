@@ -1,4 +1,4 @@
-"""Convolutions and pools with attributes or results that TVM's importer drops."""
+"""Convolutions and pools with attributes or results that TVM's importer drops or misreads."""
 
 from __future__ import annotations
 
@@ -44,9 +44,28 @@ def conv_transpose(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
 
 
 def max_pool(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
-    """MaxPool without the places of the maxima."""
+    """MaxPool without the places of the maxima; SAME_LOWER keeps what strides leave over."""
     if node.wants(1):
         raise node.refusal(
             "the places of the maxima (its second result) are read; export the model without"
         )
-    return None
+    if node.text("auto_pad", "NOTSET") != "SAME_LOWER":
+        return None
+    kernel = node.attributes["kernel_shape"]
+    strides = node.attributes.get("strides", [1] * len(kernel))
+    dilations = node.attributes.get("dilations", [1] * len(kernel))
+    sizes = node.shape(node.inputs[0])[2:]
+    # As many windows as strides begin, the odd element of the padding before the first.
+    totals = [
+        max(0, -(-size // stride) * stride - stride + (taps - 1) * dilation + 1 - size)
+        for size, taps, stride, dilation in zip(sizes, kernel, strides, dilations, strict=True)
+    ]
+    pads = [*(total - total // 2 for total in totals), *(total // 2 for total in totals)]
+    kept = {key: value for key, value in node.attributes.items() if key not in ("auto_pad", "pads")}
+    return (nodes.op("MaxPool", node.inputs[0], pads=pads, **kept),)
+
+
+def roi_align(node: OperatorNode, nodes: Nodes) -> None:
+    """RoiAlign of averages; TVM takes its largest of other numbers than ONNX does."""
+    if node.text("mode", "avg") == "max":
+        raise node.refusal("its mode is 'max', which TVM computes otherwise; export it with 'avg'")

@@ -1,0 +1,156 @@
+"""Legal forms of operators that TVM's importer misreads or refuses give what ONNX Runtime gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+import tvm_rammer
+from tvm_rammer.errors import ModelError
+from tvm_rammer.runtime.onnx_reference import run_onnxruntime
+
+pytest.importorskip("onnxruntime")
+
+INF = np.inf
+
+
+def model(
+    kind: str,
+    inputs: list[np.ndarray],
+    constants: tuple[np.ndarray, ...] = (),
+    version: int = 13,
+    outputs: int = 1,
+    **attributes: Any,
+) -> onnx.ModelProto:
+    """One operator; its constants come behind its inputs."""
+    given = [
+        helper.make_tensor_value_info(
+            f"x{n}", helper.np_dtype_to_tensor_dtype(value.dtype), value.shape
+        )
+        for n, value in enumerate(inputs)
+    ]
+    known = [numpy_helper.from_array(value, f"c{n}") for n, value in enumerate(constants)]
+    results = [f"y{n}" for n in range(outputs)]
+    node = helper.make_node(
+        kind, [each.name for each in (*given, *known)], results, name="node", **attributes
+    )
+    wanted = [onnx.ValueInfoProto(name=name) for name in results]
+    graph = helper.make_graph([node], "g", given, wanted, known)
+    opset = helper.make_opsetid("", version)
+    made = helper.make_model(graph, opset_imports=[opset], ir_version=8)
+    return onnx.shape_inference.infer_shapes(made)
+
+
+def run(made: onnx.ModelProto, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    results = tvm_rammer.build(made, policy="sequential").create()(*inputs)
+    return [result.numpy() for result in results]
+
+
+def assert_as_onnxruntime(made: onnx.ModelProto, inputs: list[np.ndarray]) -> None:
+    names = [value.name for value in made.graph.input]
+    expected = run_onnxruntime(made, dict(zip(names, inputs, strict=True)))
+    found = run(made, inputs)
+    for one, other in zip(found, expected, strict=True):
+        assert (one.dtype, one.shape) == (other.dtype, other.shape)
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("last", [0, 1])
+@pytest.mark.parametrize(
+    ("kind", "rows"),
+    [
+        ("ArgMax", np.array([[-INF] * 3, [-INF, 1, 1]], "float32")),
+        ("ArgMin", np.array([[INF] * 3, [2, 1, 1]], "float32")),
+        ("ArgMax", np.full((2, 3), -(2**31), "int32")),
+    ],
+)
+def test_the_place_of_the_largest_of_the_least_is_the_first(kind, rows, last):
+    """TVM gives -1, which is no place."""
+    assert_as_onnxruntime(model(kind, [rows], axis=1, select_last_index=last), [rows])
+
+
+def test_a_row_of_minus_infinities_has_a_hard_maximum():
+    rows = np.full((1, 4), -INF, "float32")
+    assert_as_onnxruntime(model("Hardmax", [rows], axis=1), [rows])
+
+
+@pytest.mark.parametrize(("size", "kernel", "stride"), [(11, 4, 3), (10, 2, 3), (9, 1, 4)])
+def test_windows_of_same_lower_begin_at_every_stride(size, kernel, stride):
+    x = np.random.default_rng(0).normal(size=(1, 2, size, size + 1)).astype("float32")
+    attributes = {"kernel_shape": [kernel, kernel + 1], "strides": [stride, 2]}
+    assert_as_onnxruntime(model("MaxPool", [x], auto_pad="SAME_LOWER", **attributes), [x])
+
+
+@pytest.mark.parametrize(
+    "kind", ["ReduceMean", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceL1"]
+)
+def test_reductions_of_integers_are_integers(kind):
+    x = np.array([[1, 2, 5], [3, -7, 19]], "int32")
+    assert_as_onnxruntime(model(kind, [x], axes=[1]), [x])
+
+
+@pytest.mark.parametrize(
+    ("base", "exponent"),
+    [
+        (np.array([1, 2, -3], "float32"), np.array(2)),
+        (np.array([1, 2, 3], "float32"), np.array([2, 0.5, 3])),
+        (np.array([1, 2, 3], "int32"), np.array([2, 0.5, 3], "float32")),
+        (np.array([1, 2, 3], "int32"), np.array([2, 0, 3])),
+        (np.array([1, 2, -3], "int64"), np.array([2, 0, 3])),
+    ],
+)
+def test_a_power_is_of_the_type_of_its_base(base, exponent):
+    assert_as_onnxruntime(model("Pow", [base], (exponent,)), [base])
+    assert_as_onnxruntime(model("Pow", [base, exponent]), [base, exponent])
+
+
+def test_regions_are_sampled_as_often_as_their_size_wants():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2, 3, 9, 9)).astype("float32")
+    regions = np.array([[0, 0, 8, 8], [1, 2, 3, 6.5]], "float32")
+    inputs = [x, regions, np.array([0, 1])]
+    made = model("RoiAlign", inputs, version=16, output_height=2, output_width=3)
+    assert_as_onnxruntime(made, inputs)
+
+
+def test_the_largest_sample_of_a_region_is_refused():
+    inputs = [np.zeros((1, 1, 6, 6), "float32"), np.zeros((1, 4), "float32"), np.array([0])]
+    with pytest.raises(ModelError) as error:
+        run(model("RoiAlign", inputs, version=16, mode="max"), inputs)
+    assert str(error.value) == (
+        "the model: RoiAlign (node 'node') cannot be compiled: its mode is 'max', which TVM "
+        "computes otherwise; export it with 'avg'"
+    )
+
+
+def test_any_order_of_the_largest_may_be_the_sorted_one():
+    x = np.array([3, 1, 2, 9, -1, 4], "float32")
+    made = model("TopK", [x], (np.array([4]),), outputs=2, sorted=0)
+    values, places = run(made, [x])
+    np.testing.assert_array_equal(values, [9, 4, 3, 2])
+    np.testing.assert_array_equal(places, [3, 5, 0, 2])
+
+
+@pytest.mark.parametrize("signed", [True, False])
+def test_weights_of_four_bits(signed):
+    low = -8 if signed else 0
+    numbers = np.arange(16).reshape(2, 8) + low
+    kind = onnx.TensorProto.INT4 if signed else onnx.TensorProto.UINT4
+    weight = helper.make_tensor("weight", kind, numbers.shape, numbers.ravel())
+    point = helper.make_tensor("point", kind, (), [low + 3])
+    scale = numpy_helper.from_array(np.array(0.5, "float32"), "scale")
+    nodes = [
+        helper.make_node("DequantizeLinear", ["weight", "scale", "point"], ["real"]),
+        helper.make_node("MatMul", ["x", "real"], ["y"]),
+    ]
+    x = np.array([[1, 2]], "float32")
+    given = [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, x.shape)]
+    wanted = [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, (1, 8))]
+    graph = helper.make_graph(nodes, "g", given, wanted, [weight, scale, point])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    (found,) = run(made, [x])
+    np.testing.assert_allclose(found, x @ (0.5 * (numbers - (low + 3))), rtol=1e-6)
