@@ -195,6 +195,12 @@ def test_unknown_sizes():
     )
 
 
+def test_no_steps():
+    assert refusal(layers(1, "forward", 0)).endswith(
+        " has no steps: its input is empty; give it a step at least"
+    )
+
+
 def test_an_activation_that_does_not_exist():
     assert refusal(recurrent("RNN", activations=["Gelu"])) == (
         "the model: RNN (node 'cell') has the activation 'Gelu'; ONNX defines Affine, Elu, "

@@ -75,7 +75,7 @@ def parse(node: onnx.NodeProto, types: Types, where: str) -> RecurrentNode:
     Raises
     ------
     ModelError
-        Its sizes are not known, or its direction is none.
+        Its sizes are not known, it has no steps, or its direction is none.
     """
     name = node.name or next(filter(None, node.output), "")
     where = f"{where}: {node.op_type} (node {name!r})"
@@ -94,6 +94,8 @@ def parse(node: onnx.NodeProto, types: Types, where: str) -> RecurrentNode:
         )
     first, second, features = sizes
     steps, batch = (second, first) if batch_first else (first, second)
+    if not steps:
+        raise ModelError(f"{where} has no steps: its input is empty; give it a step at least")
     return RecurrentNode(
         node.op_type,
         name,
