@@ -41,10 +41,16 @@ def fusion_ends(mod: tvm.IRModule, bindings: Iterable[Any]) -> set[Any]:
     """
     calls = [(binding.var, binding.value) for binding in bindings]
     ends = {operand for _, value in calls for operand in _sources(mod, value)}
+    # Inside of an expression TVM computes floats of eight bits as float32, and rounds none.
+    ends |= {variable for variable, _ in calls if _is_float8(variable)}
     chains = _Chains(mod, _fused_onwards(calls, ends), ends)
     for variable, value in calls:
         chains.follow(variable, value)
     return chains.ends
+
+
+def _is_float8(variable: Any) -> bool:
+    return isinstance(variable.ty, relax.TensorType) and "float8" in str(variable.ty.dtype)
 
 
 def _fused_onwards(calls: Sequence[tuple[Any, Any]], ends: Container[Any]) -> set[Any]:

@@ -154,3 +154,16 @@ def test_weights_of_four_bits(signed):
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
     (found,) = run(made, [x])
     np.testing.assert_allclose(found, x @ (0.5 * (numbers - (low + 3))), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["FLOAT8E4M3FN", "FLOAT8E5M2"])
+def test_a_cast_to_eight_bits_and_back_rounds(name):
+    x = np.array([0.3, 100.1, -2.7], "float32")
+    casts = [
+        helper.make_node("Cast", ["x"], ["small"], to=getattr(onnx.TensorProto, name)),
+        helper.make_node("Cast", ["small"], ["y"], to=onnx.TensorProto.FLOAT),
+    ]
+    ends = [helper.make_tensor_value_info(end, onnx.TensorProto.FLOAT, (3,)) for end in "xy"]
+    graph = helper.make_graph(casts, "g", ends[:1], ends[1:])
+    opset = helper.make_opsetid("", 19)
+    assert_as_onnxruntime(helper.make_model(graph, opset_imports=[opset], ir_version=9), [x])
