@@ -99,10 +99,9 @@ def _size(store: Any, inlined: Mapping[Any, InlinedSize]) -> InlinedSize:
         nodes += size.nodes
         reads.update(size.reads)
         for number, index in enumerate(load.indices):
-            again = size.axes.get(number, 0) - 1
-            if again > 0:
-                nodes += again * nodes_of(index)
-                for var in collect(index, tirx.Var):
-                    mentioned[hash(var)] += again
+            mentions = size.axes.get(number, 0)
+            nodes += mentions * (nodes_of(index) - 1)
+            for var in collect(index, tirx.Var) if mentions > 1 else ():
+                mentioned[hash(var)] += mentions - 1
     axes = {number: mentioned[hash(index)] for number, index in enumerate(store.indices)}
     return InlinedSize(nodes, reads, axes)
