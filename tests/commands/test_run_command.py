@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from tvm_rammer.commands.tensors import save_outputs
 from tvm_rammer.region.library_content import FORMAT_VERSION
 from tvm_rammer.testing.reference import assert_close
 
@@ -38,6 +39,17 @@ def test_inputs_that_are_not_given_are_random_but_repeatable(call, library):
     first, again = run(call, library)["outputs"], run(call, library)["outputs"]
     assert first == again
     assert run(call, library, "--seed", 1)["outputs"] != first
+
+
+def test_outputs_whose_names_differ_have_files_of_their_own(tmp_path):
+    """Also where the name that an output gets instead is another's; a long name keeps its start."""
+    long = "y" * 300
+    names = ["a/b", "a_b_2", "a:b", "..", f"{long}1", f"{long}2"]
+    files = save_outputs(tmp_path, {name: np.array(n) for n, name in enumerate(names)})
+    short = "y" * 200
+    expected = ["a_b.npy", "a_b_2.npy", "a_b_3.npy", "3.npy", f"{short}.npy", f"{short}_5.npy"]
+    assert [path.name for path in files] == expected
+    assert [int(np.load(path)) for path in files] == [*range(6)]
 
 
 def test_a_model_is_compiled_first(call, model, library):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,9 @@ from tvm_rammer.units import listed
 
 if TYPE_CHECKING:
     from tvm_rammer.region.library_content import TensorInfo
+
+#: Characters of a file's name that an output's name may give; file systems end a name at 255.
+_LONGEST_STEM = 200
 
 
 @dataclass(frozen=True)
@@ -109,16 +113,22 @@ def statistics(value: np.ndarray) -> dict[str, Any]:
 
 def save_outputs(folder: Path, outputs: Mapping[str, np.ndarray]) -> list[Path]:
     """Write each output to ``<name>.npy``; what a file's name should not hold becomes ``_``."""
-    paths: list[Path] = []
-    for number, (name, value) in enumerate(outputs.items()):
-        path = folder / f"{re.sub(r'[^A-Za-z0-9.-]+', '_', name).lstrip('.') or number}.npy"
-        if path in paths:
-            path = path.with_stem(f"{path.stem}_{number}")
+    paths = [folder / name for name in _file_names(outputs)]
+    for path, value in zip(paths, outputs.values(), strict=True):
         content = io.BytesIO()
         np.save(content, value)
         write_file(path, content.getvalue())
-        paths.append(path)
     return paths
+
+
+def _file_names(outputs: Iterable[str]) -> list[str]:
+    """A file's name for each output; what would be there already gets a number."""
+    stems: list[str] = []
+    for number, name in enumerate(outputs):
+        plain = re.sub(r"[^A-Za-z0-9.-]+", "_", name).lstrip(".")[:_LONGEST_STEM] or str(number)
+        numbered = (f"{plain}_{other}" for other in count(number))
+        stems.append(next(stem for stem in chain([plain], numbered) if stem not in stems))
+    return [f"{stem}.npy" for stem in stems]
 
 
 def _split(argument: str, names: Sequence[str]) -> tuple[str | None, str]:
