@@ -359,6 +359,37 @@ def test_shapes_that_do_not_fit(shapes, expected):
     assert message(InputError, relu(("n", 3)), shapes) == f"the model: {expected}"
 
 
+@pytest.mark.parametrize(
+    ("size", "takes"),
+    [
+        (10**12, "11175.9 GiB"),
+        (2**62, "51539607552.0 GiB"),
+        (10**20 - 1, "1117587089538.6 GiB"),
+    ],
+)
+@pytest.mark.parametrize("from_module", [False, True])
+def test_an_input_that_this_machine_cannot_hold(monkeypatch, size, takes, from_module):
+    pages = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 2**20}
+    monkeypatch.setattr(os, "sysconf", pages.__getitem__)
+    model = symbolic_module() if from_module else relu(("n", 3))
+    assert message(InputError, model, {"x": (size, 3)}) == (
+        f"the model: input 'x' of shape ({size}, 3) has {takes}, but this machine's memory has "
+        "4.0 GiB; give it a smaller shape"
+    )
+
+
+def test_a_dimension_that_a_symbol_decides_has_a_size_that_counts(monkeypatch):
+    """Also of an input that has no shape of its own; sizes of numpy count without overflow."""
+    node = helper.make_node("Add", ["a", "b"], ["y"])
+    inputs = [tensor("a", ("n", 1)), tensor("b", ("n", 2**31))]
+    model = model_of(node, inputs=inputs, outputs=[tensor("y", None)])
+    monkeypatch.setattr(os, "sysconf", {"SC_PAGE_SIZE": 1, "SC_PHYS_PAGES": 2**30}.__getitem__)
+    assert message(InputError, model, {"a": (np.int32(2), 1)}) == (
+        "the model: input 'b' of shape (2, 2147483648) has 16.0 GiB, but this machine's memory has "
+        "1.0 GiB; give it a smaller shape"
+    )
+
+
 def test_one_symbol_with_two_sizes():
     node = helper.make_node("Add", ["a", "b"], ["y"])
     inputs = [tensor("a", ("n",)), tensor("b", ("n",))]
@@ -386,6 +417,14 @@ def test_a_module_keeps_its_symbols_until_shapes_are_given():
     assert loaded.output_names == ("output_0", "output_1")
     main = load_model(loaded, {"x": (4, 3)}).module["main"]
     assert [list(map(int, p.ty.shape)) for p in main.params] == [[4, 3], [5]]
+
+
+@pytest.mark.parametrize("dtype", ["", "float32x4"])
+def test_an_input_of_a_module_may_be_of_a_type_that_numpy_lacks(dtype):
+    builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType([2, 3], dtype))
+    with builder.function("main", [x]):
+        builder.emit_func_output(x)
+    assert load_model(builder.get()).input_names == ("x",)
 
 
 def test_a_shape_that_contradicts_an_expression_of_symbols():

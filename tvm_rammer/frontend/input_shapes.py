@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import prod
 from typing import SupportsIndex
 
 from tvm_rammer.errors import InputError, ModelError
 from tvm_rammer.units import listed
+from tvm_rammer.units import size as bytes_text
 
 #: What a user gives: shapes by the name of the input.
 Shapes = Mapping[str, Sequence[int]]
@@ -39,6 +42,32 @@ def static_shapes(
     }
 
 
+def require_memory(
+    inputs: Mapping[str, Sequence[int | str | None]], itemsizes: Mapping[str, int], where: str
+) -> None:
+    """Raise an InputError for an input that this machine cannot hold, before anybody tries.
+
+    Parameters
+    ----------
+    inputs : mapping of str to sequence of int, str or None
+        Dimensions with the sizes that were given; where one is not known, it counts as 1.
+    itemsizes : mapping of str to int
+        Bytes of an element of each input.
+    where : str
+        The model, for messages.
+    """
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for name, dims in inputs.items():
+        # Beside a dimension of 0, too, there must be none beyond what TVM can count.
+        sizes = [max(dim, 1) for dim in dims if isinstance(dim, int)]
+        nbytes = prod(sizes) * itemsizes[name]
+        if nbytes > memory:
+            raise InputError(
+                f"{where}: input {name!r} of shape {show(dims)} has {bytes_text(nbytes)}, but this "
+                f"machine's memory has {bytes_text(memory)}; give it a smaller shape"
+            )
+
+
 def symbol_values(inputs: Mapping[str, Dims], shapes: Shapes, where: str) -> dict[str, int]:
     """Size of every symbol that the given shapes speak of (parameters as in static_shapes)."""
     if not isinstance(shapes, Mapping):
@@ -54,7 +83,7 @@ def symbol_values(inputs: Mapping[str, Dims], shapes: Shapes, where: str) -> dic
                 f"{where}: the shape {shown} of input {name!r} must have positive integers"
             )
         for symbol, size in _matched(name, inputs[name], shape, where):
-            if values.setdefault(symbol, size) != size:
+            if values.setdefault(symbol, int(size)) != size:
                 raise InputError(
                     f"{where}: the shapes make the dimension {symbol!r} both {values[symbol]} and "
                     f"{size}; give it one size"

@@ -16,7 +16,7 @@ from tvm.ir.json_compact import upgrade_json
 
 from tvm_rammer.errors import ModelError
 from tvm_rammer.frontend.input_constants import Constants, as_constant, checked_constants
-from tvm_rammer.frontend.input_shapes import Dims, Shapes, symbol_values
+from tvm_rammer.frontend.input_shapes import Dims, Shapes, require_memory, symbol_values
 from tvm_rammer.frontend.loaded_model import LoadedModel, one_line
 from tvm_rammer.tensors import as_tensor
 
@@ -87,12 +87,35 @@ def from_relax(module: tvm.IRModule, where: str) -> LoadedModel:
 
 def specialise(model: LoadedModel, shapes: Shapes, where: str) -> LoadedModel:
     """Give the symbolic dimensions of a module the sizes that the shapes imply."""
-    values = symbol_values(relax_inputs(model), shapes, where)
+    values = _symbol_values(model, shapes, where)
     if not values:
         return model
     bound = replace(model, module=relax.transform.BindSymbolicVars(values, "main")(model.module))
-    symbol_values(relax_inputs(bound), shapes, where)  # a dimension such as n + 1 has a size now
+    _symbol_values(bound, shapes, where)  # a dimension such as n + 1 has a size now
     return bound
+
+
+def _symbol_values(model: LoadedModel, shapes: Shapes, where: str) -> dict[str, int]:
+    """Size of every symbol that the shapes speak of, where the inputs fit into memory with them."""
+    inputs = relax_inputs(model)
+    values = symbol_values(inputs, shapes, where)
+    known = {
+        name: [values.get(dim, dim) if isinstance(dim, str) else dim for dim in dims]
+        for name, dims in inputs.items()
+        if dims is not None
+    }
+    params = dict(zip(model.input_names, model.module["main"].params, strict=True))
+    itemsizes = {name: _itemsize(params[name]) for name in known}
+    require_memory(known, itemsizes, where)
+    return values
+
+
+def _itemsize(param: relax.Var) -> int:
+    """Bytes of an element; 1, at least, of a type that is not given or that numpy lacks."""
+    try:
+        return np.dtype(str(param.ty.dtype)).itemsize
+    except TypeError:
+        return 1
 
 
 def bind_constants(

@@ -91,6 +91,15 @@ def test_sizes_that_are_fixed_in_the_program():
     )
 
 
+def test_an_input_that_this_machine_cannot_hold(monkeypatch):
+    """It is refused before PyTorch takes the memory."""
+    monkeypatch.setattr("os.sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 2**20}.__getitem__)
+    assert message(rows_of_any_number(), InputError, shapes={"x": (10**12, 4)}) == (
+        "the model: input 'x' of shape (1000000000000, 4) has 14901.2 GiB, but this machine's "
+        "memory has 4.0 GiB; give it a smaller shape"
+    )
+
+
 # Inputs and outputs
 
 

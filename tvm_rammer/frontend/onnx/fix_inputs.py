@@ -10,7 +10,13 @@ from onnx import helper, numpy_helper
 
 from tvm_rammer.errors import ModelError
 from tvm_rammer.frontend.input_constants import Constants, as_constant, checked_constants
-from tvm_rammer.frontend.input_shapes import Dims, Shapes, static_shapes, symbol_values
+from tvm_rammer.frontend.input_shapes import (
+    Dims,
+    Shapes,
+    require_memory,
+    static_shapes,
+    symbol_values,
+)
 from tvm_rammer.frontend.onnx.onnx_file import OnnxModel
 
 #: The version of ONNX's format since which initialisers need not be inputs.
@@ -53,6 +59,7 @@ def fix_inputs(model: OnnxModel, shapes: Shapes, constants: Constants, where: st
     values = typed_constants(inputs, constants, where)
     given = {**shapes, **{name: value.shape for name, value in values.items()}}
     static = static_shapes(dims, given, where)
+    require_memory(static, {name: _dtype(inputs[name]).itemsize for name in static}, where)
     symbols = symbol_values(dims, given, where)
     for name, value in inputs.items():
         if name in values:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tvm_rammer.errors import ModelError
-from tvm_rammer.frontend.input_shapes import Dims, Shapes, static_shapes
+from tvm_rammer.frontend.input_shapes import Dims, Shapes, require_memory, static_shapes
 from tvm_rammer.frontend.loaded_model import one_line
 from tvm_rammer.frontend.torch.converters import CONVERTERS
 from tvm_rammer.frontend.torch.operator_call import place, refusal
@@ -89,9 +89,10 @@ def _specialised(program: Any, shapes: Shapes, where: str) -> Any:
 
     dims = dict(_inputs(program, where))
     sizes = static_shapes(dims, shapes, where)
+    values = {node.name: node.meta["val"] for node in program.graph.find_nodes(op="placeholder")}
+    require_memory(sizes, {name: values[name].element_size() for name in sizes}, where)
     if all(isinstance(size, int) for shape in dims.values() for size in shape or ()):
         return program
-    values = {node.name: node.meta["val"] for node in program.graph.find_nodes(op="placeholder")}
     flat = [
         torch.zeros(sizes[name], dtype=values[name].dtype) if name in sizes else values[name]
         for name in _user_inputs(program)
