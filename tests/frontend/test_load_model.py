@@ -351,6 +351,7 @@ def test_a_negative_size_is_not_known():
         ({"x": (1, 4)}, "input 'x' is (n, 3) in the model; the shape (1, 4) does not fit"),
         ({"x": (0, 3)}, "the shape (0, 3) of input 'x' must have positive integers"),
         ({"x": (True, 3)}, "the shape (True, 3) of input 'x' must have positive integers"),
+        ({"x": "4,32"}, "the shape '4,32' of input 'x' must have positive integers"),
         ({"x": 3}, "the shape 3 of input 'x' must have positive integers"),
         ({"x": (1.5, 3)}, "the shape (1.5, 3) of input 'x' must have positive integers"),
     ],
@@ -387,6 +388,14 @@ def test_a_dimension_that_a_symbol_decides_has_a_size_that_counts(monkeypatch):
     assert message(InputError, model, {"a": (np.int32(2), 1)}) == (
         "the model: input 'b' of shape (2, 2147483648) has 16.0 GiB, but this machine's memory has "
         "1.0 GiB; give it a smaller shape"
+    )
+
+
+@pytest.mark.parametrize("from_module", [False, True])
+def test_shapes_without_names(from_module):
+    model = symbolic_module() if from_module else relu(("n", 3))
+    assert message(InputError, model, [("x", (4, 3))]) == (
+        "shapes is [('x', (4, 3))]; give a mapping of names to sizes"
     )
 
 

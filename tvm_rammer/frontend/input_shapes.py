@@ -42,6 +42,12 @@ def static_shapes(
     }
 
 
+def require_mapping(shapes: object) -> None:
+    """Raise an InputError for shapes without the names of the inputs."""
+    if not isinstance(shapes, Mapping):
+        raise InputError(f"shapes is {shapes!r}; give a mapping of names to sizes")
+
+
 def require_memory(
     inputs: Mapping[str, Sequence[int | str | None]], itemsizes: Mapping[str, int], where: str
 ) -> None:
@@ -70,15 +76,14 @@ def require_memory(
 
 def symbol_values(inputs: Mapping[str, Dims], shapes: Shapes, where: str) -> dict[str, int]:
     """Size of every symbol that the given shapes speak of (parameters as in static_shapes)."""
-    if not isinstance(shapes, Mapping):
-        raise InputError(f"shapes is {shapes!r}; give a mapping of names to sizes")
     values: dict[str, int] = {}
     for name, shape in shapes.items():
         if name not in inputs:
             known = listed(f"{other!r} {show(dims)}" for other, dims in inputs.items())
             raise InputError(f"{where}: there is no input {name!r}; its inputs: {known}")
-        if not isinstance(shape, Sequence) or not all(map(_is_size, shape)):
-            shown = show(shape) if isinstance(shape, Sequence) else repr(shape)
+        sizes = isinstance(shape, Sequence) and not isinstance(shape, str | bytes)
+        if not sizes or not all(map(_is_size, shape)):
+            shown = show(shape) if sizes else repr(shape)
             raise InputError(
                 f"{where}: the shape {shown} of input {name!r} must have positive integers"
             )

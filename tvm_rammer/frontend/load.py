@@ -11,7 +11,7 @@ import tvm
 
 from tvm_rammer.errors import ModelError
 from tvm_rammer.frontend.input_constants import Constants
-from tvm_rammer.frontend.input_shapes import Shapes
+from tvm_rammer.frontend.input_shapes import Shapes, require_mapping
 from tvm_rammer.frontend.loaded_model import LoadedModel
 from tvm_rammer.frontend.onnx.import_onnx import from_onnx, read_onnx
 from tvm_rammer.frontend.onnx.onnx_file import OnnxModel, in_memory
@@ -52,6 +52,7 @@ def load_model(
     """
     shapes = {} if shapes is None else shapes
     constants = {} if constants is None else constants
+    require_mapping(shapes)
     where = "the model"
     if isinstance(model, str | os.PathLike):
         where = os.fspath(model)
