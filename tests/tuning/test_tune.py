@@ -250,6 +250,32 @@ def test_no_trials(tmp_path):
     assert said == "trials is 0: it must be a whole number of at least 1"
 
 
+@pytest.mark.parametrize("seed", ["a", -1, True, 1.0, 2**31])
+def test_no_seed(tmp_path, seed):
+    said = refusal(InputError, model(), trials=1, work_dir=tmp_path, seed=seed)
+    assert said == f"seed is {seed!r}: it must be a whole number from 0 to 2,147,483,647"
+
+
+def test_no_tracker(tmp_path):
+    said = refusal(InputError, model(), trials=1, work_dir=tmp_path, tracker="127.0.0.1:9")
+    assert said == (
+        "tracker is '127.0.0.1:9': give a Tracker, such as "
+        "tvm_rammer.Tracker('127.0.0.1', 9190, 'the key of its servers')"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "advice"), [("records", "'records'"), (Path("r"), "'r'"), ([], "'folder'")]
+)
+def test_no_records_but_their_path(given, advice):
+    with pytest.raises(InputError) as caught:
+        tvm_rammer.build(model(), database=given)
+    assert str(caught.value) == (
+        f"database is {given!r}: give what tvm_rammer.tune returned, or "
+        f"tvm_rammer.Database({advice})"
+    )
+
+
 def test_a_folder_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     said = refusal(InputError, model(), trials=1, work_dir=tmp_path / "file" / "records")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -97,6 +98,7 @@ def build(
     PlanError
         No plan fits into ``max_arena_bytes``.
     """
+    _require_records(database)
     if check:
         require_reference(model)
     options = Options(
@@ -136,6 +138,17 @@ def build(
         }
         check_library(library, model, {**(constants or {}), **bound})
     return library
+
+
+def _require_records(database: object) -> None:
+    """Raise an InputError for what is given in place of records, such as their path."""
+    if database is None or hasattr(database, "tuned"):
+        return
+    folder = os.fspath(database) if isinstance(database, str | os.PathLike) else "folder"
+    raise InputError(
+        f"database is {database!r}: give what tvm_rammer.tune returned, or "
+        f"tvm_rammer.Database({folder!r})"
+    )
 
 
 def _bind(loaded: LoadedModel, params: Mapping[str, Any]) -> tuple[LoadedModel, ModelNames]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from operator import index
+from typing import Any, SupportsIndex
 
 import tvm
 import tvm_ffi
@@ -29,6 +30,9 @@ from tvm_rammer.tuning.shares import PlannedTask, PlanShares
 from tvm_rammer.tuning.task import BOTH, SPACES, Task, tuner_of
 from tvm_rammer.tuning.tracker import Tracker
 from tvm_rammer.units import listed
+
+#: What all generators of random numbers in a search can begin with.
+_SEEDS = range(2**31)
 
 
 def tune(
@@ -82,7 +86,8 @@ def tune(
     Raises
     ------
     InputError
-        If ``trials`` is no number from 1, ``space`` is none, or the folder cannot be written.
+        If ``trials`` is no number from 1, ``seed`` none from 0, ``space`` or ``tracker`` is none,
+        or the folder cannot be written.
     TuningError
         If the target is not this machine and no tracker is given, the tracker cannot be reached or
         has no such machine, nothing can be tuned, a library is missing, or another process tunes
@@ -91,6 +96,8 @@ def tune(
         If the model cannot be read or imported.
     """
     spaces = spaces_of(space)
+    seed = _seed(seed)
+    _require_tracker(tracker)
     goal = Options(num_veus=num_veus).resolve(target)
     if tracker:
         tracker.servers()
@@ -129,6 +136,22 @@ def spaces_of(space: str) -> tuple[str, ...]:
     if space not in SPACES:
         raise InputError(f"space is {space!r}: it must be one of {listed((*SPACES, BOTH))}")
     return (space,)
+
+
+def _seed(given: Any) -> int:
+    """A seed as Python's own integer, which alone TVM takes; numpy's are seeds, too."""
+    whole = isinstance(given, SupportsIndex) and not isinstance(given, bool)
+    if not whole or index(given) not in _SEEDS:
+        raise InputError(f"seed is {given!r}: it must be a whole number from 0 to {_SEEDS[-1]:,}")
+    return index(given)
+
+
+def _require_tracker(tracker: object) -> None:
+    if tracker is not None and not isinstance(tracker, Tracker):
+        raise InputError(
+            f"tracker is {tracker!r}: give a Tracker, such as "
+            "tvm_rammer.Tracker('127.0.0.1', 9190, 'the key of its servers')"
+        )
 
 
 def tasks_of(
