@@ -183,6 +183,16 @@ def test_a_folder_in_the_place_of_the_library(refused, model, tmp_path):
     assert line == "error: a.so: is a folder; give the name of a file"
 
 
+def test_a_name_that_is_too_long(refused, model):
+    long = "a" * 300
+    assert refused("compile", model, "-o", f"{long}.so") == (
+        f"error: {long}.so: cannot be written: File name too long; choose another path"
+    )
+    assert refused("compile", f"{long}.onnx", "-o", "a.so") == (
+        f"error: {long}.onnx: cannot be read: File name too long; give a model file"
+    )
+
+
 def test_no_compiler(refused, model, monkeypatch):
     monkeypatch.setattr("tvm.support.cc.get_cc", lambda: None)
     assert refused("compile", model, "-o", "a.so") == (

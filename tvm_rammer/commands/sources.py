@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -167,7 +168,7 @@ def require_model(model: Path) -> None:
     """Raise an InputError for what is no model file, where it can be told what it is."""
     if model.suffix == ".so":
         raise InputError(f"{model}: a library is compiled already; give the model instead")
-    if model.exists():
+    if os.path.exists(model):  # of a name that is too long, who reads it says so
         if read_plan(model) is not None:
             raise InputError(f"{model}: a plan holds no model to compile; give the model instead")
         return
