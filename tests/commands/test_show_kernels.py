@@ -123,6 +123,12 @@ def test_pictures_are_refused(refused, model):
     )
 
 
+def test_a_measured_plan_is_refused(refused, model):
+    assert refused("show", model, "--kernels", "--measured") == (
+        "error: --measured runs a plan; leave it out with --kernels"
+    )
+
+
 def test_a_missing_model(refused):
     assert refused("show", "no.onnx", "--kernels") == (
         "error: no.onnx: no such file; give the path of a model"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import onnx
+import pytest
 
 from tvm_rammer.errors import TuningError
 from tvm_rammer.testing.models import get_model
@@ -45,6 +46,26 @@ def test_neither_model_nor_status(call, tmp_path):
     result = call("tune", tmp_path / "model.onnx", "-o", tmp_path, "--plot", tmp_path / "x.svg")
     assert result.exit_code == 2
     assert "--plot goes with --status DIR" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["MODEL"],
+        ["--output", "ours"],
+        ["--trials", "500"],
+        ["--seed", "1"],
+        ["--key", "rpi5"],
+        ["--space", "both"],
+        ["--shape", "x=1,2"],
+        ["--target", "llvm"],
+    ],
+)
+def test_what_tunes_does_not_go_with_status(call, tmp_path, given):
+    """Also where its value is what it is by default."""
+    result = call("tune", "--status", tmp_path, *given)
+    assert result.exit_code == 2
+    assert f"{given[0]} does not go with --status DIR, which tunes nothing" in result.stderr
 
 
 def test_no_trials(call, tmp_path):

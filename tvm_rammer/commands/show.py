@@ -76,6 +76,8 @@ def command(
 
         if files:
             raise InputError(f"--{next(iter(files))} draws a plan; leave it out with --kernels")
+        if measured:
+            raise InputError("--measured runs a plan; leave it out with --kernels")
         if source.suffix == ".so" or read_plan(source) is not None:
             what = "library" if source.suffix == ".so" else "plan"
             raise InputError(

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from tvm_rammer.commands.command import Command, Result
 from tvm_rammer.commands.sources import given_options, require_model, shared_options
@@ -94,6 +95,7 @@ def command(
     so that nothing gets slower. The same command goes on with the records of an interrupted one.
     """
     if status is not None:
+        _refuse_beside_status()
         return _status(status, plot)
     if model is None or output is None:
         raise click.UsageError("give MODEL and -o DIR, or --status DIR")
@@ -110,6 +112,17 @@ def command(
         options["tracker"] = Tracker.parse(tracker, key, parallel)
     options["space"] = space
     return _tuned(model, output, trials, seed, options)
+
+
+def _refuse_beside_status() -> None:
+    """Raise a UsageError for what is given to tune, where nothing is tuned."""
+    context = click.get_current_context()
+    told = ("status", "plot", "as_json", "debug")
+    for param in context.command.get_params(context):
+        given = context.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE
+        if given and param.name not in told:
+            shown = param.opts[-1] if isinstance(param, click.Option) else "MODEL"
+            raise click.UsageError(f"{shown} does not go with --status DIR, which tunes nothing")
 
 
 def _tuned(model: Path, output: Path, trials: int, seed: int, options: dict[str, Any]) -> Result:
