@@ -87,10 +87,14 @@ def test_a_notebook_shows_the_timeline(library):
     assert module.profile(runs=1)._repr_svg_().startswith("<svg ")
 
 
-def test_what_cannot_be_profiled(library):
+@pytest.mark.parametrize("runs", [0, "3", 1.5])
+def test_no_number_of_runs(library, runs):
     with pytest.raises(InputError) as few:
-        library.create().profile(runs=0)
-    assert str(few.value) == "runs is 0; it must be at least 1"
+        library.create().profile(runs=runs)
+    assert str(few.value) == f"runs is {runs!r}; it must be a whole number of at least 1"
+
+
+def test_what_cannot_be_profiled(library):
     with pytest.raises(InputError) as parts:
         tvm_rammer.build(Sorting).create().profile()
     assert str(parts.value) == (

@@ -295,8 +295,8 @@ class GraphModule:
             For a model that is more than one planned region, less than one run, or a back end
             that cannot profile.
         """
-        if runs < 1:
-            raise InputError(f"runs is {runs}; it must be at least 1")
+        if not isinstance(runs, SupportsIndex) or runs < 1:
+            raise InputError(f"runs is {runs!r}; it must be a whole number of at least 1")
         direct = self._description.direct
         if direct is None:
             raise InputError(
