@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 
+import pytest
+import tvm
 from some_records import write_records
 
 from tvm_rammer.backend import vdevice_for
-from tvm_rammer.tuning.database import Database
+from tvm_rammer.tuning.database import Database, RecordsWarning
 
 
 def test_merged_into_one_file(call, tmp_path):
@@ -34,6 +36,27 @@ def test_a_folder_with_records_is_not_written_over(call, tmp_path):
     result = call("records", mine, "-o", mine)
     assert result.exit_code == 1
     assert "there are records here; choose another folder" in result.stderr
+
+
+def test_nothing_that_matches_is_not_written(call, refused, tmp_path):
+    mine = write_records(tmp_path / "mine", {"a vacuum tube": [8]})
+    there = f"there are those of a vacuum tube with TVM {tvm.__version__}"
+    assert refused("records", mine, "--device", "zzz", "--needed", "-o", "zz.json") == (
+        f"error: zz.json: not written, no record matches --device 'zzz' --needed; {there}"
+    )
+    result = call("records", mine, "--here")
+    assert result.exit_code == 0
+    assert f"no record matches --here; {there}" in result.stdout
+
+
+def test_no_records_at_all(refused, tmp_path):
+    mine = write_records(tmp_path / "mine", {})
+    assert refused("records", mine, "-o", "zz.json") == (
+        "error: zz.json: not written, there are no records of any operator"
+    )
+    said = "there are no records of any operator here"
+    with pytest.warns(RecordsWarning, match=f"{mine}: {said}"):
+        Database(mine).tuned(vdevice_for(), 0.0)
 
 
 def test_a_file_without_records(call, tmp_path):

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from tvm_rammer.commands.command import Command, Result
+from tvm_rammer.errors import InputError
+
+if TYPE_CHECKING:
+    from tvm_rammer.tuning.database import Database
 
 _EXAMPLES = """\b
 Examples:
@@ -49,14 +55,17 @@ def command(
 
     lines = collected(opened, keep, needed)
     counts = counts_by_origin(lines)
+    nothing = "" if counts else _nothing_left(opened, device, here, needed)
     if output is not None:
+        if nothing:
+            raise InputError(f"{output}: not written, {nothing}")
         write_lines(lines, output)
     table = columns("device", "TVM", "operators", "measurements", "races", right=(2, 3, 4))
     for each in counts:
         numbers = (each.operators, each.measurements, each.races)
         table.add_row(each.origin.device, each.origin.version, *(f"{n:,}" for n in numbers))
     skipped = [f"{each.folder}: {line}" for each in opened for line in each.skipped]
-    written = f"written to {output}" if output else "nothing was written: give -o"
+    written = f"written to {output}" if output else nothing or "nothing was written: give -o"
     return Result(
         {
             "output": str(output) if output else None,
@@ -79,3 +88,18 @@ def command(
             *([f"left out: {counted(len(skipped), 'line')}"] if skipped else []),
         ),
     )
+
+
+def _nothing_left(
+    databases: Sequence[Database], device: str | None, here: bool, needed: bool
+) -> str:
+    """Why there is nothing to write, and what the records there are of."""
+    from tvm_rammer.tuning.collect import collected, counts_by_origin
+    from tvm_rammer.units import listed
+
+    there = [each.origin.source for each in counts_by_origin(collected(databases, lambda _: True))]
+    if not there:
+        return "there are no records of any operator"
+    named = [f"--device {device!r}"] if device is not None else []
+    given = [*named, *(["--here"] if here else []), *(["--needed"] if needed else [])]
+    return f"no record matches {' '.join(given)}; there are those of {listed(there)}"

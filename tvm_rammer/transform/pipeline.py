@@ -133,7 +133,7 @@ def partition_module(mod: tvm.IRModule, goal: Goal, records: Records | None = No
     """The passes before the plan: of what the user chose only the form matters to them."""
     tell("preparing the operators")
     vdevice, tolerance = goal.vdevice, goal.options.winograd_tolerance
-    tuned = records.tuned(vdevice, tolerance) if records else untuned
+    tuned = records.tuned(vdevice, tolerance) if records is not None else untuned
     compiler = RegionCompiler(goal.target, KernelLibrary(vdevice, tolerance, tuned))
     # What an importer repeats for every step is one before its weights are copied.
     with goal.target:

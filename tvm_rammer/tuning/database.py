@@ -164,7 +164,9 @@ class Database:
     def no_use(self, vdevice: VDevice) -> str:
         """Why none of the records is for a device; empty if some are."""
         known = [workload.origin for workload in self._workloads if workload]
-        if not known or any(origin == TaskOrigin.of(vdevice) for origin in known):
+        if not known:
+            return "there are no records of any operator here"
+        if any(origin == TaskOrigin.of(vdevice) for origin in known):
             return ""
         sources = listed(sorted({origin.source for origin in known}))
         here = TaskOrigin.of(vdevice).source
