@@ -200,6 +200,26 @@ def test_a_packed_call_is_left_out():
     assert reasons(Module) == [("a", "packed call"), ("b", "packed call")]
 
 
+def test_what_a_cast_tells_the_size_of_is_left_out():
+    """As an importer writes what has a size that is known when it has run."""
+
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor((4,), "float32")):
+            n = T.int64()
+            with R.dataflow():
+                a: R.Tensor((1, n), "int64") = R.match_cast(
+                    R.call_pure_packed("f", x, ty_args=R.Tensor("int64", ndim=2)),
+                    R.Tensor((1, n), "int64"),
+                )
+                b: R.Tensor((1, n), "int64") = R.match_cast(a, R.Tensor((1, n), "int64"))
+                R.output(b)
+            return b
+
+    assert reasons(Module) == [("a", "packed call")]
+
+
 def test_a_prim_func_that_calls_out_is_left_out():
     @I.ir_module
     class Module:

@@ -116,7 +116,8 @@ class _Partition:
     def _reason(self, binding: Any) -> str | None:
         """Why a binding is no operator of a plan; ``None`` when it is one."""
         if not isinstance(binding, relax.VarBinding):
-            return NO_OPERATOR
+            # What it computes, if anything, has a size that is known when it has run.
+            return reason_to_leave_out(binding.value, self.mod) or "dynamic shape"
         reason = reason_to_leave_out(binding.value, self.mod)
         return self.refusal(self.mod[binding.value.args[0]]) if reason is None else reason
 
