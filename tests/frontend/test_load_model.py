@@ -583,6 +583,21 @@ def test_inputs_that_are_no_numeric_tensors():
     )
 
 
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("others", [[], ["z"]])
+def test_outputs_that_are_no_tensors(count, others):
+    nodes = [
+        helper.make_node("Relu", ["x"], ["z"]),
+        helper.make_node("SequenceConstruct", ["z"] * count, ["y"]),
+    ]
+    sequence = helper.make_tensor_sequence_value_info("y", TensorProto.FLOAT, (2,))
+    outputs = [sequence, *(tensor(name, (2,)) for name in others)]
+    assert message(ModelError, model_of(*nodes, inputs=[tensor("x", (2,))], outputs=outputs)) == (
+        "the model: output 'y' is of the type sequence; it must be a tensor: export the model with "
+        "the sequence's tensors as outputs"
+    )
+
+
 def test_unsupported_operators_are_named_with_their_first_nodes():
     nodes = [
         helper.make_node("Relu", ["x"], ["a"]),

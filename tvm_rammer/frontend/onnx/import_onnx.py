@@ -106,8 +106,10 @@ def _imported(model: OnnxModel, shapes: Shapes, constants: Constants, where: str
     sizes = {value.name: static_shape(value.type) or () for value in proto.graph.input}
     module = _import(proto, sizes, where)
     module = _bind_weights(module, [*sizes], model.weights)
+    outputs = tuple(value.name for value in proto.graph.output)
+    _refuse_sequences(module, outputs, where)
     _refuse_parts_of_bytes(module, where)
-    return LoadedModel(module, inputs, tuple(value.name for value in proto.graph.output))
+    return LoadedModel(module, inputs, outputs)
 
 
 def _prepare(proto: onnx.ModelProto, where: str) -> None:
@@ -149,6 +151,18 @@ def _refuse_foreign(proto: onnx.ModelProto, where: str) -> None:
     """Raise a ModelError for operators that would be taken for their namesakes."""
     if foreign := [node for node in all_nodes(proto.graph) if node.domain not in _DOMAINS]:
         raise ModelError(f"{where}: {_unsupported(foreign)}")
+
+
+def _refuse_sequences(module: tvm.IRModule, outputs: Sequence[str], where: str) -> None:
+    """Raise a ModelError for an output of several tensors, whose types a model may not declare."""
+    result = module["main"].ret_ty
+    types = [result] if len(outputs) == 1 else result.fields
+    for name, ty in zip(outputs, types, strict=True):
+        if isinstance(ty, relax.TupleType):
+            raise ModelError(
+                f"{where}: output {name!r} is of the type sequence; it must be a tensor: export "
+                "the model with the sequence's tensors as outputs"
+            )
 
 
 def _refuse_parts_of_bytes(module: tvm.IRModule, where: str) -> None:
