@@ -149,6 +149,11 @@ def test_a_missing_library(refused):
     assert line == "error: no.so: no such file; export a library there first"
 
 
+def test_a_folder_in_the_place_of_a_library(refused, tmp_path):
+    (tmp_path / "d.so").mkdir()
+    assert refused("run", "d.so") == "error: d.so: is a folder; give the file of a library"
+
+
 def test_a_corrupt_library(refused, tmp_path):
     (tmp_path / "bad.so").write_bytes(b"not a library")
     line = refused("run", "bad.so")

@@ -237,7 +237,7 @@ def test_a_loaded_library_is_not_exported_again(exported, tmp_path):
 def test_a_file_that_is_not_there(tmp_path):
     path = tmp_path / "missing.so"
     assert load_error(path) == f"{path}: no such file; export a library there first"
-    assert load_error(tmp_path) == f"{tmp_path}: no such file; export a library there first"
+    assert load_error(tmp_path) == f"{tmp_path}: is a folder; give the file of a library"
 
 
 @pytest.mark.parametrize("content", [b"", b"not a library" * 10, b"\x7fELF" + bytes(60)])

@@ -70,6 +70,8 @@ def _copied(where: Path, checksum: bool) -> tuple[PrivateCopy, bytes | None]:
     """What is in a file, as it was when it was read, and the digest of it if it was checked."""
     digest, problem, stated = None, None, None
     try:
+        if where.is_dir():
+            raise LibraryError(f"{where}: is a folder; give the file of a library")
         if not where.is_file():
             raise LibraryError(f"{where}: no such file; export a library there first")
         copy = PrivateCopy(where.name)
