@@ -106,6 +106,28 @@ def test_a_plan_without_a_field(call, refused, library, tmp_path, missing):
     )
 
 
+def test_the_beginning_of_a_plan(call, refused, library, tmp_path):
+    (tmp_path / "plan.json").write_text(json.dumps(plan(call, library))[:-100])
+    line = refused("show", "plan.json")
+    assert line.startswith(
+        "error: plan.json: not a plan that `tvm-rammer show --json` wrote, or damaged: "
+    )
+    assert line.endswith("; write it again")
+    (tmp_path / "plan.json").write_text(json.dumps({"format": FORMAT_VERSION}))
+    assert refused("show", "plan.json") == (
+        "error: plan.json: not a plan that `tvm-rammer show --json` wrote, or damaged: "
+        "it lacks the key 'tvm'; add it"
+    )
+
+
+def test_neither_a_plan_nor_a_model(refused, tmp_path):
+    (tmp_path / "list.json").write_text("[]")
+    assert refused("show", "list.json") == (
+        "error: list.json: not a module saved by tvm.ir.save_json, or damaged (no JSON object); "
+        "save it again"
+    )
+
+
 def test_a_plan_of_another_format(call, refused, library, tmp_path):
     (tmp_path / "plan.json").write_text(json.dumps(plan(call, library) | {"format": 99}))
     assert refused("show", "plan.json") == (

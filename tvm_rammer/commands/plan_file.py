@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,16 +12,27 @@ from tvm_rammer.records import parse_json, problem_of
 if TYPE_CHECKING:
     from tvm_rammer.runtime.description import LibraryDescription
 
+_NO_PLAN = "not a plan that `tvm-rammer show --json` wrote, or damaged"
+
+#: How a plan begins, however little of it there is; a module of TVM has no such key.
+_BEGIN = re.compile(r'\s*\{\s*"format"\s*:')
+
 
 def read_plan(source: Path) -> LibraryDescription | None:
     """The plan in a file that --json wrote; None if the file is something else."""
     if source.suffix != ".json":
         return None
     try:
-        content = parse_json(source.read_text())
+        text = source.read_text()
     except (OSError, ValueError):
         return None  # whoever reads it as a model says what is wrong
-    if not isinstance(content, dict) or "programs" not in content:
+    try:
+        content = parse_json(text)
+    except ValueError as error:
+        if not _BEGIN.match(text):
+            return None
+        raise PlanError(f"{source}: {_NO_PLAN}: {error}; write it again") from error
+    if not isinstance(content, dict) or not ("programs" in content or _BEGIN.match(text)):
         return None
     from tvm_rammer.region.library_content import FORMAT_VERSION
     from tvm_rammer.runtime.description import LibraryDescription
@@ -36,8 +48,5 @@ def read_plan(source: Path) -> LibraryDescription | None:
     except PlanError as error:
         raise PlanError(f"{source}: {error}") from error
     except ValueError as error:
-        raise PlanError(
-            f"{source}: not a plan that `tvm-rammer show --json` wrote, or damaged: "
-            f"{problem_of(error)}"
-        ) from error
+        raise PlanError(f"{source}: {_NO_PLAN}: {problem_of(error)}") from error
     return description

@@ -25,7 +25,10 @@ def read_json(path: Path) -> tvm.IRModule:
     """Read a module that ``tvm.ir.save_json`` wrote."""
     data = path.read_bytes()
     try:
-        text = upgrade_json(data.decode())
+        text = data.decode()
+        if not text.lstrip().startswith("{"):
+            raise ValueError("no JSON object")
+        text = upgrade_json(text)
         if _crashes(text):
             raise ModelError(f"{path}: damaged so that TVM crashes when it reads it; save it again")
         module = tvm.ir.load_json(text)
