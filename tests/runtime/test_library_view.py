@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import re
 from html import unescape
 
@@ -10,6 +12,7 @@ from small_models import Sorting
 
 import tvm_rammer
 from tvm_rammer.commands.render import report_facts
+from tvm_rammer.errors import LibraryError
 from tvm_rammer.runtime import report
 from tvm_rammer.runtime.library import Library
 from tvm_rammer.units import duration
@@ -28,6 +31,22 @@ def page_of(library: Library) -> str:
 def test_one_line_says_what_was_planned(library):
     assert repr(library) == (
         "<tvm_rammer.runtime.library.Library: sequential, 4 operators on 2 vEUs>"
+    )
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, copy.copy, pickle.dumps])
+def test_what_runs_cannot_be_copied(library, copied):
+    with pytest.raises(LibraryError) as whole:
+        copied(library)
+    assert str(whole.value) == (
+        "a Library cannot be pickled or copied; write it with export_library(path), and read that "
+        "with tvm_rammer.load(path)"
+    )
+    with pytest.raises(LibraryError) as instance:
+        copied(library.create())
+    assert str(instance.value) == (
+        "a GraphModule cannot be pickled or copied; make another by lib.create(), and in another "
+        "process load what lib.export_library(path) wrote"
     )
 
 

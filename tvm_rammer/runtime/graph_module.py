@@ -7,13 +7,13 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean, median, stdev
-from typing import Any, SupportsIndex
+from typing import Any, NoReturn, SupportsIndex
 
 import numpy as np
 import tvm
 from tvm import relax
 
-from tvm_rammer.errors import InputError
+from tvm_rammer.errors import InputError, LibraryError
 from tvm_rammer.region.library_content import STATE, TensorInfo
 from tvm_rammer.runtime.description import LibraryDescription
 from tvm_rammer.runtime.profile import Profile, profile_kernel
@@ -93,6 +93,12 @@ class GraphModule:
         self._arguments: list[Any] = []
         if description.direct is not None:
             self._bind_kernel()
+
+    def __reduce__(self) -> NoReturn:
+        raise LibraryError(
+            "a GraphModule cannot be pickled or copied; make another by lib.create(), and in "
+            "another process load what lib.export_library(path) wrote"
+        )
 
     @property
     def num_veus(self) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import tvm
 from tvm import relax
@@ -86,6 +86,12 @@ class Library:
 
     def __repr__(self) -> str:
         return f"<{type(self).__module__}.{type(self).__name__}: {self._summary()}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise LibraryError(
+            "a Library cannot be pickled or copied; write it with export_library(path), and read "
+            "that with tvm_rammer.load(path)"
+        )
 
     def _summary(self) -> str:
         """What was planned, in a few words; ``lib.report`` says more."""
