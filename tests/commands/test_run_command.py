@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 from tvm_rammer.commands.tensors import save_outputs
 from tvm_rammer.region.library_content import FORMAT_VERSION
@@ -33,6 +35,27 @@ def test_an_npz_has_the_inputs_by_name(call, library, x):
     np.savez("all.npz", w=2 * np.eye(8, dtype=np.float32), x=x)
     z, _ = run(call, library, "--input", "all.npz")["outputs"]
     assert (z["min"], z["max"], z["not_finite"]) == (0.0, 2.0, 0)
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.npz"])
+def test_what_numpy_cannot_name_is_of_the_inputs_dtype(call, refused, name):
+    """An output in bfloat16 can be an input."""
+    bfloat16 = np.dtype("bfloat16")
+    ends = [helper.make_tensor_value_info(end, TensorProto.BFLOAT16, (3,)) for end in "xy"]
+    graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "g", ends[:1], ends[1:])
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), "bf.onnx")
+    value = np.array([1, 2, -3], bfloat16)
+    np.save("x.npy", value)
+    np.savez("x.npz", x=value)
+    run(call, "bf.onnx", "--input", name, "--output", "first")
+    run(call, "bf.onnx", "--input", "first/y.npy", "--output", "second")
+    assert np.load("second/y.npy").view(bfloat16).tolist() == [1, 2, -3]
+    np.save("wide.npy", np.zeros(3, "V4"))
+    assert refused("run", "bf.onnx", "--input", "wide.npy") == (
+        "error: wide.npy: input 'x' is bfloat16 of shape (3,); got |V4 of shape (3,); "
+        "convert the array"
+    )
 
 
 def test_inputs_that_are_not_given_are_random_but_repeatable(call, library):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Characters of a file's name that an output's name may give; file systems end a name at 255.
 _LONGEST_STEM = 200
+#: What ``numpy.dtype.isbuiltin`` is of types that another library adds to numpy's.
+_REGISTERED = 2
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,19 @@ def read_inputs(arguments: Sequence[str], infos: Sequence[TensorInfo]) -> list[I
         name: InputTensor(name, value, path)
         for name, (path, value) in zip(free, unnamed, strict=False)
     }
-    return [found[name] for name in names if name in found]
+    return [_typed(found[info.name], info) for info in infos if info.name in found]
+
+
+def _typed(tensor: InputTensor, info: TensorInfo) -> InputTensor:
+    """A tensor in the input's dtype where a file of numpy cannot name that: bfloat16, float8."""
+    given = tensor.value.dtype
+    if given.kind != "V" or given.names is not None:
+        return tensor
+    with suppress(TypeError):  # what is no tensor has no dtype
+        wanted = np.dtype(info.dtype)
+        if wanted.isbuiltin == _REGISTERED and wanted.itemsize == given.itemsize:
+            return replace(tensor, value=tensor.value.view(wanted))
+    return tensor
 
 
 def random_input(info: TensorInfo, rng: np.random.Generator) -> InputTensor:
