@@ -9,7 +9,7 @@ import tvm
 from some_records import write_records
 
 from tvm_rammer.backend import vdevice_for
-from tvm_rammer.tuning.database import Database, RecordsWarning
+from tvm_rammer.tuning.database import RECORDS, Database, RecordsWarning
 
 
 def test_merged_into_one_file(call, tmp_path):
@@ -57,6 +57,17 @@ def test_no_records_at_all(refused, tmp_path):
     said = "there are no records of any operator here"
     with pytest.warns(RecordsWarning, match=f"{mine}: {said}"):
         Database(mine).tuned(vdevice_for(), 0.0)
+
+
+def test_a_name_that_is_too_long(refused):
+    long = "a" * 300
+    assert refused("records", long) == (
+        f"error: {long}: there are no records of the tuner here (no {RECORDS}); "
+        "make them by tvm_rammer.tune or tvm-rammer tune"
+    )
+    assert refused("tune", "--status", long) == (
+        f"error: {long}: nothing was tuned here (no tuning.log with results)"
+    )
 
 
 def test_a_file_without_records(call, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -152,7 +153,7 @@ def _split(argument: str, names: Sequence[str]) -> tuple[str | None, str]:
         if argument.startswith(f"{name}="):
             return name, argument[len(name) + 1 :]
     name, equals, path = argument.partition("=")
-    return (name, path) if equals and not Path(argument).exists() else (None, argument)
+    return (name, path) if equals and not os.path.exists(argument) else (None, argument)
 
 
 def _read(path: Path) -> list[tuple[str | None, np.ndarray]]:

@@ -89,12 +89,14 @@ class Database:
         self.skipped: list[str] = []
         self._usable: list[tuple[str, str]] = []
         self._traces: dict[int, str] = {}
-        if not self.folder.is_file() and not (self.folder / RECORDS).is_file():
+        # Of a name that is too long these functions say that there is no such file.
+        in_one_file = os.path.isfile(self.folder)
+        if not in_one_file and not os.path.isfile(self.folder / RECORDS):
             raise InputError(
                 f"{self.folder}: there are no records of the tuner here (no {RECORDS}); "
                 "make them by tvm_rammer.tune or tvm-rammer tune"
             )
-        if self.folder.is_file() and WORKLOADS not in self._held:
+        if in_one_file and WORKLOADS not in self._held:
             raise InputError(
                 f"{self.folder}: holds no records of the tuner; give a folder of "
                 "tvm-rammer tune, or a file of tvm-rammer records"

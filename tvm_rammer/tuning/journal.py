@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -108,7 +109,7 @@ def _last_byte(file: Any) -> bytes:
 def read_log(folder: Path) -> Iterator[dict[str, Any]]:
     """What the sessions of a folder told, in order; lines that are none are left out."""
     path = folder / LOG
-    if not path.exists():
+    if not os.path.exists(path):  # also where its name is too long
         return
     for line in path.read_text(errors="replace").splitlines():
         try:
