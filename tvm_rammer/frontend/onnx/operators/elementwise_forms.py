@@ -7,6 +7,9 @@ import numpy as np
 from tvm_rammer.frontend.onnx.nodes import Nodes
 from tvm_rammer.frontend.onnx.operators.operator_node import OperatorNode
 
+#: Since this version of ONNX's operators operands are broadcast as numpy's are.
+BROADCASTS_SINCE = 7
+
 
 def is_inf(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
     """IsInf of one sign."""
@@ -41,7 +44,7 @@ def bit_shift(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
 
 def old_broadcast(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
     """Add and others before version 7: ``broadcast=1`` lays B along A from an axis on."""
-    if node.version >= 7 or not node.attributes.get("broadcast", 0):
+    if node.version >= BROADCASTS_SINCE or not node.attributes.get("broadcast", 0):
         return None
     a, b = node.inputs
     sizes = node.shape(b)

@@ -23,6 +23,7 @@ from tvm_rammer.frontend.onnx.infer import (
 )
 from tvm_rammer.frontend.onnx.names import all_nodes, reads, subgraphs
 from tvm_rammer.frontend.onnx.nodes import Nodes
+from tvm_rammer.frontend.onnx.operators.elementwise_forms import BROADCASTS_SINCE, old_broadcast
 from tvm_rammer.frontend.onnx.operators.functions import inline_function
 from tvm_rammer.frontend.onnx.operators.operator_node import OperatorNode, parse
 from tvm_rammer.frontend.onnx.operators.table import FUNCTIONS, RULES
@@ -44,28 +45,31 @@ def rewrite_operators(model: onnx.ModelProto, where: str) -> None:
     ModelError
         A node of a known operator asks for what cannot be compiled.
     """
-    if not any(_may_change(node) for node in all_nodes(model.graph)):
+    version = opsets_of(model).get("", 1)
+    if not any(_may_change(node, version) for node in all_nodes(model.graph)):
         return
     # Before version 4 constants had to be inputs as well.
     model.ir_version = max(model.ir_version, 4)
-    _drop_unread_results(model.graph)
+    _drop_unread_results(model.graph, version)
     _Walk(model, where).graph(model.graph)
     _drop_unread_constants(model.graph)
 
 
-def _may_change(node: onnx.NodeProto) -> bool:
+def _may_change(node: onnx.NodeProto, version: int) -> bool:
     key = ("" if node.domain == "ai.onnx" else node.domain, node.op_type)
+    if RULES.get(key) is old_broadcast:
+        return version < BROADCASTS_SINCE
     return key in RULES or key in FUNCTIONS
 
 
-def _drop_unread_results(graph: onnx.GraphProto) -> None:
+def _drop_unread_results(graph: onnx.GraphProto, version: int) -> None:
     """A rule need not compute what nobody reads, such as a mask or a mean for training."""
     read = _read_names(graph)
     for node in all_nodes(graph):
         kept = [name if name in read else "" for name in node.output]
         while len(kept) > 1 and not kept[-1]:
             kept.pop()
-        if _may_change(node) and any(kept):
+        if any(kept) and _may_change(node, version):
             node.output[:] = kept
 
 
