@@ -13,7 +13,7 @@
     python python/make_results.py --readme README.md
 
 Only the first file must be there. What long checks have shown is in proofs.json, kept by hand;
-scaling_before.json is compare_policies.py's of an earlier checkout.
+scaling_before.json and scaling_after.json are compare_policies.py's of two checkouts.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def read(folder: Path) -> Results:
     direct, ablations, scaling, proofs, models, choices, tuning = (
         folder / f"{name}.json" for name in names
     )
-    before = folder / "scaling_before.json"
+    before, after = folder / "scaling_before.json", folder / "scaling_after.json"
     return Results(
         load_results(folder / "peers.json"),
         load_results(direct) if direct.exists() else None,
@@ -92,7 +92,7 @@ def read(folder: Path) -> Results:
         load_notes(folder / "models_notes.json"),
         CHOICES.load(choices) if choices.exists() else None,
         TUNINGS.load(tuning) if tuning.exists() else None,
-        SCALINGS.load(before) if before.exists() else None,
+        (SCALINGS.load(before), SCALINGS.load(after)) if before.exists() else None,
     )
 
 
@@ -105,7 +105,7 @@ def write(results: Results, folder: Path) -> list[Path]:
     if results.ablations:
         pages["ablations.md"] = ablations_page(results.ablations)
     if results.scaling:
-        pages["scaling.md"] = scaling_page(results.scaling, results.before)
+        pages["scaling.md"] = scaling_page(results.scaling, results.beside)
     if results.choices:
         pages["choices.md"] = choices_page(results.choices)
     if results.kernels:

@@ -22,11 +22,12 @@ from bench.study import Study
 from bench.tuning_study import TuningStudy
 from tvm_rammer.testing.contenders import CANDIDATES
 
-_BEFORE = (
-    "The same by the checkout in which kernels had no choice of tilings yet (b35b9a3), on the same "
-    "machine and day: how many times faster today's auto is than its sequential plan, how many "
-    "times faster a plan could be that has today's kernels, and today's auto beside its auto. "
-    "Kernels were measured by each checkout for itself."
+_BESIDE = (
+    "Plans by the checkout in which kernels had no choice of tilings yet (b35b9a3), and by a later "
+    "one: how many times faster the later auto is than the earlier sequential plan, how many times "
+    "faster a plan of the later kernels could be, and the later auto beside the earlier one. Each "
+    "checkout measured its own kernels, in turns with the other; what kernels alone have become "
+    "faster, or one measured better than the other, is what the fewest vEUs show."
 )
 
 
@@ -52,8 +53,8 @@ class Results:
     choices : Findings of Choices
         Operators that have a choice of tilings.
     tuning : Findings of TuningStudy
-    before : Findings of Scaling
-        As ``scaling``, by an earlier checkout on the same machine.
+    beside : pair of Findings of Scaling
+        By an earlier checkout, and by a later one on the same machine and day.
     """
 
     peers: ResultFile
@@ -66,7 +67,7 @@ class Results:
     notes: Mapping[str, str] = field(default_factory=dict)
     choices: Findings[Choices] | None = None
     tuning: Findings[TuningStudy] | None = None
-    before: Findings[Scaling] | None = None
+    beside: tuple[Findings[Scaling], Findings[Scaling]] | None = None
 
 
 def contenders_of(found: ResultFile) -> list[str]:
@@ -126,7 +127,9 @@ def ablations_page(found: Findings[Study]) -> str:
     return whole_page([*parts, *_failed(found)])
 
 
-def scaling_page(found: Findings[Scaling], before: Findings[Scaling] | None = None) -> str:
+def scaling_page(
+    found: Findings[Scaling], beside: tuple[Findings[Scaling], Findings[Scaling]] | None = None
+) -> str:
     """What the plans would be worth on more vEUs, also beside those of an earlier checkout."""
     parts = [
         "# More vEUs, simulated",
@@ -139,12 +142,11 @@ def scaling_page(found: Findings[Scaling], before: Findings[Scaling] | None = No
     for item in SCALING_TABLES:
         if rows := item.rows(found.found):
             parts += [f"## {item.title}", item.text, table(item.columns(found.found), rows)]
-    if before and (rows := before_rows(before.found, found.found)):
-        parts += [
-            "## Beside an earlier checkout",
-            _BEFORE,
-            table(before_columns(before.found), rows),
-        ]
+    if beside:
+        before, after = beside
+        rows = before_rows(before.found, after.found)
+        text = f"{_BESIDE} {machine.sentence(after.machine)}"
+        parts += ["## Beside an earlier checkout", text, table(before_columns(before.found), rows)]
     return whole_page([*parts, *_failed(found)])
 
 

@@ -45,4 +45,4 @@ def test_models_that_only_one_knows_are_left_out() -> None:
 def test_the_page_has_the_table_where_there_was_a_checkout_before() -> None:
     now = Findings(FindingsSetting(False, (2, 64)), MACHINE, {"bert_base": small_scaling()})
     assert "earlier checkout" not in scaling_page(now)
-    assert "## Beside an earlier checkout" in scaling_page(now, now)
+    assert "## Beside an earlier checkout" in scaling_page(now, (now, now))
