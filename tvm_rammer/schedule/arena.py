@@ -18,8 +18,9 @@ from tvm_rammer.rprogram.rows import Ints
 from tvm_rammer.schedule.owners import PIECES, Floats
 from tvm_rammer.schedule.segments import Counts, Segments
 
-#: Places that are compared for a buffer.
+#: Places that are compared for a buffer, and runs of free bytes that are looked at before.
 _MOST_PLACES = 64
+_MOST_FILLED = 4
 
 #: Where pieces start and stop, in pieces.
 _EDGES = np.arange(PIECES + 1)
@@ -95,7 +96,13 @@ class Arena:
 
     def _choose(self, pieces: Segments, complete: Counts) -> int:
         nbytes = int(pieces.stops[-1])
-        offsets, room = self._places(pieces, complete)
+        idle = self._idle
+        lows, highs = idle.runs(np.all(idle.last <= complete[:, None], axis=0))
+        # Free bytes that it fills, where its vEUs wrote them all: nothing is better.
+        filled = lows[(highs - lows == nbytes) & (highs < self.nbytes)][:_MOST_FILLED]
+        if len(filled) and len(own := filled[self._foreign(filled, pieces) < 0.5]):
+            return int(own[0])
+        offsets, room = self._places(pieces, lows, highs)
         if len(offsets) == 1:
             return int(offsets[0])
         ends = offsets + nbytes
@@ -106,13 +113,12 @@ class Arena:
         best = np.lexsort((offsets, room, np.rint(foreign + growth), beyond))[0]
         return int(offsets[best])
 
-    def _places(self, pieces: Segments, complete: Counts) -> tuple[Ints, Ints]:
-        """Offsets that a buffer may have, and how long the run of free bytes is around each.
+    def _places(self, pieces: Segments, lows: Ints, highs: Ints) -> tuple[Ints, Ints]:
+        """Offsets that a buffer may have in runs of free bytes, and how long the run is at each.
 
         The ends of runs, and where a border between owners of the buffer meets one of the arena's.
         """
-        idle, nbytes = self._idle, int(pieces.stops[-1])
-        lows, highs = idle.runs(np.all(idle.last <= complete[:, None], axis=0))
+        nbytes = int(pieces.stops[-1])
         # The last run grows with the arena, however far.
         if not len(highs) or highs[-1] != self.nbytes:
             lows, highs = (np.concatenate((ends, [self.nbytes])) for ends in (lows, highs))
@@ -124,7 +130,7 @@ class Arena:
             tightest = room[fitting].argsort(kind="stable")[: _MOST_PLACES // 2]
             fitting = fitting[np.sort(tightest)]
         lows, highs, room = lows[fitting], highs[fitting], room[fitting]
-        borders = idle.borders()
+        borders = self._idle.borders()
         run = lows.searchsorted(borders, side="right") - 1
         within = (run >= 0) & (borders < highs[run])
         borders, run = borders[within, None], run[within, None]
