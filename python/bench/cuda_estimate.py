@@ -110,9 +110,9 @@ barriers and hand-overs cost what others have measured. Where it is wrong:
   V100's cache has 6 MB: nothing is found there again. A cache that keeps some of what is read in
   turns does better. What the runs before left in it is not counted: what all weights together
   have more than it holds comes from memory in every run.
-- **Small operators gain more than the paper measured**, Seq2Seq's above all. Most of its time one by
-  one are launches, and a block hands over to others in two latencies of the L2 cache here, however
-  many wait; the paper's rTasks meet at barriers.
+- **Small operators gain more than the paper measured**, Seq2Seq's above all. Most of its time one
+  by one are launches, and a block hands over to others in two latencies of the L2 cache here,
+  however many wait; the paper's rTasks meet at barriers.
 - **Every number is of one source and one device.** What comes from V100 or A100 and is assumed to
   hold for others is marked so where it stands.
 - **Not every number could be checked.** Rammer's are the authors' own files; V100's L2 cache and
