@@ -100,7 +100,7 @@ class Arena:
         lows, highs = idle.runs(np.all(idle.last <= complete[:, None], axis=0))
         # Free bytes that it fills, where its vEUs wrote them all: nothing is better.
         filled = lows[(highs - lows == nbytes) & (highs < self.nbytes)][:_MOST_FILLED]
-        if len(filled) and len(own := filled[self._foreign(filled, pieces) < 0.5]):
+        if len(filled) and len(own := filled[np.rint(self._foreign(filled, pieces)) == 0]):
             return int(own[0])
         offsets, room = self._places(pieces, lows, highs)
         if len(offsets) == 1:
