@@ -55,6 +55,8 @@ def max_pool(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
     strides = node.attributes.get("strides", [1] * len(kernel))
     dilations = node.attributes.get("dilations", [1] * len(kernel))
     sizes = node.shape(node.inputs[0])[2:]
+    if not any(size % stride for size, stride in zip(sizes, strides, strict=True)):
+        return None
     # As many windows as strides begin, the odd element of the padding before the first.
     totals = [
         max(0, -(-size // stride) * stride - stride + (taps - 1) * dilation + 1 - size)
