@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from tvm import s_tir, tirx
@@ -39,7 +39,7 @@ class InlinedSize:
 
     nodes: int
     reads: Mapping[Any, int]
-    axes: Mapping[int, int] = field(default_factory=dict)
+    axes: Mapping[int, int]
 
     def with_operands(self, nodes: Mapping[Any, int]) -> int:
         """The nodes when loads of these buffers become expressions of so many nodes each."""

@@ -10,8 +10,9 @@
 - ``placement``: what a policy decides; ``synchronise``: the waits that follow from it;
   ``no_collection``: how plans are made
 - ``memory`` with ``arena``, ``segments``, ``owners`` and ``arena_cap``: the arena
-- ``costs``, ``simulate`` with ``demands``, ``traffic``, ``contention``, ``last_level`` and
-  ``transfers``, ``timeline``: plans on paper; ``trials``: several of one graph
+- ``costs``, ``simulate`` with ``demands``, ``traffic``, ``contention``, ``last_level``,
+  ``recent_weights`` and ``transfers``, ``timeline``: plans on paper; ``trials``: several of one
+  graph
 - ``critical_path``: the rTasks that a makespan hangs on
 - ``explain``: why a plan is as it is, and what a better one would need; ``losses``: what each cost
   takes of it

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-
 from tvm_rammer.rprogram.program import CELLS, RProgram
 from tvm_rammer.schedule.costs import CostModel
 from tvm_rammer.schedule.demands import Weight
+from tvm_rammer.schedule.recent_weights import RecentWeights
 
 
 class LastLevel:
-    """The weights in each complex's last-level cache; the one not read for longest goes first.
+    """The weights in each complex's last-level cache.
 
     Only constants take room: what operators hand over is small beside them where they do not fit.
 
@@ -21,31 +20,20 @@ class LastLevel:
     """
 
     def __init__(self, program: RProgram, costs: CostModel) -> None:
-        self._sizes = [buffer.nbytes for buffer in program.buffers]
-        self._room = costs.l3_bytes
         places = costs.topology.complexes if costs.topology is not None else (0,)
         self._places = [places[veu % len(places)] for veu in range(program.num_veus)]
+        self._caches = {
+            place: RecentWeights(costs.l3_bytes, program.buffers) for place in self._places
+        }
         #: Whether any weight can be lost.
-        self.overflows = program.constant_bytes > self._room
-        #: Cells that each complex has in its cache, by weight; the latest last.
-        self._held: dict[int, OrderedDict[int, int]] = {}
-        self._filled: dict[int, float] = {}
+        self.overflows = program.constant_bytes > costs.l3_bytes
         #: Cells that any vEU of a complex has read.
         self._seen: dict[tuple[int, int], int] = {}
 
     def lost_bytes(self, veu: int, weight: Weight, cells: int) -> float:
         """Bytes of ``cells`` that the cache had and has lost; it has them from now on."""
         place = self._places[veu]
-        held = self._held.setdefault(place, OrderedDict())
-        there = held.get(weight.buffer, 0)
+        there = self._caches[place].read(weight, cells)
         seen = self._seen.get((place, weight.buffer), 0)
         self._seen[place, weight.buffer] = seen | cells
-        held[weight.buffer] = there | cells
-        held.move_to_end(weight.buffer)
-        cell = weight.nbytes / CELLS
-        filled = self._filled.get(place, 0.0) + (cells & ~there).bit_count() * cell
-        while len(held) > 1 and filled > self._room:
-            other, gone = held.popitem(last=False)
-            filled -= gone.bit_count() * self._sizes[other] / CELLS
-        self._filled[place] = filled
-        return (cells & seen & ~there).bit_count() * cell
+        return (cells & seen & ~there).bit_count() * weight.nbytes / CELLS

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from functools import cached_property
 
-from tvm_rammer.rprogram.program import CELLS, RKernel, RProgram, RTask
+from tvm_rammer.rprogram.program import RKernel, RProgram, RTask
 from tvm_rammer.schedule.contention import Contention
 from tvm_rammer.schedule.costs import CostModel
 from tvm_rammer.schedule.demands import Demands, Weight
 from tvm_rammer.schedule.last_level import LastLevel
+from tvm_rammer.schedule.recent_weights import RecentWeights
 from tvm_rammer.schedule.transfers import Transfers
 
 #: Share of a vEU's own cache that weights occupy beside intermediate results.
@@ -39,9 +40,8 @@ class Traffic:
         self.program = program
         self.costs = costs
         self.demands = demands or Demands.of_program(program, costs)
-        #: Cells of weights that each vEU has in its cache, by weight; the latest last.
-        self._recent: list[OrderedDict[int, int]] = [OrderedDict() for _ in program.veus]
-        self._recent_bytes = [0.0] * program.num_veus
+        room = _FOR_WEIGHTS * costs.l2_bytes
+        self._own = [RecentWeights(room, program.buffers) for _ in program.veus]
         self._kernels = [program.kernels[op.kernel] for op in program.operators]
         self._contention = Contention(program.num_veus, costs.topology)
         self._transfers = Transfers(program, costs, self.demands)
@@ -102,26 +102,13 @@ class Traffic:
         """The part of what an rTask reads of a weight that its vEU has in its own cache, and how
         many bytes of the rest come from memory once more."""
         cells = kernel.touched(weight.pointer, task.start, task.stop)
-        near = self._near(veu, weight, cells)
+        near = self._own[veu].read(weight, cells)
+        if not self._own[veu].holds_all_of(weight):
+            near = 0
         part = near.bit_count() / max(1, cells.bit_count())
         if not self._last_level.overflows:
             return part, 0.0
         return part, self._last_level.lost_bytes(veu, weight, cells & ~near)
-
-    def _near(self, veu: int, weight: Weight, cells: int) -> int:
-        """Those cells that are in the vEU's own cache already; all are from now on."""
-        recent, room = self._recent[veu], _FOR_WEIGHTS * self.costs.l2_bytes
-        known = recent.get(weight.buffer, 0)
-        recent[weight.buffer] = known | cells
-        recent.move_to_end(weight.buffer)
-        cell = weight.nbytes / CELLS
-        self._recent_bytes[veu] += (cells & ~known).bit_count() * cell
-        while len(recent) > 1 and self._recent_bytes[veu] > room:
-            other, lost = recent.popitem(last=False)
-            self._recent_bytes[veu] -= lost.bit_count() * self.program.buffers[other].nbytes / CELLS
-        if recent[weight.buffer].bit_count() * cell > room:
-            return 0
-        return cells & known
 
     def _stretch(
         self, veu: int, start: float, cache: float, memory: float, seconds: float

@@ -1,0 +1,44 @@
+"""The weights in a cache; the one not read for longest goes first."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from tvm_rammer.rprogram.program import CELLS, Buffer
+from tvm_rammer.schedule.demands import Weight
+
+
+class RecentWeights:
+    """What a cache holds of weights, which begins empty.
+
+    Parameters
+    ----------
+    room : float
+        Bytes; a single weight may take more.
+    buffers : sequence of Buffer
+        Of the program.
+    """
+
+    def __init__(self, room: float, buffers: Sequence[Buffer]) -> None:
+        self.room = room
+        self._buffers = buffers
+        #: Cells that are there, by weight; the latest last.
+        self._cells: OrderedDict[int, int] = OrderedDict()
+        self._nbytes = 0.0
+
+    def read(self, weight: Weight, cells: int) -> int:
+        """Those of the cells that were there; all are from now on."""
+        held, cell = self._cells, weight.nbytes / CELLS
+        known = held.get(weight.buffer, 0)
+        held[weight.buffer] = known | cells
+        held.move_to_end(weight.buffer)
+        self._nbytes += (cells & ~known).bit_count() * cell
+        while len(held) > 1 and self._nbytes > self.room:
+            other, gone = held.popitem(last=False)
+            self._nbytes -= gone.bit_count() * self._buffers[other].nbytes / CELLS
+        return cells & known
+
+    def holds_all_of(self, weight: Weight) -> bool:
+        """Whether what was read of the latest weight fits."""
+        return self._cells[weight.buffer].bit_count() * weight.nbytes / CELLS <= self.room
