@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterator
 from itertools import chain
 from typing import Any
 
 import tvm
 from tvm import relax
-from tvm.ir import Call, Op
+from tvm.ir import Call, GenericConst, GlobalVar, Op
 from tvm.tirx import IntImm
 
 #: TVM's number for operators that FuseOps leaves alone (kOpaque).
@@ -34,7 +34,7 @@ def rewrite(mod: tvm.IRModule, mutator: relax.PyExprMutator) -> tvm.IRModule:
 
 def _same_bindings(func: relax.Function, other: relax.Function) -> bool:
     """Whether a mutator left all of a function alone: it makes its blocks anew in any case."""
-    blocks, others = ([list(b.bindings) for b in f.body.blocks] for f in (func, other))
+    blocks, others = ([b.bindings[:] for b in f.body.blocks] for f in (func, other))
     return (
         list(map(len, blocks)) == list(map(len, others))
         and all(a.same_as(b) for a, b in zip(chain(*blocks), chain(*others), strict=True))
@@ -49,18 +49,45 @@ def weight_parameters(func: relax.Function) -> list[relax.Var]:
     return list(func.params[int(func.attrs[NUM_INPUT]) :])
 
 
+def bindings_of(expression: Any) -> Iterator[Any]:
+    """All bindings of a function or a branch, those of branches and functions inside after it."""
+    body = expression.body if isinstance(expression, relax.Function) else expression
+    for block in body.blocks:
+        for binding in block.bindings[:]:
+            yield binding
+            value = binding.value
+            if isinstance(value, relax.If):
+                yield from bindings_of(value.true_branch)
+                yield from bindings_of(value.false_branch)
+            elif isinstance(value, relax.Function):
+                yield from bindings_of(value)
+
+
 def calls_any(mod: tvm.IRModule, names: Container[str]) -> bool:
-    """Whether any Relax function of a module calls an operator with one of these names."""
-    found: list[bool] = []
+    """Whether any Relax function of a module, in normal form, calls one of these operators."""
+    return any(
+        operator_name(binding.value) in names
+        for func in mod.functions.values()
+        if isinstance(func, relax.Function)
+        for binding in bindings_of(func)
+    )
 
-    def visit(expression: Any) -> None:
-        if operator_name(expression) in names:
-            found.append(True)
 
-    for _, func in mod.functions_items():
-        if isinstance(func, relax.Function):
-            relax.analysis.post_order_visit(func, visit)
-    return bool(found)
+def variables_read(value: Any) -> list[Any]:
+    """The variables of Relax that a bound value reads; one that stands there twice comes twice."""
+    if isinstance(value, relax.Var):
+        return [value]
+    if isinstance(value, Call) and isinstance(value.op, Op | GlobalVar):
+        parts = value.args[:]
+    elif isinstance(value, relax.Tuple):
+        parts = value.fields[:]
+    elif isinstance(value, relax.TupleGetItem):
+        parts = [value.tuple_value]
+    elif isinstance(value, GenericConst | GlobalVar):
+        return []
+    else:
+        return list(relax.analysis.free_vars(value))
+    return [variable for part in parts for variable in variables_read(part)]
 
 
 def operator_name(expression: Any) -> str:
@@ -84,7 +111,8 @@ def type_shape(ty: Any) -> tuple[int, ...] | None:
     """The shape of a tensor type, ``None`` if it is no tensor type or not known at compile time."""
     if not isinstance(ty, relax.TensorType) or not isinstance(ty.shape, relax.ShapeExpr):
         return None
-    extents = list(ty.shape.values)
+    # TVM's arrays take three calls for each element that is iterated over, and one in a slice.
+    extents = ty.shape.values[:]
     if not all(isinstance(extent, IntImm) for extent in extents):
         return None
-    return tuple(int(extent) for extent in extents)
+    return tuple([int(extent.value) for extent in extents])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import tvm
@@ -53,12 +54,17 @@ def reason_to_leave_out(value: Any, mod: tvm.IRModule) -> str | None:
 def _reason_of_call_tir(call: Any, mod: tvm.IRModule) -> str | None:
     if len(call.args) != 2 or _is_dynamic(call):
         return "dynamic shape"
-    for argument in call.args[1].fields:
+    for argument in call.args[1].fields[:]:
         if not isinstance(argument, relax.Var | GenericConst):
             return "argument that is no tensor"
         if static_shape(argument) is None:
             return "dynamic shape"
-    func = mod[call.args[0]]
+    return _reason_of_function(mod[call.args[0]])
+
+
+@lru_cache(maxsize=256)
+def _reason_of_function(func: tirx.PrimFunc) -> str | None:
+    """Of a PrimFunc: an unrolled network calls a few of them thousands of times."""
     for dtype in _dtypes(func):
         if dtype not in _DTYPES:
             return f"dtype {dtype}"

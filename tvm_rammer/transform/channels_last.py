@@ -21,7 +21,13 @@ from tvm import relax
 from tvm.error import InternalError
 from tvm.ir import Call, Op
 
-from tvm_rammer.relax_util import calls_any, operator_name, rewrite, static_shape
+from tvm_rammer.relax_util import (
+    calls_any,
+    operator_name,
+    rewrite,
+    static_shape,
+    variables_read,
+)
 from tvm_rammer.transform.layouts import (
     Layout,
     fits,
@@ -63,7 +69,9 @@ class _Converter(relax.PyExprMutator):
 
     def visit_var_binding_(self, binding: Any) -> None:
         value = binding.value
-        if isinstance(value, Call):
+        if self._is_untouched(value):
+            self.builder_.emit_normalized(binding)
+        elif isinstance(value, Call):
             self._emit(binding.var, *self._call(value))
         elif isinstance(value, relax.Tuple | relax.DataflowVar):
             layout = self._layout(value)
@@ -75,6 +83,13 @@ class _Converter(relax.PyExprMutator):
             self._emit(binding.var, item, layouts[value.index])
         else:
             super().visit_var_binding_(binding)
+
+    def _is_untouched(self, value: Any) -> bool:
+        """Whether a value has no layout of its own and reads nothing whose layout has changed."""
+        plain = isinstance(value, Call | relax.Tuple | relax.TupleGetItem | relax.DataflowVar)
+        if not plain or operator_name(value) in _LAYOUTS:
+            return False
+        return not any(variable in self.converted for variable in variables_read(value))
 
     def visit_dataflow_var_(self, var: Any) -> Any:
         if var in self.converted:

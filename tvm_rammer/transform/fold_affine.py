@@ -22,7 +22,7 @@ import tvm
 from tvm import relax
 from tvm.ir import Call, GenericConst
 
-from tvm_rammer.relax_util import operator_name, rewrite, static_shape
+from tvm_rammer.relax_util import operator_name, rewrite, static_shape, variables_read
 from tvm_rammer.transform.remove_dead_code import clean_up
 
 _DTYPES = frozenset({"float32", "float64"})
@@ -77,7 +77,7 @@ class _Folder(relax.PyExprMutator):
         for _, func in mod.functions_items():
             for binding in _dataflow_bindings(func):
                 self.values[binding.var] = binding.value
-                uses.update(relax.analysis.free_vars(binding.value))
+                uses.update(variables_read(binding.value))
         # A dataflow variable is used in its own block only.
         self.used_once = {
             var for var, count in uses.items() if count == 1 and isinstance(var, relax.DataflowVar)
@@ -149,7 +149,8 @@ class _Folder(relax.PyExprMutator):
 
 def _dataflow_bindings(func: Any) -> list[Any]:
     blocks = func.body.blocks if isinstance(func, relax.Function) else []
-    return [b for block in blocks if isinstance(block, relax.DataflowBlock) for b in block.bindings]
+    flows = (block for block in blocks if isinstance(block, relax.DataflowBlock))
+    return [binding for block in flows for binding in block.bindings[:]]
 
 
 def _step(call: Any) -> _Affine | None:
@@ -157,7 +158,7 @@ def _step(call: Any) -> _Affine | None:
     name = operator_name(call).removeprefix("relax.")
     if name not in ("add", "subtract", "multiply", "divide"):
         return None
-    left, right = call.args
+    left, right = call.args[:]
     operand, other = (right, left) if isinstance(left, GenericConst) else (left, right)
     shape = static_shape(call)
     if isinstance(operand, GenericConst) or not isinstance(other, GenericConst) or shape is None:

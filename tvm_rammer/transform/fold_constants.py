@@ -94,8 +94,8 @@ class _Folder(relax.PyExprMutator):
         name = operator_name(call).removeprefix("relax.")
         if name not in _EXACT and name not in _FLOATING:
             return call
-        shape = static_shape(call)
         operands = self._operands(call)
+        shape = None if operands is None else static_shape(call)
         if shape is None or operands is None:
             return call
         dtype = str(call.ty.dtype)
@@ -127,7 +127,7 @@ class _Folder(relax.PyExprMutator):
     def _operands(self, call: Any) -> list[np.ndarray] | None:
         """The values of all tensor operands, or ``None`` if one is not a constant."""
         values: list[np.ndarray] = []
-        for argument in call.args:
+        for argument in call.args[:]:
             bound = bound_value(self, argument)
             if isinstance(bound, relax.ShapeExpr):
                 continue

@@ -19,6 +19,7 @@ from tvm.ir import Call, GenericConst, Op
 
 from tvm_rammer.relax_util import (
     bound_value,
+    calls_any,
     operator_name,
     rewrite,
     static_shape,
@@ -42,6 +43,8 @@ class FoldTransposes:
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Rewrite every Relax function of a module."""
+        if not calls_any(mod, {"relax.permute_dims"}):
+            return mod
         rewritten = rewrite(mod, _Folder(mod, self.few_rows))
         return mod if rewritten.same_as(mod) else remove_dead_code(rewritten)
 

@@ -14,7 +14,7 @@ from typing import Any
 import tvm
 from tvm import relax, te, tirx
 
-from tvm_rammer.relax_util import bound_value, operator_name, rewrite, static_shape
+from tvm_rammer.relax_util import bound_value, calls_any, operator_name, rewrite, static_shape
 from tvm_rammer.transform.remove_dead_code import remove_dead_code
 
 #: Names of the window's axes in the order of a pool's attributes.
@@ -29,6 +29,8 @@ class FuseChannelWindows:
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Rewrite every Relax function of a module."""
+        if not calls_any(mod, _WINDOW_AXES):
+            return mod
         rewritten = rewrite(mod, _Rewriter(mod))
         return mod if rewritten.same_as(mod) else remove_dead_code(rewritten)
 

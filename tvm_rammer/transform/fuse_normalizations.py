@@ -13,10 +13,14 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from tvm_rammer.relax_util import operator_name, rewrite, static_shape
+from tvm_rammer.relax_util import calls_any, operator_name, rewrite, static_shape
 from tvm_rammer.transform.normalization_chains import Chains, Normalization
 from tvm_rammer.transform.normalize import normalize, normalize_groups
 from tvm_rammer.transform.remove_dead_code import remove_dead_code
+
+#: What every normalisation has, and those that importers keep.
+_ROOTS = frozenset({"relax.sqrt", "relax.rsqrt"})
+_OF_GROUPS = frozenset({"relax.nn.group_norm", "relax.nn.instance_norm"})
 
 
 @tvm.transform.module_pass(opt_level=0, name="FuseNormalizations")
@@ -25,6 +29,8 @@ class FuseNormalizations:
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Rewrite every Relax function of a module."""
+        if not calls_any(mod, {*_ROOTS, *_OF_GROUPS}):
+            return mod
         rewritten = rewrite(mod, _Fuser(mod))
         return mod if rewritten.same_as(mod) else remove_dead_code(rewritten)
 
@@ -43,7 +49,7 @@ class _Fuser(relax.PyExprMutator):
         shape = static_shape(call)
         if shape is None or str(call.ty.dtype) != "float32":
             return super().visit_call_(call)
-        if operator_name(call) in ("relax.nn.group_norm", "relax.nn.instance_norm"):
+        if operator_name(call) in _OF_GROUPS:
             return self._emit_groups(call, shape)
         found = self.chains.normalization(call)
         return super().visit_call_(call) if found is None else self._emit(found)

@@ -35,7 +35,7 @@ class FuseOperators:
 def _ends(mod: tvm.IRModule) -> Iterator[Any]:
     """The variables of dataflow blocks behind which nothing is fused."""
     blocks = [block for func in _functions(mod) for block in func.body.blocks]
-    return filter(_is_inner, fusion_ends(mod, [b for block in blocks for b in block.bindings]))
+    return filter(_is_inner, fusion_ends(mod, [b for block in blocks for b in block.bindings[:]]))
 
 
 def _inner_results(mod: tvm.IRModule) -> Iterator[Any]:

@@ -9,14 +9,14 @@ expression grows with every operator that is fused with it: what is read twice i
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from math import prod
 from typing import Any
 
 import tvm
-from tvm import relax
+from tvm import relax, tirx
 from tvm.ir import Call
 
 from tvm_rammer.kernel.inlined_size import InlinedSize, inlined_sizes
@@ -40,10 +40,11 @@ def fusion_ends(mod: tvm.IRModule, bindings: Iterable[Any]) -> set[Any]:
         Of functions, in order.
     """
     calls = [(binding.var, binding.value) for binding in bindings]
-    ends = {operand for _, value in calls for operand in _sources(mod, value)}
+    patterns = _patterns(mod)
+    ends = {operand for _, value in calls for operand in _sources(patterns, value)}
     # Inside of an expression TVM computes floats of eight bits as float32, and rounds none.
     ends |= {variable for variable, _ in calls if _is_float8(variable)}
-    chains = _Chains(mod, _fused_onwards(calls, ends), ends)
+    chains = _Chains(mod, patterns, _fused_onwards(calls, ends), ends)
     for variable, value in calls:
         chains.follow(variable, value)
     return chains.ends
@@ -87,24 +88,28 @@ def _operands(value: Any) -> list[Any]:
     if isinstance(value, relax.TupleGetItem):
         read = [value.tuple_value]
     elif isinstance(value, relax.Tuple):
-        read = value.fields
+        read = value.fields[:]
     elif operator_name(value) == "relax.call_tir":
-        read = value.args[1].fields
+        read = value.args[1].fields[:]
     return [operand for operand in read if isinstance(operand, relax.Var)]
 
 
-def _sources(mod: tvm.IRModule, value: Any) -> Iterator[Any]:
+def _sources(patterns: Mapping[Any, int], value: Any) -> Iterator[Any]:
     """What FuseOps never fuses with a call that reads it."""
     if operator_name(value) == "relax.call_tir":
-        if _pattern(mod, value) >= _ANCHOR:
-            yield from value.args[1].fields
+        if patterns[value.args[0]] >= _ANCHOR:
+            yield from value.args[1].fields[:]
     elif isinstance(value, Call):
-        yield from value.args
+        yield from value.args[:]
 
 
-def _pattern(mod: tvm.IRModule, call: Any) -> int:
-    func = mod[call.args[0]]
-    return int(func.attrs.get("op_pattern", OPAQUE)) if func.attrs else OPAQUE
+def _patterns(mod: tvm.IRModule) -> dict[Any, int]:
+    """What the PrimFuncs of a module say of themselves."""
+    return {
+        symbol: int(func.attrs.get("op_pattern", OPAQUE)) if func.attrs else OPAQUE
+        for symbol, func in mod.functions_items()
+        if isinstance(func, tirx.PrimFunc)
+    }
 
 
 @dataclass
@@ -117,11 +122,12 @@ class _Chains:
     """
 
     mod: tvm.IRModule
+    patterns: Mapping[Any, int]
     onwards: set[Any]
     ends: set[Any]
     products: set[Any] = field(default_factory=set)
     nodes: dict[Any, int] = field(default_factory=dict)
-    sizes: dict[Any, list[InlinedSize]] = field(default_factory=dict)
+    sizes: dict[Any, tuple[list[Any], list[InlinedSize]]] = field(default_factory=dict)
 
     def follow(self, variable: Any, value: Any) -> None:
         """Take in the next binding."""
@@ -129,7 +135,8 @@ class _Chains:
             self.nodes[variable] = self.nodes.get(value.tuple_value, 0)
         if operator_name(value) != "relax.call_tir":
             return
-        pattern, operands = _pattern(self.mod, value), list(value.args[1].fields)
+        symbol, operands = value.args[0], value.args[1].fields[:]
+        pattern = self.patterns[symbol]
         if pattern == _ANCHOR:
             self.products.add(variable)
         if pattern >= _ANCHOR:
@@ -137,7 +144,7 @@ class _Chains:
         self.ends.update(x for x in operands if x in self.products and _is_larger(variable, x))
         behind = any(x in self.products and x not in self.ends for x in operands)
         limit = _MOST_NODES_OF_A_TILE if behind else _MOST_NODES
-        nodes = self._within(value.args[0], operands, limit)
+        nodes = self._within(symbol, operands, limit)
         if pattern != _REDUCTION and variable in self.onwards:
             self.nodes[variable] = nodes
         if any(x in self.products and x not in self.ends for x in operands):
@@ -145,18 +152,20 @@ class _Chains:
 
     def _within(self, symbol: Any, operands: list[Any], limit: int) -> int:
         """The nodes of a call's expression, after those operands that make it too large ended."""
-        params = self.mod[symbol].params
+        params, sizes = self._sizes(symbol)
         while True:
             pairs = [(p, x) for p, x in zip(params, operands, strict=False) if x not in self.ends]
             more = {param: self.nodes.get(x, 0) for param, x in pairs}
-            nodes = max((s.with_operands(more) for s in self._sizes(symbol)), default=0)
+            nodes = max((size.with_operands(more) for size in sizes), default=0)
             if nodes <= limit or not any(more.values()):
                 return nodes
             self.ends.add(max(pairs, key=lambda pair: more[pair[0]])[1])
 
-    def _sizes(self, symbol: Any) -> list[InlinedSize]:
+    def _sizes(self, symbol: Any) -> tuple[list[Any], list[InlinedSize]]:
+        """The parameters of a PrimFunc, and the sizes of its expressions."""
         if symbol not in self.sizes:
-            self.sizes[symbol] = list(inlined_sizes(self.mod[symbol]).values())
+            func = self.mod[symbol]
+            self.sizes[symbol] = func.params[:], list(inlined_sizes(func).values())
         return self.sizes[symbol]
 
 

@@ -9,6 +9,7 @@ LegalizeOps.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import tvm
@@ -17,6 +18,8 @@ from tvm.ir import Call, GenericConst, Op
 
 from tvm_rammer.region.concatenations import CONCATENATION, has_long_rows
 from tvm_rammer.relax_util import OPAQUE, operator_name, rewrite, static_shape, type_shape
+
+_CALL_TIR = Op.get("relax.call_tir")
 
 
 @tvm.transform.module_pass(opt_level=0, name="LegalizeOperators")
@@ -67,8 +70,9 @@ class _Legalizer(relax.PyExprMutator):
                 self.left_out = True
                 return legalized
             self.known[key] = known
-        arguments = relax.Tuple([call.args[k] for k in known.arguments])
-        return Call(Op.get("relax.call_tir"), [known.symbol, arguments], None, known.ty_args)
+        given = call.args[:]
+        arguments = relax.Tuple([given[k] for k in known.arguments])
+        return Call(_CALL_TIR, [known.symbol, arguments], None, known.ty_args)
 
     def _concatenation(self, call: Any) -> Any:
         """A concatenation stays by itself if who makes its operands may do its work."""
@@ -97,16 +101,22 @@ def _as_call_tir(call: Any, legalized: Any) -> _Legalized | None:
 def _key(call: Any) -> Any:
     """What decides the legalized form; ``None`` for what is left to LegalizeOps."""
     name = operator_name(call)
-    # Every operator has the attribute; it is None where there is nothing to call.
-    if not name or call.op.get_attr("FLegalize") is None or not _has_static_shapes(call.ty):
+    if not name or not _is_legalized(call.op) or not _has_static_shapes(call.ty):
         return None
-    arguments = [_argument_key(argument) for argument in call.args]
-    if any(argument is None for argument in arguments):
+    arguments = call.args[:]
+    keys = tuple([_argument_key(argument) for argument in arguments])
+    if None in keys:
         return None
     attributes = str(call.attrs) if call.attrs is not None else ""
     # x - x is no pattern for y - x: the PrimFunc's arguments are found by what they are.
-    equal = tuple(_position(call.args, argument) for argument in call.args)
-    return name, attributes, tuple(arguments), equal
+    equal = tuple([_position(arguments, argument) for argument in arguments])
+    return name, attributes, keys, equal
+
+
+@cache
+def _is_legalized(operator: Any) -> bool:
+    """Whether there is something to call; every operator has the attribute."""
+    return operator.get_attr("FLegalize") is not None
 
 
 def _has_static_shapes(ty: Any) -> bool:

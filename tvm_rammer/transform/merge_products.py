@@ -19,7 +19,7 @@ from tvm import relax
 from tvm.ir import Call, GenericConst
 
 from tvm_rammer.machine import VDevice
-from tvm_rammer.relax_util import operator_name, static_shape
+from tvm_rammer.relax_util import operator_name, static_shape, variables_read
 from tvm_rammer.rprogram import dtype_bytes
 
 #: Rows of a merged product at most: what fills the registers of a core.
@@ -170,7 +170,7 @@ def _needs(bindings: Sequence[Any]) -> list[list[int]]:
     """The bindings of the same block that each one reads."""
     places = {binding.var: number for number, binding in enumerate(bindings)}
     return [
-        [places[var] for var in relax.analysis.free_vars(binding.value) if var in places]
+        [places[var] for var in variables_read(binding.value) if var in places]
         for binding in bindings
     ]
 

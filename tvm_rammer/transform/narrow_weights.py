@@ -15,7 +15,7 @@ import tvm
 from tvm import relax, te
 from tvm.ir import GenericConst
 
-from tvm_rammer.relax_util import calls_any, operator_name, rewrite, static_shape
+from tvm_rammer.relax_util import bindings_of, operator_name, rewrite, static_shape
 from tvm_rammer.tensors import as_array, constant
 from tvm_rammer.transform.scaled_bytes import scaled_bytes
 
@@ -38,38 +38,47 @@ class NarrowWeights:
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Rewrite every Relax function of a module."""
-        if not calls_any(mod, {"relax.matmul"}):
-            return mod
-        return rewrite(mod, _Narrower(mod, self.few_rows))
+        narrow = _narrow_weights(mod, self.few_rows)
+        return rewrite(mod, _Narrower(mod, self.few_rows, narrow)) if narrow else mod
+
+
+def _narrow_weights(mod: tvm.IRModule, few_rows: int) -> dict[Any, tuple[Any, Any]]:
+    """For weights that are bytes times a scale: constants of both, the scale if there is one."""
+    found = {
+        binding.value.args[1].value: None
+        for func in mod.functions.values()
+        if isinstance(func, relax.Function)
+        for binding in bindings_of(func)
+        if _reads_weights(binding.value, few_rows)
+    }
+    narrow = {weights: scaled_bytes(as_array(weights)) for weights in found}
+    return {
+        weights: (constant(own.values), None if own.scale is None else constant(own.scale))
+        for weights, own in narrow.items()
+        if own is not None
+    }
 
 
 @relax.expr_functor.mutator
 class _Narrower(relax.PyExprMutator):
-    def __init__(self, mod: tvm.IRModule, few_rows: int) -> None:
+    def __init__(
+        self, mod: tvm.IRModule, few_rows: int, narrow: dict[Any, tuple[Any, Any]]
+    ) -> None:
         super().__init__(mod)
         self.few_rows = few_rows
-        self.narrow: dict[Any, tuple[Any, Any] | None] = {}
+        self.narrow = narrow
         self.products: dict[Any, Any] = {}
 
     def visit_call_(self, call: Any) -> Any:
         call = super().visit_call_(call)
         if not _reads_weights(call, self.few_rows):
             return call
-        weights = self._narrow(call.args[1])
+        weights = self.narrow.get(call.args[1].value)
         if weights is None:
             return call
         values, scale = weights
         product = self.builder_.emit(self._product(call, values))
         return product if scale is None else relax.op.multiply(product, scale)
-
-    def _narrow(self, weights: Any) -> tuple[Any, Any] | None:
-        """Constants of the bytes and of the scale; one weight is used many times."""
-        key = weights.value
-        if key not in self.narrow:
-            found = scaled_bytes(as_array(weights.value))
-            scale = None if found is None or found.scale is None else constant(found.scale)
-            self.narrow[key] = None if found is None else (constant(found.values), scale)
-        return self.narrow[key]
 
     def _product(self, call: Any, values: Any) -> Any:
         data, dtype = call.args[0], str(call.ty.dtype)

@@ -9,6 +9,7 @@ back.
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -20,6 +21,7 @@ from tvm_ffi import structural_walk
 
 from tvm_rammer.region.eligibility import NO_OPERATOR, reason_to_leave_out
 from tvm_rammer.region.marks import LEFT_OUT, REGION, LeftOut
+from tvm_rammer.relax_util import variables_read
 
 Refusal = Callable[[tirx.PrimFunc], str | None]
 
@@ -129,12 +131,15 @@ class _Partition:
 
     def _block(self, block: Any) -> Any:
         depth, planned = self._depths(block)
-        deepest = max((d for d in depth.values()), default=-1)
+        levels: dict[int, list[Any]] = defaultdict(list)
+        for binding in block.bindings[:]:
+            levels[depth[binding.var]].append(binding)
+        readers = _readers(block)
         used_after = _used_outside(self.func, block)
-        bindings: list[Any] = [b for b in block.bindings if depth[b.var] < 0]
-        for level in range(deepest + 1):
-            members = [b for b in block.bindings if depth[b.var] == level and b.var in planned]
-            others = [b for b in block.bindings if depth[b.var] == level and b.var not in planned]
+        bindings: list[Any] = levels.pop(-1, [])
+        for level in sorted(levels):
+            members = [b for b in levels[level] if b.var in planned]
+            others = [b for b in levels[level] if b.var not in planned]
             operators = [b for b in members if isinstance(b.value, Call)]
             if len(operators) < self.min_operators:
                 for binding in operators:
@@ -142,8 +147,8 @@ class _Partition:
                 bindings += members
             elif members:
                 inside = {binding.var for binding in members}
-                outside = [b for b in block.bindings if b.var not in inside]
-                bindings += self._lift(members, outside, used_after)
+                wanted = {v for v in inside if v in used_after or not readers[v] <= inside}
+                bindings += self._lift(members, wanted)
             bindings += others
         return relax.DataflowBlock(bindings)
 
@@ -152,7 +157,7 @@ class _Partition:
         depth: dict[Any, int] = {}
         planned: set[Any] = set()
         sizes = _bound_sizes(block)
-        for binding in block.bindings:
+        for binding in block.bindings[:]:
             sources = [v for v in _read(binding, sizes) if v in depth]
             reason = self._reason(binding)
             if reason is None:
@@ -169,9 +174,11 @@ class _Partition:
                 self._leave(binding, reason)
         return depth, planned
 
-    def _lift(self, members: list[Any], outside: list[Any], used_after: set[Any]) -> list[Any]:
-        """Move bindings into a new region function; return the bindings that call it."""
-        wanted = used_after.union(*(relax.analysis.free_vars(b.value) for b in outside))
+    def _lift(self, members: list[Any], wanted: set[Any]) -> list[Any]:
+        """Move bindings into a new region function, whose results are what is wanted elsewhere.
+
+        Returns the bindings that call it.
+        """
         exported = [binding for binding in members if binding.var in wanted]
         results = list(dict.fromkeys(item for b in exported for item in _tensors(b)))
         symbol, arguments = self._define(members, results)
@@ -196,7 +203,7 @@ class _Partition:
         bound = {binding.var for binding in members}
         params: dict[Any, Any] = {}
         for binding in members:
-            for variable in relax.analysis.free_vars(binding.value):
+            for variable in variables_read(binding.value):
                 if variable not in bound and variable not in params:
                     params[variable] = relax.Var(variable.name, variable.ty)
         inner: dict[Any, Any] = dict(params)
@@ -215,6 +222,15 @@ class _Partition:
         return symbol, list(params)
 
 
+def _readers(block: Any) -> dict[Any, set[Any]]:
+    """For each variable those of the block that are bound to what reads it."""
+    readers: dict[Any, set[Any]] = defaultdict(set)
+    for binding in block.bindings[:]:
+        for variable in variables_read(binding.value):
+            readers[variable].add(binding.var)
+    return readers
+
+
 def _bound_sizes(block: Any) -> dict[Any, Any]:
     """Symbolic sizes of a block, and the variable of the binding that finds out what each is."""
     bound: dict[Any, Any] = {}
@@ -227,7 +243,7 @@ def _bound_sizes(block: Any) -> dict[Any, Any]:
 
 def _read(binding: Any, sizes: dict[Any, Any]) -> list[Any]:
     """The variables that a binding reads, itself or for a size of its operands and results."""
-    read = dict.fromkeys(relax.analysis.free_vars(binding.value))
+    read = dict.fromkeys(variables_read(binding.value))
     if not sizes:
         return list(read)
     for size in (*_symbols(binding.value), *_symbols(binding.var.ty)):
@@ -247,15 +263,16 @@ def _rebuild(value: Any, renamed: dict[Any, Any]) -> Any:
     """A call_tir or tuple access with its variables renamed."""
     if isinstance(value, relax.TupleGetItem):
         return relax.TupleGetItem(renamed[value.tuple_value], value.index)
-    arguments = relax.Tuple([renamed.get(argument, argument) for argument in value.args[1].fields])
+    operands = value.args[1].fields[:]
+    arguments = relax.Tuple([renamed.get(operand, operand) for operand in operands])
     return Call(value.op, [value.args[0], arguments], value.attrs, value.ty_args)
 
 
 def _used_outside(func: Any, block: Any) -> set[Any]:
     """Variables of a block that later blocks or the function's result use."""
-    used: set[Any] = set(relax.analysis.free_vars(func.body.body))
+    used = set(variables_read(func.body.body))
     for other in func.body.blocks:
         if not other.same_as(block):
-            for binding in other.bindings:
-                used |= set(relax.analysis.free_vars(binding.value))
+            for binding in other.bindings[:]:
+                used.update(variables_read(binding.value))
     return used

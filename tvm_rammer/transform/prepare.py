@@ -3,11 +3,14 @@ PrimFuncs."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import tvm
 from tvm import relax, tirx
+from tvm.ir import Call, GenericConst
 
 from tvm_rammer.backend.registry import backend_for
-from tvm_rammer.relax_util import OPAQUE, calls_any
+from tvm_rammer.relax_util import OPAQUE, bindings_of, calls_any, operator_name
 from tvm_rammer.transform.channels_last import ChannelsLast
 from tvm_rammer.transform.fold_affine import FoldAffine
 from tvm_rammer.transform.fold_constants import FoldConstants
@@ -68,7 +71,7 @@ class Prepare:
             FoldTransposes(self.few_rows),
             LegalizeOperators(),
             relax.transform.AnnotateTIROpPattern(),
-            relax.transform.FoldConstant(),
+            _FoldCalls(),
             FuseOperators(),
             relax.transform.FuseTIR(),
             RemoveDeadCode(),
@@ -86,6 +89,26 @@ class _Decompose:
             return mod
         parts = [relax.transform.DecomposeOpsForInference(), SimplifyOperators(), FoldConstants()]
         return tvm.transform.Sequential(parts)(mod)
+
+
+@tvm.transform.module_pass(opt_level=0, name="FoldCalls")
+class _FoldCalls:
+    """Evaluate what FoldConstants left over; most models have nothing, and it takes seconds."""
+
+    def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+        functions = (func for func in mod.functions.values() if isinstance(func, relax.Function))
+        values = (binding.value for func in functions for binding in bindings_of(func))
+        calls = (value for value in values if isinstance(value, Call))
+        if any(map(_may_be_constant, calls)):
+            return relax.transform.FoldConstant()(mod)
+        return mod
+
+
+def _may_be_constant(call: Any) -> bool:
+    """Whether a call is no ``call_tir`` of something that is known at run time only."""
+    if operator_name(call) != "relax.call_tir":
+        return True
+    return all(isinstance(operand, GenericConst) for operand in call.args[1].fields[:])
 
 
 @tvm.transform.module_pass(opt_level=0, name="KeepFused")

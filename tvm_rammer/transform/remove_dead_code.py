@@ -11,7 +11,9 @@ from typing import Any
 
 import tvm
 from tvm import relax
-from tvm_ffi import structural_walk
+from tvm.ir import PrimType
+
+from tvm_rammer.relax_util import variables_read
 
 
 @tvm.transform.module_pass(opt_level=0, name="RemoveDeadCode")
@@ -38,8 +40,7 @@ def remove_dead_code(mod: tvm.IRModule) -> tvm.IRModule:
 
 
 def _cleaned(func: relax.Function) -> relax.Function:
-    read: set[Any] = set()
-    structural_walk(func.body.body, (relax.Var, read.add))
+    read = set(variables_read(func.body.body))
     kept = [_read_part(block, read) for block in reversed(func.body.blocks)]
     if all(new.same_as(old) for new, old in zip(reversed(kept), func.body.blocks, strict=True)):
         return func
@@ -52,11 +53,17 @@ def _read_part(block: Any, read: set[Any]) -> Any:
     """A block without its unread variables; what the others read is added to ``read``."""
     kept: list[Any] = []
     removable = isinstance(block, relax.DataflowBlock)
-    for binding in reversed(block.bindings):
-        if removable and isinstance(binding, relax.VarBinding) and binding.var not in read:
+    bindings = block.bindings[:]
+    for binding in reversed(bindings):
+        if removable and binding.var not in read and _is_removable(binding):
             continue
-        structural_walk(binding.value, (relax.Var, read.add))
+        read.update(variables_read(binding.value))
         kept.append(binding)
-    if len(kept) == len(block.bindings):
+    if len(kept) == len(bindings):
         return block
     return relax.DataflowBlock(kept[::-1])
+
+
+def _is_removable(binding: Any) -> bool:
+    """Whether nothing needs a binding whose variable no value reads; types read sizes."""
+    return isinstance(binding, relax.VarBinding) and not isinstance(binding.var.ty, PrimType)

@@ -92,10 +92,12 @@ class _Simplifier(relax.PyExprMutator):
 
     def _scalar_exponent(self, call: Any) -> Any:
         """A power by one number names the number: the kernel of a root is not that of a power."""
+        if operator_name(call) != "relax.power":
+            return call
         left, right = call.args
         shape = static_shape(left)
         one = isinstance(right, GenericConst) and right.value.numpy().size == 1
-        if operator_name(call) != "relax.power" or not one or shape is None:
+        if not one or shape is None:
             return call
         if not 0 < len(static_shape(right) or ()) <= len(shape):
             return call
@@ -103,7 +105,9 @@ class _Simplifier(relax.PyExprMutator):
         return self.builder_.normalize(Call(call.op, [left, right], call.attrs))
 
     def _raise_rank(self, call: Any) -> Any:
-        left, right = call.args
+        left, right = call.args[:]
+        if not isinstance(left, GenericConst) and not isinstance(right, GenericConst):
+            return call
         left_shape, right_shape = static_shape(left), static_shape(right)
         if left_shape is None or right_shape is None:
             return call
