@@ -1,11 +1,15 @@
-"""A pass that finds nothing to do gives back the module that it was given."""
+"""Questions about Relax expressions; a pass without work gives back the module it was given."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+import tvm
 from tvm import relax
+from tvm.ir import PrimType
+from tvm.script import relax as R
 
+from tvm_rammer.relax_util import calls_any, variables_read
 from tvm_rammer.transform.fold_affine import FoldAffine
 from tvm_rammer.transform.fold_constants import FoldConstants
 from tvm_rammer.transform.fuse_channel_windows import FuseChannelWindows
@@ -42,3 +46,30 @@ def test_a_change_in_one_block_is_kept():
     folded = FoldConstants()(mod)
     assert not folded.same_as(mod)
     assert "R.negative" not in folded.script()
+
+
+def test_operators_inside_of_a_branch_are_seen():
+    @R.function(private=True)
+    def choose(condition: R.Tensor((), "bool"), x: R.Tensor((4,), "float32")):
+        if condition:  # noqa: SIM108
+            y = R.sqrt(x)
+        else:
+            y = R.exp(x)
+        return y
+
+    mod = tvm.IRModule({"choose": choose})
+    assert calls_any(mod, {"relax.sqrt"})
+    assert calls_any(mod, {"relax.exp"})
+    assert not calls_any(mod, {"relax.tanh"})
+
+
+def test_the_variables_that_a_value_reads():
+    x = relax.Var("x", relax.TensorType((4,), "float32"))
+    n = relax.Var("n", PrimType("int64"))
+    one = relax.const(np.ones(4, "float32"))
+    assert variables_read(x) == [x]
+    assert variables_read(OP.add(x, x)) == [x, x]
+    assert variables_read(OP.add(one, one)) == []
+    assert variables_read(relax.Tuple([x, one, relax.Tuple([x])])) == [x, x]
+    assert variables_read(relax.TupleGetItem(relax.Tuple([x]), 0)) == [x]
+    assert variables_read(OP.reshape(x, relax.ShapeExpr([n]))) == [x, n]
