@@ -24,11 +24,11 @@ from rich.table import Table
 
 from tvm_rammer.machine import VDevice
 from tvm_rammer.machine.described_machine import DescribedMachine
+from tvm_rammer.no_collection import no_collection
 from tvm_rammer.options import Options
 from tvm_rammer.rprogram import OperatorGraph
 from tvm_rammer.rprogram.verify import verify
 from tvm_rammer.schedule import POLICIES, CostModel, plan_memory, policies, simulate, synchronise
-from tvm_rammer.schedule.no_collection import no_collection
 from tvm_rammer.testing.models import get_model
 from tvm_rammer.testing.random_graphs import SHAPES, random_graph
 

@@ -26,6 +26,7 @@ import click
 from bench.graphs import operator_graphs
 from bench.markdown import table, whole_page
 
+from tvm_rammer.no_collection import no_collection
 from tvm_rammer.options import Options
 from tvm_rammer.rprogram import RProgram
 from tvm_rammer.rprogram.program import (
@@ -40,7 +41,6 @@ from tvm_rammer.rprogram.program import (
 from tvm_rammer.rprogram.rows import root_of, writers_of
 from tvm_rammer.schedule import CostModel, simulate
 from tvm_rammer.schedule.auto import auto
-from tvm_rammer.schedule.no_collection import no_collection
 from tvm_rammer.schedule.policies import policies
 from tvm_rammer.testing.models import get_model
 

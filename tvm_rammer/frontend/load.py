@@ -22,8 +22,10 @@ from tvm_rammer.frontend.relax_module import (
     specialise,
 )
 from tvm_rammer.frontend.torch.import_torch import from_torch, read_pt2
+from tvm_rammer.no_collection import no_collection
 
 
+@no_collection()
 def load_model(
     model: Any, shapes: Shapes | None = None, constants: Constants | None = None
 ) -> LoadedModel:

@@ -20,11 +20,9 @@ from tvm_rammer.schedule import POLICIES, Policy, policies
 from tvm_rammer.schedule.arena_cap import policies_within
 from tvm_rammer.schedule.auto import BASELINE, Plan, auto, stored_policy
 from tvm_rammer.schedule.decisions import Decision, load_decision, store_decision
-from tvm_rammer.schedule.no_collection import no_collection
 from tvm_rammer.schedule.policies import finish
 
 
-@no_collection()
 def decide_plan(
     region: RegionGraph,
     goal: Goal,

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cache
 
 from tvm_rammer.errors import InputError
+from tvm_rammer.no_collection import no_collection
 from tvm_rammer.plug_ins import home_of, register_offered
 from tvm_rammer.rprogram.graph import OperatorGraph
 from tvm_rammer.rprogram.program import RProgram
@@ -20,7 +21,6 @@ from tvm_rammer.schedule.ios import limit as ios_limit
 from tvm_rammer.schedule.locality import limit as locality_limit
 from tvm_rammer.schedule.locality import locality
 from tvm_rammer.schedule.memory import plan_memory
-from tvm_rammer.schedule.no_collection import no_collection
 from tvm_rammer.schedule.policy import CheckedPlace, Comparing, Policy
 from tvm_rammer.schedule.sequential import sequential
 from tvm_rammer.schedule.synchronise import synchronise

@@ -17,6 +17,7 @@ from tvm.relax.backend.cpu_generic import pipeline as stock
 from tvm_rammer.backend.protocol import DEFAULT_TOLERANCE, WAIT_LIMIT
 from tvm_rammer.errors import RammerError
 from tvm_rammer.machine import VDevice
+from tvm_rammer.no_collection import no_collection
 from tvm_rammer.options import Form, Goal, Options
 from tvm_rammer.progress import tell
 from tvm_rammer.region.compiler import RegionCompiler
@@ -129,6 +130,7 @@ class PlannedModule:
     content: Mapping[str, Any]
 
 
+@no_collection()
 def partition_module(mod: tvm.IRModule, goal: Goal, records: Records | None = None) -> Partitions:
     """The passes before the plan: of what the user chose only the form matters to them."""
     tell("preparing the operators")
@@ -141,6 +143,7 @@ def partition_module(mod: tvm.IRModule, goal: Goal, records: Records | None = No
     return Partitions(mod, compiler, goal.options.form)
 
 
+@no_collection()
 def plan_module(
     partitions: Partitions, goal: Goal, names: ModelNames | None = None
 ) -> PlannedModule:

@@ -1,6 +1,6 @@
-"""Plans are made without the garbage collector: they are millions of small objects without cycles.
+"""Models are built without the garbage collector: millions of small objects without cycles.
 
-A third of the time of planning would go into looking for some.
+A quarter of the time that passes take and a third of planning would go into looking for some.
 """
 
 from __future__ import annotations
