@@ -122,6 +122,8 @@ class FrontsGain:
     fast, efficient, fronts : float
         Simulated seconds on :data:`VEUS` vEUs: where every operator has the one that is fastest if
         it has them all to itself, the one that takes least of them together, and all on its front.
+    vector : int
+        Floats of a vector of the processor that measured the rKernels.
     """
 
     operators: int
@@ -129,6 +131,7 @@ class FrontsGain:
     fast: float
     efficient: float
     fronts: float
+    vector: int
 
     @property
     def gain(self) -> float:
@@ -291,6 +294,7 @@ def fronts_gain(network: Network, budget: TuningBudget) -> FrontsGain:
         _makespan(fastest_alone(graphs), costs),
         _makespan(most_efficient(graphs), costs),
         _makespan(graphs, costs),
+        vdevice_for().vector_bytes // 4,
     )
 
 

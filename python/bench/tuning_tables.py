@@ -225,6 +225,7 @@ def _front_rows(studies: Studies) -> Rows:
     rows = [
         [
             model,
+            str(found.vector),
             f"{found.operators:,}",
             f"{found.choices:,}",
             *(f"{1e3 * each:.3g}" for each in (found.fast, found.efficient, found.fronts)),
@@ -234,7 +235,7 @@ def _front_rows(studies: Studies) -> Rows:
     ]
     if len(rows) > 1:
         whole = mean([found.gain for found in fronts.values()])
-        rows.append(["geometric mean", *[""] * 5, f"{whole:.3f}x"])
+        rows.append(["geometric mean", *[""] * 6, f"{whole:.3f}x"])
     return rows
 
 
@@ -307,12 +308,14 @@ TABLES = (
     ),
     TuningTable(
         f"Fronts, on {VEUS} simulated vEUs",
-        f"Operators tuned for {VEUS} vEUs, with costs as measured here: simulated milliseconds "
-        "where each has the one rKernel that is fastest with all vEUs to itself, where each has "
-        "the one that takes least of them together, and where the plan may choose among all on its "
-        "front: that can only pay where the first two differ.",
+        f"Operators tuned for {VEUS} vEUs, with costs as measured, on processors with 16 or 8 "
+        "floats to a vector (AVX-512, AVX2): simulated milliseconds where each has the one rKernel "
+        "that is fastest with all vEUs to itself, where each has the one that takes least of them "
+        "together, and where the plan may choose among all on its front: that can only pay where "
+        "the first two differ.",
         (
             "model",
+            "floats of a vector",
             "operators",
             "with a choice",
             "fast only, ms",

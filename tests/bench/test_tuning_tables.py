@@ -37,7 +37,7 @@ def study(*operators: TunedOperator) -> TuningStudy:
         40, 2.5, operators, 0.8, (2.0, 1.8), (0.9, 0.85, 0.95), "kept", ((1, 1.0), (9, 1.25))
     )
     lost = WonBack("net", (1.0, 2.0, 1.2), Ratio(0.5, 0.4, 0.6), Ratio(0.6, 0.5, 0.7))
-    return TuningStudy(tuned, lost, FrontsGain(12, 5, 1.32e-3, 1.3e-3, 1.2e-3), ())
+    return TuningStudy(tuned, lost, FrontsGain(12, 5, 1.32e-3, 1.3e-3, 1.2e-3, 16), ())
 
 
 FOUND = {"net": study(operator(0.5, 0.6), operator(1.1, 0.9, 1.05), operator(1.0, 0.7))}
@@ -77,7 +77,7 @@ def test_the_page():
     assert "| net | op 0.5 | 2 | 3 | 60% | matmul: 1 x 4 | 0.500x (0.50 to 0.50) |" in page
     assert "op 1.0" not in page
     assert "| net | 1 | 2 | 1.2 | 0.500x (0.40 to 0.60) | 0.600x (0.50 to 0.70) | 80% |" in page
-    assert "| net | 12 | 5 | 1.32 | 1.3 | 1.2 | 1.100x |" in page
+    assert "| net | 16 | 12 | 5 | 1.32 | 1.3 | 1.2 | 1.100x |" in page
     assert "- lost: its process ended" in page
 
 
