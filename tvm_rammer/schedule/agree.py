@@ -201,8 +201,13 @@ class _Agreement:
 
 
 def _producers(program: RProgram) -> list[list[tuple[int, int, int]]]:
-    """For each operator: a pointer that reads, who writes (a part of) that, by which pointer."""
+    """For each operator: a pointer that reads, who writes (a part of) that, by which pointer.
+
+    Another part of the same buffer is other data: of a concatenation of 128 steps the readers of a
+    step have one writer, not 128.
+    """
     wrote: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    wrote_parts: dict[int, list[tuple[int, int]]] = defaultdict(list)
     found: list[list[tuple[int, int, int]]] = []
     for number, operator in enumerate(program.operators):
         mine: list[tuple[int, int, int]] = []
@@ -211,9 +216,12 @@ def _producers(program: RProgram) -> list[list[tuple[int, int, int]]]:
         ):
             root = root_of(program.buffers, buffer)
             if mode == "read":
-                mine += [(pointer, *writer) for writer in wrote[root]]
-            else:
-                wrote[root].append((number, pointer))
+                others = wrote_parts[buffer] if buffer == root else wrote[root]
+                mine += [(pointer, *writer) for writer in (*wrote[buffer], *others)]
+                continue
+            wrote[buffer].append((number, pointer))
+            if buffer != root:
+                wrote_parts[root].append((number, pointer))
         found.append(mine)
     return found
 
