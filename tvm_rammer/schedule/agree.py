@@ -78,8 +78,11 @@ class _Agreement:
     ----------
     cuts : dict of int to Ranges
         The cut of each operator that has a slot.
+    codes : dict of int to int
+        A number for each of those; equal cuts of an operator have the same.
     producers : list of list of (int, int, int)
-        For each operator: a pointer that reads, who writes that, and by which pointer.
+        For each operator: a pointer that reads, which operator with a slot writes that, and by
+        which pointer.
     readers : dict of int to list of int
         The operators with slots that read what one writes.
     """
@@ -89,14 +92,20 @@ class _Agreement:
         self.slots = slots
         self.costs = costs
         self.pairs = costs.pairs()
-        self.cuts: dict[int, Ranges] = {n: slot.ranges for n, slot in slots.items()}
-        self.producers = _producers(program)
+        self.cuts: dict[int, Ranges] = {}
+        self.codes: dict[int, int] = {}
+        self.known_codes: dict[tuple[int, tuple[object, ...]], int] = {}
+        for number, slot in slots.items():
+            self._cut(number, slot.ranges)
+        self.producers = [
+            [each for each in mine if each[1] in slots] for mine in _producers(program)
+        ]
         self.readers: dict[int, list[int]] = defaultdict(list)
         for number in slots:
             for before in {p for _, p, _ in self.producers[number]}:
-                if before in slots:
-                    self.readers[before].append(number)
+                self.readers[before].append(number)
         self.known: dict[object, float] = {}
+        self.arriving: dict[object, dict[Distance, float]] = {}
         self.masks: dict[tuple[int, int, int, int], int] = {}
 
     def run(self) -> None:
@@ -107,17 +116,22 @@ class _Agreement:
             if not any(changed):
                 break
 
+    def _cut(self, number: int, cut: Ranges) -> None:
+        key = number, tuple(cut.items())
+        self.cuts[number] = cut
+        self.codes[number] = self.known_codes.setdefault(key, len(self.known_codes))
+
     def _improve(self, number: int) -> bool:
         """Cut one operator in the best way, all others as they are."""
         around = [number, *self.readers[number]]
         before = self.cuts[number]
         best, least = before, sum(map(self._seconds, around))
         for cut in self._options(number):
-            self.cuts[number] = cut
+            self._cut(number, cut)
             seconds = sum(map(self._seconds, around))
             if seconds < least * _ROUNDING:
                 best, least = cut, seconds
-        self.cuts[number] = best
+        self._cut(number, best)
         return best is not before
 
     def _options(self, number: int) -> Iterator[Ranges]:
@@ -131,7 +145,7 @@ class _Agreement:
     def _candidates(self, number: int, slot: Slot, tiles: int) -> Iterator[Ranges]:
         yield slot.ranges
         yield spread(tiles, slot.veus)
-        near = [p for _, p, _ in self.producers[number] if p in self.cuts]
+        near = [p for _, p, _ in self.producers[number]]
         for other in dict.fromkeys([*near, *self.readers[number]]):
             theirs = self.cuts[other]
             yield from self._after(theirs, self.program.kernel_of(other).num_tiles, tiles, slot)
@@ -150,12 +164,8 @@ class _Agreement:
 
     def _seconds(self, number: int) -> float:
         """From the start of an operator to its end, as it and what it reads are cut."""
-        cut = self.cuts[number]
-        key = (
-            number,
-            tuple(cut.items()),
-            *(tuple(self.cuts[p].items()) for _, p, _ in self.producers[number] if p in self.cuts),
-        )
+        cut, codes = self.cuts[number], self.codes
+        key = codes[number], *[codes[p] for _, p, _ in self.producers[number]]
         if key not in self.known:
             time, late = self.program.kernel_of(number).tile_time, self.slots[number].late
             self.known[key] = max(
@@ -167,17 +177,30 @@ class _Agreement:
     def _waiting(self, number: int, veu: int, start: int, stop: int) -> float:
         """Seconds until what a vEU reads has arrived of what others wrote."""
         moved: dict[Distance, float] = defaultdict(float)
-        buffers, arguments = self.program.buffers, self.program.operators[number].arguments
+        here = number, veu, start, stop
         for pointer, producer, wrote in self.producers[number]:
-            if producer not in self.cuts:
-                continue
-            read, written = arguments[pointer], self.program.operators[producer].arguments[wrote]
-            cells = self._touched(number, pointer, start, stop)
-            for distance, held in self._held_by_others(producer, wrote, veu).items():
-                moved[distance] += common_bytes(buffers, read, cells, written, held)
+            key = *here, pointer, wrote, self.codes[producer]
+            if key not in self.arriving:
+                self.arriving[key] = self._arriving(*here, pointer, producer, wrote)
+            for distance, nbytes in self.arriving[key].items():
+                moved[distance] += nbytes
         pairs = [(self.pairs[distance], nbytes) for distance, nbytes in moved.items() if nbytes]
         first = max((pair.transfer for pair, _ in pairs), default=0.0)
         return first + sum(nbytes * pair.transfer_byte for pair, nbytes in pairs)
+
+    def _arriving(
+        self, number: int, veu: int, start: int, stop: int, pointer: int, producer: int, wrote: int
+    ) -> dict[Distance, float]:
+        """Bytes of what a vEU reads that others wrote, by how far these are."""
+        program = self.program
+        read = program.operators[number].arguments[pointer]
+        written = program.operators[producer].arguments[wrote]
+        cells = self._touched(number, pointer, start, stop)
+        held_by_others = self._held_by_others(producer, wrote, veu).items()
+        return {
+            distance: common_bytes(program.buffers, read, cells, written, held)
+            for distance, held in held_by_others
+        }
 
     def _held_by_others(self, producer: int, wrote: int, veu: int) -> dict[Distance, int]:
         """The cells of a result that other vEUs wrote, by how far these are."""
