@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 import tvm
 from tvm import relax, tirx
+from tvm.ir import Call
 from tvm.script import ir as I
 from tvm.script import relax as R
 from tvm.script import tirx as T
@@ -113,3 +114,42 @@ def test_concatenations_tuples_and_dynamic_shapes_become_what_they_are_to_legali
 
     ours = without_marks(LegalizeOperators()(Module))
     tvm.ir.assert_structural_equal(ours, relax.transform.LegalizeOps()(Module))
+
+
+def test_a_concatenation_of_a_tuple_that_is_a_variable():
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor((4, 32), "float32")):
+            with R.dataflow():
+                parts = R.split(x, 2, axis=0)
+                whole = R.concat(parts, axis=1)
+                R.output(whole)
+            return whole
+
+    legalized = LegalizeOperators()(Module)
+    (block,) = legalized["main"].body.blocks
+    kinds = [type(binding.var) for binding in block.bindings]
+    assert kinds == [relax.DataflowVar] * 3 + [relax.Var]
+    calls = [b.value for b in block.bindings if isinstance(b.value, Call)]
+    assert [call.args[0].name_hint for call in calls] == ["split", "concatenate"]
+    assert CONCATENATION in legalized["concatenate"].attrs
+    tvm.ir.assert_structural_equal(without_marks(legalized), relax.transform.LegalizeOps()(Module))
+
+
+def test_a_cast_of_a_shape_keeps_what_it_checks():
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor((4,), "float32"), y: R.Tensor(("n",), "float32")):
+            with R.dataflow():
+                a = R.tanh(x)
+                b = R.match_cast(y, R.Tensor((4,), "float32"))
+                c = R.add(a, b)
+                R.output(c)
+            return c
+
+    legalized = LegalizeOperators()(Module)
+    tvm.ir.assert_structural_equal(legalized, relax.transform.LegalizeOps()(Module))
+    kinds = [type(b) for block in legalized["main"].body.blocks for b in block.bindings]
+    assert relax.MatchCast in kinds

@@ -83,21 +83,24 @@ class _Legalizer:
         return relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs)
 
     def _block(self, block: Any) -> Any:
+        made, inner = relax.BindingBlock, relax.Var
+        if isinstance(block, relax.DataflowBlock):
+            made, inner = relax.DataflowBlock, relax.DataflowVar
         bindings = block.bindings[:]
-        legalized = [new for binding in bindings for new in self._bindings(binding)]
-        if all(map(operator.is_, bindings, legalized)):
-            return block
-        kind = relax.DataflowBlock if isinstance(block, relax.DataflowBlock) else relax.BindingBlock
-        return kind(legalized)
+        legalized = [new for binding in bindings for new in self._bindings(binding, inner)]
+        return block if all(map(operator.is_, bindings, legalized)) else made(legalized)
 
-    def _bindings(self, binding: Any) -> list[Any]:
-        """What a binding becomes: itself with another value, perhaps behind items of a tuple."""
+    def _bindings(self, binding: Any, inner: type) -> list[Any]:
+        """What a binding becomes: itself with another value, perhaps behind items of a tuple.
+
+        Variables of such items are of the type ``inner``.
+        """
         call = binding.value
-        if not isinstance(call, Call):
-            self.left_out |= isinstance(call, relax.If | relax.Function)
+        if not isinstance(binding, relax.VarBinding) or not isinstance(call, Call):
+            self.left_out |= isinstance(call, relax.If | relax.Function | Call)
             return [binding]
         if operator_name(call) == "relax.concat" and static_shape(call):
-            return self._concatenation(binding)
+            return self._concatenation(binding, inner)
         legalized = self._legalized(call)
         if legalized is None:
             self.left_out |= operator_name(call) not in ("", "relax.call_tir")
@@ -120,33 +123,33 @@ class _Legalizer:
         arguments = relax.Tuple([given[k] for k in known.arguments])
         return Call(_CALL_TIR, [known.symbol, arguments], None, known.ty_args, ret_ty=call.ty)
 
-    def _concatenation(self, binding: Any) -> list[Any]:
+    def _concatenation(self, binding: Any, inner: type) -> list[Any]:
         """A concatenation stays by itself if who makes its operands may do its work."""
-        call = binding.value
+        call, items = binding.value, self._items(binding.value.args[0], inner)
+        if items:
+            operands = relax.Tuple([item.var for item in items])
+            call = self.builder.normalize(Call(call.op, [operands], call.attrs))
         legalized = call.op.get_attr("FLegalize")(self.builder, call)
         if operator_name(legalized) != "relax.call_tir" or len(legalized.args) != 2:
             self.left_out = True
             return [binding]
-        symbol, operands = legalized.args[0], legalized.args[1].fields[:]
+        symbol, operands = legalized.args
         func = self.builder.get()[symbol]
         # Without an axis, vectors are concatenated.
         axis = int(call.attrs.axis or 0) % len(static_shape(call) or ())
         if has_long_rows(func, axis):
             marks = {CONCATENATION: axis, "op_pattern": OPAQUE}
             self.builder.update_func(symbol, func.with_attrs(marks))
-        items = [self._bound(operand, type(binding.var)) for operand in operands]
-        arguments = relax.Tuple(
-            [item.var if item else x for item, x in zip(items, operands, strict=True)]
-        )
-        value = Call(_CALL_TIR, [symbol, arguments], None, legalized.ty_args, ret_ty=call.ty)
-        return [*filter(None, items), relax.VarBinding(binding.var, value)]
+        value = Call(_CALL_TIR, [symbol, operands], None, legalized.ty_args, ret_ty=call.ty)
+        return [*items, relax.VarBinding(binding.var, value)]
 
-    def _bound(self, operand: Any, kind: type) -> Any:
-        """The binding of an item of a tuple, ``None`` for what needs none."""
-        if not isinstance(operand, relax.TupleGetItem):
-            return None
-        value = self.builder.normalize(operand)
-        return relax.VarBinding(kind("item", value.ty), value)
+    def _items(self, operands: Any, inner: type) -> list[Any]:
+        """Bindings of the items of a tuple that is a variable; none of any other."""
+        if isinstance(operands, relax.Tuple):
+            return []
+        places = range(len(operands.ty.fields))
+        items = [self.builder.normalize(relax.TupleGetItem(operands, place)) for place in places]
+        return [relax.VarBinding(inner("item", item.ty), item) for item in items]
 
 
 def _as_call_tir(call: Any, legalized: Any) -> _Legalized | None:
