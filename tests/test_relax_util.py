@@ -51,7 +51,7 @@ def test_a_change_in_one_block_is_kept():
 def test_operators_inside_of_a_branch_are_seen():
     @R.function(private=True)
     def choose(condition: R.Tensor((), "bool"), x: R.Tensor((4,), "float32")):
-        if condition:  # noqa: SIM108
+        if condition:  # noqa: SIM108 - an If of Relax
             y = R.sqrt(x)
         else:
             y = R.exp(x)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -49,7 +49,7 @@ def weight_parameters(func: relax.Function) -> list[relax.Var]:
     return list(func.params[int(func.attrs[NUM_INPUT]) :])
 
 
-def bindings_of(expression: Any) -> Iterator[Any]:
+def _bindings_of(expression: Any) -> Iterator[Any]:
     """All bindings of a function or a branch, those of branches and functions inside after it."""
     body = expression.body if isinstance(expression, relax.Function) else expression
     for block in body.blocks:
@@ -57,20 +57,29 @@ def bindings_of(expression: Any) -> Iterator[Any]:
             yield binding
             value = binding.value
             if isinstance(value, relax.If):
-                yield from bindings_of(value.true_branch)
-                yield from bindings_of(value.false_branch)
+                yield from _bindings_of(value.true_branch)
+                yield from _bindings_of(value.false_branch)
             elif isinstance(value, relax.Function):
-                yield from bindings_of(value)
+                yield from _bindings_of(value)
+
+
+def calls_of(mod: tvm.IRModule) -> Iterator[Any]:
+    """All calls in the Relax functions of a module in normal form, where each is bound."""
+    for func in mod.functions.values():
+        if isinstance(func, relax.Function):
+            values = (binding.value for binding in _bindings_of(func))
+            yield from (value for value in values if isinstance(value, Call))
 
 
 def calls_any(mod: tvm.IRModule, names: Container[str]) -> bool:
     """Whether any Relax function of a module, in normal form, calls one of these operators."""
-    return any(
-        operator_name(binding.value) in names
-        for func in mod.functions.values()
-        if isinstance(func, relax.Function)
-        for binding in bindings_of(func)
-    )
+    return any(operator_name(call) in names for call in calls_of(mod))
+
+
+def with_blocks(func: relax.Function, blocks: Sequence[Any]) -> relax.Function:
+    """A function with the same parameters and result, and other blocks."""
+    body = relax.SeqExpr(blocks, func.body.body)
+    return relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs)
 
 
 def variables_read(value: Any) -> list[Any]:

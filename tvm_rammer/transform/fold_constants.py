@@ -95,8 +95,7 @@ class _Folder(relax.PyExprMutator):
         if name not in _EXACT and name not in _FLOATING:
             return call
         operands = self._operands(call)
-        shape = None if operands is None else static_shape(call)
-        if shape is None or operands is None:
+        if operands is None or (shape := static_shape(call)) is None:
             return call
         dtype = str(call.ty.dtype)
         evaluate = _EXACT.get(name)

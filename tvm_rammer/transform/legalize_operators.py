@@ -18,7 +18,7 @@ from tvm import relax
 from tvm.ir import Call, GenericConst, Op
 
 from tvm_rammer.region.concatenations import CONCATENATION, has_long_rows
-from tvm_rammer.relax_util import OPAQUE, operator_name, static_shape, type_shape
+from tvm_rammer.relax_util import OPAQUE, operator_name, static_shape, type_shape, with_blocks
 
 _CALL_TIR = Op.get("relax.call_tir")
 
@@ -79,8 +79,7 @@ class _Legalizer:
         blocks = [self._block(block) for block in func.body.blocks]
         if all(new.same_as(old) for new, old in zip(blocks, func.body.blocks, strict=True)):
             return func
-        body = relax.SeqExpr(blocks, func.body.body)
-        return relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs)
+        return with_blocks(func, blocks)
 
     def _block(self, block: Any) -> Any:
         made, inner = relax.BindingBlock, relax.Var

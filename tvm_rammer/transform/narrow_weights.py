@@ -15,7 +15,7 @@ import tvm
 from tvm import relax, te
 from tvm.ir import GenericConst
 
-from tvm_rammer.relax_util import bindings_of, operator_name, rewrite, static_shape
+from tvm_rammer.relax_util import calls_of, operator_name, rewrite, static_shape
 from tvm_rammer.tensors import as_array, constant
 from tvm_rammer.transform.scaled_bytes import scaled_bytes
 
@@ -44,14 +44,8 @@ class NarrowWeights:
 
 def _narrow_weights(mod: tvm.IRModule, few_rows: int) -> dict[Any, tuple[Any, Any]]:
     """For weights that are bytes times a scale: constants of both, the scale if there is one."""
-    found = {
-        binding.value.args[1].value: None
-        for func in mod.functions.values()
-        if isinstance(func, relax.Function)
-        for binding in bindings_of(func)
-        if _reads_weights(binding.value, few_rows)
-    }
-    narrow = {weights: scaled_bytes(as_array(weights)) for weights in found}
+    found = (call.args[1].value for call in calls_of(mod) if _reads_weights(call, few_rows))
+    narrow = {weights: scaled_bytes(as_array(weights)) for weights in dict.fromkeys(found)}
     return {
         weights: (constant(own.values), None if own.scale is None else constant(own.scale))
         for weights, own in narrow.items()

@@ -21,7 +21,7 @@ from tvm_ffi import structural_walk
 
 from tvm_rammer.region.eligibility import NO_OPERATOR, reason_to_leave_out
 from tvm_rammer.region.marks import LEFT_OUT, REGION, LeftOut
-from tvm_rammer.relax_util import variables_read
+from tvm_rammer.relax_util import variables_read, with_blocks
 
 Refusal = Callable[[tirx.PrimFunc], str | None]
 
@@ -98,15 +98,11 @@ class _Partition:
     left_out: list[LeftOut] = field(default_factory=list)
 
     def run(self) -> Any:
-        body = self.func.body
         blocks = [
             self._block(block) if isinstance(block, relax.DataflowBlock) else self._skip(block)
-            for block in body.blocks
+            for block in self.func.body.blocks
         ]
-        new_body = relax.SeqExpr(blocks, body.body)
-        return relax.Function(
-            self.func.params, new_body, self.func.ret_ty, self.func.is_pure, self.func.attrs
-        )
+        return with_blocks(self.func, blocks)
 
     def _skip(self, block: Any) -> Any:
         for binding in block.bindings:

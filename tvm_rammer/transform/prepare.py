@@ -7,10 +7,10 @@ from typing import Any
 
 import tvm
 from tvm import relax, tirx
-from tvm.ir import Call, GenericConst
+from tvm.ir import GenericConst
 
 from tvm_rammer.backend.registry import backend_for
-from tvm_rammer.relax_util import OPAQUE, bindings_of, calls_any, operator_name
+from tvm_rammer.relax_util import OPAQUE, calls_any, calls_of, operator_name
 from tvm_rammer.transform.channels_last import ChannelsLast
 from tvm_rammer.transform.fold_affine import FoldAffine
 from tvm_rammer.transform.fold_constants import FoldConstants
@@ -96,10 +96,7 @@ class _FoldCalls:
     """Evaluate what FoldConstants left over; most models have nothing, and it takes seconds."""
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
-        functions = (func for func in mod.functions.values() if isinstance(func, relax.Function))
-        values = (binding.value for func in functions for binding in bindings_of(func))
-        calls = (value for value in values if isinstance(value, Call))
-        if any(map(_may_be_constant, calls)):
+        if any(map(_may_be_constant, calls_of(mod))):
             return relax.transform.FoldConstant()(mod)
         return mod
 

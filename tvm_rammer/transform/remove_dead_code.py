@@ -13,7 +13,7 @@ import tvm
 from tvm import relax
 from tvm.ir import PrimType
 
-from tvm_rammer.relax_util import variables_read
+from tvm_rammer.relax_util import variables_read, with_blocks
 
 
 @tvm.transform.module_pass(opt_level=0, name="RemoveDeadCode")
@@ -44,9 +44,7 @@ def _cleaned(func: relax.Function) -> relax.Function:
     kept = [_read_part(block, read) for block in reversed(func.body.blocks)]
     if all(new.same_as(old) for new, old in zip(reversed(kept), func.body.blocks, strict=True)):
         return func
-    blocks = [block for block in reversed(kept) if block.bindings]
-    body = relax.SeqExpr(blocks, func.body.body)
-    return relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs)
+    return with_blocks(func, [block for block in reversed(kept) if block.bindings])
 
 
 def _read_part(block: Any, read: set[Any]) -> Any:
