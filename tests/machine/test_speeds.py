@@ -42,7 +42,6 @@ OTHERS = {
     "schedule/list_schedule.py": ({1e-9}, ROUNDING),
     "schedule/locality.py": ({1_500_000.0}, "how long planning may take"),
     "schedule/median_interval.py": ({0.95}, "a confidence"),
-    "schedule/memory.py": ({1.25}, "memory that may be spent on order"),
     "schedule/traffic.py": (
         {0.75, 0.5},
         "of a cache the share of weights, and of an operator the share that a near weight saves: "

@@ -65,9 +65,9 @@ def test_memory_is_planned_once_for_plans_of_one_program(measured, monkeypatch):
     """``per-op`` runs the program of ``sequential``, and one of those measured is chosen."""
     programs = []
 
-    def finish(program, max_arena_bytes):
+    def finish(program):
         programs.append(program)
-        return finish_program(program, max_arena_bytes)
+        return finish_program(program)
 
     finish_program = module_under_test.finish
     monkeypatch.setattr(module_under_test, "finish", finish)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from graphs import costs, graph, graphs
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tvm_rammer.rprogram import ALIGNMENT
@@ -14,7 +14,6 @@ from tvm_rammer.schedule import (
     POLICIES,
     Placed,
     Placement,
-    memory,
     memory_report,
     plan_memory,
     synchronise,
@@ -81,8 +80,7 @@ def test_buffers_without_bytes_take_no_place():
     assert (program.arena_bytes, offsets(program)) == (0, [0])
 
 
-def test_the_tightest_gap_is_taken():
-    """Free runs of 64 and 128 bytes: a buffer of 64 bytes takes the first, whatever comes first."""
+def test_the_largest_first_each_at_the_lowest_place_that_is_free():
     made = graph(
         ([], ONE),  # 128 bytes, free after operator 3
         ([], ONE),  # 256 bytes, alive to the end
@@ -94,7 +92,8 @@ def test_the_tightest_gap_is_taken():
     sizes = {1: 32, 2: 64, 3: 16, 4: 64, 5: 16}
     buffers = tuple(replace(b, shape=(sizes.get(n, 64),)) for n, b in enumerate(made.buffers))
     program = program_of(replace(made, buffers=buffers), range(6))
-    assert offsets(program) == [0, 128, 384, 448, 384]
+    # The results of operators 0 and 3 have 128 and 256 bytes.
+    assert offsets(program) == [512, 0, 640, 256, 512]
 
 
 def test_the_report_compares():
@@ -123,16 +122,3 @@ def test_an_arena_is_near_the_peak_of_live_bytes(policy, num_veus):
         for seed in range(5)
     ]
     assert np.mean([r.arena_bytes / r.peak_bytes for r in reports if r.peak_bytes]) < 1.3
-
-
-@settings(max_examples=25)
-@given(graphs(max_operators=20), st.integers(1, 4))
-def test_the_largest_first_only_where_that_takes_less(made, num_veus):
-    placement = POLICIES["estf"](made, num_veus, costs())
-    program = plan_memory(synchronise(made, placement))
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(memory, "_largest_first", lambda sizes, *_: dict.fromkeys(sizes, 1 << 40))
-        best_fit = plan_memory(program)
-    assert program.arena_bytes <= best_fit.arena_bytes
-    if program.arena_bytes == best_fit.arena_bytes:
-        assert program == best_fit

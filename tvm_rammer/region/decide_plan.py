@@ -63,7 +63,7 @@ def decide_plan(
         for known, result in finished:
             if known is program:
                 return result
-        finished.append((program, finish(program, max_arena_bytes)))
+        finished.append((program, finish(program)))
         return finished[-1][1]
 
     def measure(plans: Sequence[Plan]) -> list[list[float]]:

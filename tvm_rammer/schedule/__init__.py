@@ -8,7 +8,7 @@
   ``stage_search`` and ``stages``: the policies
 - ``auto``, with ``decisions`` and ``median_interval``: the choice among their plans
 - ``placement``: what a policy decides; ``synchronise``: the waits that follow from it
-- ``memory`` with ``arena``, ``segments``, ``owners`` and ``arena_cap``: the arena
+- ``memory`` with ``arena_cap``: the arena
 - ``costs``, ``simulate`` with ``demands``, ``traffic``, ``contention``, ``last_level``,
   ``recent_weights`` and ``transfers``, ``timeline``: plans on paper; ``trials``: several of one
   graph

@@ -59,7 +59,7 @@ def policies_within(
             placement = policy(graph, fewer, costs)
             idle = ((),) * (num_veus - fewer)
             placement = replace(placement, veus=(*placement.veus, *idle))
-            program = plan_memory(synchronise(graph, placement), max_arena_bytes)
+            program = plan_memory(synchronise(graph, placement))
             least[name] = min(program.arena_bytes, least.get(name, program.arena_bytes))
             if program.arena_bytes <= max_arena_bytes:
                 found[name] = replace(policy, place=Planned(placement), final=True)

@@ -9,20 +9,17 @@ A buffer and its parts are one: it takes its place before the first of them is w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from tvm_rammer.rprogram.happens_before import Clocks, vector_clocks
 from tvm_rammer.rprogram.program import RProgram, aligned
 from tvm_rammer.rprogram.rows import Ints, root_of
-from tvm_rammer.schedule.arena import Arena
-from tvm_rammer.schedule.owners import owners_of
-from tvm_rammer.schedule.segments import Counts
 
-#: What the arena may take more than all that is alive at once.
-SLACK = 1.25
+#: Tasks of each vEU.
+Counts = npt.NDArray[np.int32]
 
 _NEVER = np.iinfo(np.int32).max
 
@@ -46,46 +43,24 @@ class MemoryReport:
     peak_bytes: int
 
 
-def plan_memory(program: RProgram, max_bytes: int | None = None) -> RProgram:
-    """Give every arena buffer an offset.
-
-    Along a linear extension of the program, each where its vEUs write what they wrote before
-    (:class:`~.arena.Arena`), unless that takes more than :data:`SLACK` allows and the largest first
-    at the lowest place that is free takes less.
+def plan_memory(program: RProgram) -> RProgram:
+    """Give every arena buffer an offset: the largest first, each at the lowest place that is free.
 
     Parameters
     ----------
     program : RProgram
         With its waits; its offsets are ignored.
-    max_bytes : int, optional
-        What the arena should not exceed.
 
     Returns
     -------
     RProgram
         The same program with the offsets of its arena buffers and ``arena_bytes``.
     """
-    clocks = vector_clocks(program)
-    last = _last_accesses(program)
-    complete = _complete_before_writing(program, clocks)
-    owners = owners_of(program)
-    most = _allowed(program, clocks, max_bytes)
-    arena = Arena(program.num_veus, most)
-    offsets: dict[int, int] = {}
-    sizes: dict[int, int] = {}
-    for operator in _operators_in_order(program, clocks):
-        for buffer in _arena_writes(program, operator):
-            if buffer not in offsets:
-                sizes[buffer] = aligned(program.buffers[buffer].nbytes)
-                offsets[buffer] = arena.take(
-                    sizes[buffer], complete[buffer], last[buffer], owners[buffer]
-                )
-    arena_bytes = arena.nbytes
-    if arena_bytes > most:
-        by_size = _largest_first(sizes, complete, last)
-        end = max((by_size[buffer] + size for buffer, size in sizes.items()), default=0)
-        if end < arena_bytes:
-            offsets, arena_bytes = by_size, end
+    offsets, arena_bytes = _largest_first(
+        _written_sizes(program),
+        _complete_before_writing(program, vector_clocks(program)),
+        _last_accesses(program),
+    )
     buffers = tuple(
         replace(buffer, offset=offsets.get(number, 0)) if buffer.space == "arena" else buffer
         for number, buffer in enumerate(program.buffers)
@@ -97,13 +72,6 @@ def memory_report(program: RProgram) -> MemoryReport:
     """Compare a planned arena with the sum of its buffers and with what any plan needs."""
     total, peak = _total_and_peak(program, vector_clocks(program))
     return MemoryReport(program.arena_bytes, total, peak)
-
-
-def _allowed(program: RProgram, clocks: Clocks, max_bytes: int | None) -> int:
-    """Bytes up to which an arena is not too large."""
-    total, peak = _total_and_peak(program, clocks)
-    allowed = min(total, int(SLACK * peak))
-    return allowed if max_bytes is None else min(allowed, max_bytes)
 
 
 def _total_and_peak(program: RProgram, clocks: Clocks) -> tuple[int, int]:
@@ -134,19 +102,18 @@ def _accesses(program: RProgram) -> tuple[Ints, Ints]:
     return np.repeat(np.arange(len(touched)), touched), np.array(buffers, np.int64)
 
 
-def _arena_writes(program: RProgram, operator: int) -> Iterator[int]:
-    """The arena buffers that an operator writes (parts of), the largest first.
-
-    Small ones fit into gaps.
-    """
-    roots = {root_of(program.buffers, b) for b in program.writes(operator)}
-    written = [b for b in sorted(roots) if program.buffers[b].space == "arena"]
-    yield from sorted(written, key=lambda b: -program.buffers[b].nbytes)
-
-
-def _operators_in_order(program: RProgram, clocks: Clocks) -> Iterator[int]:
-    """Operators by their first task in the linear extension."""
-    yield from dict.fromkeys(program.veus[v][position].operator for v, position in clocks.order)
+def _written_sizes(program: RProgram) -> dict[int, int]:
+    """Bytes of the arena buffers that operators write (parts of)."""
+    written = dict.fromkeys(
+        root_of(program.buffers, buffer)
+        for operator in range(len(program.operators))
+        for buffer in program.writes(operator)
+    )
+    return {
+        number: aligned(program.buffers[number].nbytes)
+        for number in written
+        if program.buffers[number].space == "arena"
+    }
 
 
 def _last_accesses(program: RProgram) -> Counts:
@@ -182,8 +149,10 @@ def _complete_before(program: RProgram, clocks: Clocks) -> Counts:
     return complete
 
 
-def _largest_first(sizes: dict[int, int], complete: Counts, last: Counts) -> dict[int, int]:
-    """Offsets of buffers, each at the lowest place that no buffer has that is alive beside it."""
+def _largest_first(
+    sizes: dict[int, int], complete: Counts, last: Counts
+) -> tuple[dict[int, int], int]:
+    """Offsets, each below all that buffers have which are alive beside it, and the highest end."""
     order = sorted((buffer for buffer in sizes if sizes[buffer]), key=lambda b: -sizes[b])
     starts = np.zeros(len(order), np.int64)
     stops = np.zeros(len(order), np.int64)
@@ -199,4 +168,5 @@ def _largest_first(sizes: dict[int, int], complete: Counts, last: Counts) -> dic
         fitting = starts[beside] - free_from[:-1] >= sizes[buffer]
         starts[place] = free_from[fitting.argmax() if fitting.any() else -1]
         stops[place] = starts[place] + sizes[buffer]
-    return dict.fromkeys(sizes, 0) | dict(zip(order, starts.tolist(), strict=True))
+    offsets = dict.fromkeys(sizes, 0) | dict(zip(order, starts.tolist(), strict=True))
+    return offsets, int(stops.max(initial=0))

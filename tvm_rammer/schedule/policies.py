@@ -150,10 +150,10 @@ def plan(
     if max_arena_bytes is not None:
         usable = policies_within(max_arena_bytes, graph, num_veus, known, usable)
     if policy == AUTO:
-        return finish(auto(graph, num_veus, known, usable)[0].program, max_arena_bytes)
+        return finish(auto(graph, num_veus, known, usable)[0].program)
     chosen = usable.get(policy, usable[BASELINE])
     program = synchronise(graph, chosen(graph, num_veus, known), known)
-    return finish(program, max_arena_bytes)
+    return finish(program)
 
 
 def check_policy(policy: str) -> None:
@@ -163,8 +163,8 @@ def check_policy(policy: str) -> None:
         raise InputError(f"there is no policy {policy!r}; choose one of {known}")
 
 
-def finish(program: RProgram, max_arena_bytes: int | None = None) -> RProgram:
+def finish(program: RProgram) -> RProgram:
     """The program with its memory planned, proved safe."""
-    planned = plan_memory(program, max_arena_bytes)
+    planned = plan_memory(program)
     verify(planned)
     return planned

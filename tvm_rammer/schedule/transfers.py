@@ -42,8 +42,7 @@ class Transfers:
     What a vEU wrote is in its own cache until as many bytes as that holds have gone through it, and
     then in the last-level cache, which is far from other complexes alone. One waits for the first
     line, as a core has many reads under way, and for all bytes. Of the cells that tiles of several
-    vEUs have written to, each of these has the part that it reads. What is written costs nothing:
-    memory is planned so that vEUs write where they wrote before (:class:`~.arena.Arena`).
+    vEUs have written to, each of these has the part that it reads. What is written costs nothing.
 
     Parameters
     ----------
