@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tvm_rammer.rprogram import verify
-from tvm_rammer.schedule import POLICIES, Policy, auto, plan, simulate
+from tvm_rammer.schedule import POLICIES, Placed, Placement, Policy, auto, plan, simulate
 from tvm_rammer.schedule.policies import finish
 
 #: Operators of one tile: one after the other they leave a vEU idle.
@@ -168,10 +168,12 @@ def test_many_operators_for_many_veus_are_not_followed_from_cache_to_cache():
     )
 
 
-@pytest.mark.parametrize("num_veus", [4, 64])
-def test_where_refining_gains_nothing_others_are_left_alone_on_few_veus(num_veus):
-    """Each is a placement with all candidates and one with the first alone."""
-    made = graph(*(([], [(1, 10.0), (9, 1.2)]) for _ in range(7)))
+def asked_by_name(num_veus, baseline):
+    """How often ``auto`` asks two policies, which place a graph as ``wavefront`` does.
+
+    Whoever is refined is asked with all candidates, and with the first alone.
+    """
+    made = graph(*(([], [(1, 10.0), (9, 1.2)]) for _ in range(3)))
     asked = []
 
     def policy(name):
@@ -182,15 +184,33 @@ def test_where_refining_gains_nothing_others_are_left_alone_on_few_veus(num_veus
 
         return Policy(name, place, "asks")
 
-    known = {"sequential": POLICIES["sequential"], "one": policy("one"), "other": policy("other")}
+    known = {"sequential": baseline, "one": policy("one"), "other": policy("other")}
     auto(made, num_veus, costs(), known)
-    assert Counter(asked) == {"one": 2, "other": 1 if num_veus == 4 else 2}
+    return Counter(asked)
+
+
+@pytest.mark.parametrize("num_veus", [4, 64])
+def test_where_refining_gains_nothing_others_are_left_alone_on_few_veus(num_veus):
+    asked = asked_by_name(num_veus, POLICIES["sequential"])
+    assert asked == {"one": 2, "other": 1 if num_veus == 4 else 2}
+
+
+def test_where_refining_the_baseline_gains_much_it_may_for_others():
+    def place(made, num_veus, given_costs):
+        """All on one vEU, as long as there are finer candidates to run there."""
+        if len(made.operators[0].candidates) == 1:
+            return POLICIES["sequential"].place(made, num_veus, given_costs)
+        mine = tuple(Placed(number, 1, 0, 9, number) for number in range(3))
+        return Placement("sequential", (mine, *((),) * (num_veus - 1)))
+
+    baseline = Policy("sequential", place, "all on one vEU")
+    assert asked_by_name(4, baseline) == {"one": 2, "other": 2}
 
 
 @pytest.mark.parametrize(("behind", "calls"), [(False, 2), (True, 1)])
 def test_who_is_far_behind_is_not_refined(behind, calls):
     """Nor measured; with fewer candidates it would place the graph once more."""
-    made = graph(*(([], [(1, 10.0), (9, 1.2)]) for _ in range(7)))
+    made = graph(*(([], [(1, 10.0), (9, 1.2)]) for _ in range(3)))
     asked = []
 
     def place(given_graph, num_veus, given_costs):

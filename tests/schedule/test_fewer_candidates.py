@@ -78,3 +78,19 @@ def test_who_has_no_choice_is_asked_once(num_veus):
 
     Policy("once", place, "asked once")(graph(([], [(4, 1.0)])), num_veus, COSTS)
     assert len(asked) == 1
+
+
+def test_candidates_that_are_not_taken_are_not_missed():
+    """Of four, the policy takes the second: it is asked again only for the first alone."""
+    asked = []
+
+    def second(made, num_veus, given_costs):
+        asked.append([len(operator.candidates) for operator in made.operators])
+        chosen = min(1, asked[-1][0] - 1)
+        tiles = made.operators[0].candidates[chosen].num_tiles
+        veus = [(Placed(0, chosen, start, start + 1, 0),) for start in range(tiles)]
+        return Placement("second", (tuple(piece for veu in veus for piece in veu), ()))
+
+    made = with_finer(graph(([], [(2, 1.0)])), 3)
+    Policy("second", second, "the second of all")(made, 2, COSTS)
+    assert asked == [[4], [1]]

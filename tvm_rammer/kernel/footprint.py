@@ -22,11 +22,12 @@ from tvm_rammer.kernel.blocks import is_choice, loads
 from tvm_rammer.kernel.nodes import parts_of
 from tvm_rammer.rprogram.program import CELLS, TILE_RANGES, cell_rows
 
-#: The least and the greatest value of an expression, for every tile.
-_Interval = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
+#: A number for each tile, or one for all of them: most are, and an array of one takes long.
+_PerTile = int | npt.NDArray[np.int64]
+#: The least and the greatest value of an expression.
+_Interval = tuple[_PerTile, _PerTile]
 
-
-#: The cells of one buffer as bits: ``[tile, word]``, where one tile may stand for all.
+#: The cells of one buffer as bits: ``[tile, word]``, or ``[word]`` for all tiles.
 _Words = npt.NDArray[np.uint64]
 
 _WORDS = CELLS // 64
@@ -136,7 +137,7 @@ class _Boxes:
             first, extent = _interval(loop.min, known), _interval(loop.extent, known)
         except _UnknownError:
             return known
-        last = np.maximum(first[1] + extent[1] - 1, first[0])
+        last = _greater(first[1] + extent[1] - 1, first[0])
         return {**known, loop.loop_var: (first[0], last)}
 
     def _bind(self, statement: Any, known: dict[Any, _Interval]) -> None:
@@ -162,8 +163,7 @@ class _Boxes:
         try:
             (top, bottom), (left, right) = _box(buffer, indices, known, matrix)
         except _UnknownError:
-            top = left = np.zeros(1, np.int64)
-            bottom, right = top + matrix.rows - 1, left + matrix.columns - 1
+            top, bottom, left, right = 0, matrix.rows - 1, 0, matrix.columns - 1
         rows, columns = _first_cells(cell_rows(matrix.rows))
         cells = _spanned(top, bottom, matrix.rows, rows)
         cells = cells & _spanned(left, right, matrix.columns, columns)
@@ -189,19 +189,17 @@ def _first_cells(down: int) -> tuple[_Words, _Words]:
     return first, second
 
 
-def _spanned(
-    first: npt.NDArray[np.int64], last: npt.NDArray[np.int64], length: int, firsts: _Words
-) -> _Words:
+def _spanned(first: _PerTile, last: _PerTile, length: int, firsts: _Words) -> _Words:
     """The cells of those equal parts of an axis that lie in an interval of it.
 
     ``firsts`` are the cells of the first parts, of none to all.
     """
     parts = len(firsts) - 1
-    first, last = (np.minimum(np.maximum(end, 0), length - 1) for end in (first, last))
+    first, last = (_less(_greater(end, 0), length - 1) for end in (first, last))
     low = first * parts // length
     # Of an axis shorter than its parts, an element is several of them.
     stop = -(-(last + 1) * parts // length)
-    found: _Words = firsts[low] ^ firsts[np.maximum(stop, low)]
+    found: _Words = firsts[low] ^ firsts[_greater(stop, low)]
     return found
 
 
@@ -212,27 +210,22 @@ def _box(
     extents = [int(extent) for extent in buffer.shape]
     intervals = [_interval(index, known) for index in indices]
     if len(extents) > 1 and extents[-1] == matrix.columns:
-        rows = _linear(intervals[:-1], extents[:-1])
-        return rows, _for_all_tiles(intervals[-1], rows[0])
+        return _linear(intervals[:-1], extents[:-1]), intervals[-1]
     # A view of another shape, most often a flat one.
     low, high = _linear(intervals, extents)
     top, bottom = low // matrix.pitch, high // matrix.pitch
     one_row = top == bottom
-    left = np.where(one_row, low % matrix.pitch, 0)
-    right = np.where(one_row, high % matrix.pitch, matrix.columns - 1)
+    left = _where(one_row, low % matrix.pitch, 0)
+    right = _where(one_row, high % matrix.pitch, matrix.columns - 1)
     return (top, bottom), (left, right)
 
 
 def _linear(intervals: Sequence[_Interval], extents: Sequence[int]) -> _Interval:
     """Axes as one."""
-    low, high = np.zeros(1, np.int64), np.zeros(1, np.int64)
+    low: _PerTile = 0
+    high: _PerTile = 0
     for (first, last), extent in zip(intervals, extents, strict=True):
         low, high = low * extent + first, high * extent + last
-    return low, high
-
-
-def _for_all_tiles(interval: _Interval, like: npt.NDArray[np.int64]) -> _Interval:
-    low, high, _ = np.broadcast_arrays(*interval, like)
     return low, high
 
 
@@ -243,7 +236,7 @@ def _interval(node: Any, known: Mapping[Any, _Interval]) -> _Interval:
     if kind in _OPERATIONS:
         return _OPERATIONS[kind](_interval(node.a, known), _interval(node.b, known))
     if kind is tirx.IntImm:
-        value = np.array((int(node.value),), np.int64)
+        value = int(node.value)
         return value, value
     if kind is tirx.Var:
         found = known.get(node)
@@ -259,25 +252,53 @@ def _interval(node: Any, known: Mapping[Any, _Interval]) -> _Interval:
     raise _UnknownError
 
 
+def _less(a: _PerTile, b: _PerTile) -> _PerTile:
+    if isinstance(a, int) and isinstance(b, int):
+        return min(a, b)
+    found: _PerTile = np.minimum(a, b)
+    return found
+
+
+def _greater(a: _PerTile, b: _PerTile) -> _PerTile:
+    if isinstance(a, int) and isinstance(b, int):
+        return max(a, b)
+    found: _PerTile = np.maximum(a, b)
+    return found
+
+
+def _where(condition: bool | npt.NDArray[np.bool_], a: _PerTile, b: _PerTile) -> _PerTile:
+    if isinstance(condition, bool):
+        return a if condition else b
+    return np.where(condition, a, b)
+
+
 def _either(a: _Interval, b: _Interval) -> _Interval:
-    return np.minimum(a[0], b[0]), np.maximum(a[1], b[1])
+    return _less(a[0], b[0]), _greater(a[1], b[1])
 
 
 def _product(a: _Interval, b: _Interval) -> _Interval:
     corners = [x * y for x in a for y in b]
-    return reduce(np.minimum, corners), reduce(np.maximum, corners)
+    return reduce(_less, corners), reduce(_greater, corners)
+
+
+def _divisor(b: _Interval) -> int:
+    """A divisor that is known and positive."""
+    low, high = b
+    if not isinstance(low, int) or not isinstance(high, int) or low != high or low <= 0:
+        raise _UnknownError
+    return low
 
 
 def _quotient(a: _Interval, b: _Interval) -> _Interval:
-    if (b[0] != b[1]).any() or (b[0] <= 0).any():
-        raise _UnknownError
-    return a[0] // b[0], a[1] // b[0]
+    divisor = _divisor(b)
+    return a[0] // divisor, a[1] // divisor
 
 
 def _remainder(a: _Interval, b: _Interval) -> _Interval:
+    divisor = _divisor(b)
     low, high = _quotient(a, b)
     whole = low != high
-    return np.where(whole, 0, a[0] % b[0]), np.where(whole, b[0] - 1, a[1] % b[0])
+    return _where(whole, 0, a[0] % divisor), _where(whole, divisor - 1, a[1] % divisor)
 
 
 _OPERATIONS: dict[Any, Callable[[_Interval, _Interval], _Interval]] = {
@@ -288,6 +309,6 @@ _OPERATIONS: dict[Any, Callable[[_Interval, _Interval], _Interval]] = {
     tirx.FloorMod: _remainder,
     tirx.Div: _quotient,
     tirx.Mod: _remainder,
-    tirx.Min: lambda a, b: (np.minimum(a[0], b[0]), np.minimum(a[1], b[1])),
-    tirx.Max: lambda a, b: (np.maximum(a[0], b[0]), np.maximum(a[1], b[1])),
+    tirx.Min: lambda a, b: (_less(a[0], b[0]), _less(a[1], b[1])),
+    tirx.Max: lambda a, b: (_greater(a[0], b[0]), _greater(a[1], b[1])),
 }

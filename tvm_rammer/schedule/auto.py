@@ -27,8 +27,9 @@ _DOUBT = 0.02
 #: To refine a placement takes several times as long as to make it, and often gains nothing: it may
 #: gain this much more than others have.
 _MORE_GAIN = 0.03
-#: On so few vEUs there is so little to refine that where it gained less than this once, the others
-#: are left as they are: of 20 plans for 2 to 16 vEUs not one got longer by that.
+#: On so few vEUs there is so little to refine that where it gained less than this once, and no more
+#: than that for any, the others are left as they are: of 20 plans for 2 to 16 vEUs not one got
+#: longer by that.
 _FEW_VEUS, _NO_GAIN = 16, 0.003
 #: So many co-scheduled plans are measured: those that promise most.
 _MOST_MEASURED = 3
@@ -156,7 +157,8 @@ def _refined(
         after = trials.seconds(found[name])
         gained = seconds[name] / after if after else 1.0
         best, gain = min(best, after), max(gain, gained)
-        if name != BASELINE and trials.num_veus <= _FEW_VEUS and gained < 1 + _NO_GAIN:
+        little = gained < 1 + _NO_GAIN and gain < 1 + _MORE_GAIN
+        if name != BASELINE and trials.num_veus <= _FEW_VEUS and little:
             break
     return found
 

@@ -32,25 +32,33 @@ def place_with_any(
         Of the graph, where the candidates of each operator have the most efficient first, and finer
         ones behind.
     """
-    best = first
-    for fewer in _narrowed(trials.graph, trials.num_veus):
+    best = last = first
+    for most, fewer in _narrowed(trials.graph, trials.num_veus):
         if trials.least >= _WORTH * trials.seconds(best):
             break
-        placement = place(fewer)
-        if trials.seconds(placement) < _WORTH * trials.seconds(best):
-            best = placement
+        # A candidate that was weighed and not taken is not missed.
+        if _finest(last) < most:
+            continue
+        last = place(fewer)
+        if trials.seconds(last) < _WORTH * trials.seconds(best):
+            best = last
     return best
 
 
-def _narrowed(graph: OperatorGraph, num_veus: int) -> list[OperatorGraph]:
-    """The graph with fewer candidates, as far as that is less to choose from."""
+def _finest(placement: Placement) -> int:
+    """The highest number of a candidate that runs."""
+    return max((placed.candidate for veu in placement.veus for placed in veu), default=0)
+
+
+def _narrowed(graph: OperatorGraph, num_veus: int) -> list[tuple[int, OperatorGraph]]:
+    """The graph with at most so many candidates, as far as that is less to choose from."""
     most = max((len(operator.candidates) for operator in graph.operators), default=1)
     found, known = [], _weighed(graph, num_veus)
     for count in range(most - 1, 0, -1):
         fewer = graph.with_candidates(op.candidates[:count] for op in graph.operators)
         weighed = _weighed(fewer, num_veus)
         if weighed != known:
-            found.append(fewer)
+            found.append((count, fewer))
         known = weighed
     return found
 

@@ -43,14 +43,25 @@ class KeepNaN:
             texts[symbol] = text
             return tirx.call_pure_extern(compared.ty, symbol, compared.a, compared.b)
 
+        compared: list[Any] = []
+
+        def seen(comparison: Any) -> Any:
+            compared.append(comparison)
+            return comparison
+
         def rewritten(statement: Any) -> Any:
+            # Operands come before the statement, and few statements compare anything.
+            if not compared:
+                return statement
+            compared.clear()
             reduces = isinstance(statement, tirx.BufferStore) and (
                 _accumulates(statement) or _has_window(statement.value)
             )
             change = _turned if reduces else kept
             return tvm_ffi.structural_map(statement, (_COMPARISONS, change))
 
-        mod = with_bodies(mod, lambda body: tvm_ffi.structural_map(body, (_STATEMENTS, rewritten)))
+        rewrites = ((_COMPARISONS, seen), (_STATEMENTS, rewritten))
+        mod = with_bodies(mod, lambda body: tvm_ffi.structural_map(body, rewrites))
         return with_text(mod, "\n".join(texts.values()))
 
 

@@ -71,8 +71,8 @@ class TileInputs:
 
     def _is_of_column(self, test: Any, column: Any) -> bool:
         """Whether a condition is the same for all of a column."""
-        x = self.place[2]
-        return x in variables(test) and variables(test) <= {x, *variables(column)}
+        x, used = self.place[2], variables(test)
+        return x in used and used <= {x, *variables(column)}
 
 
 def _zero() -> Any:
