@@ -168,12 +168,22 @@ def test_many_operators_for_many_veus_are_not_followed_from_cache_to_cache():
     )
 
 
-def asked_by_name(num_veus, baseline):
-    """How often ``auto`` asks two policies, which place a graph as ``wavefront`` does.
+def levels(count):
+    """Three operators on each, which read the results of the level before.
+
+    Each can be one tile or nine, which three of them prefer on four vEUs or more.
+    """
+    choice = [(1, 10.0), (9, 1.2)]
+    before = [([3 * level, 3 * level + 1, 3 * level + 2], choice) for level in range(count - 1)]
+    return graph(*([([], choice)] * 3), *(operator for operator in before for _ in range(3)))
+
+
+def asked_by_name(num_veus, baseline, count=12):
+    """How often ``auto`` asks two policies, which place levels as ``wavefront`` does.
 
     Whoever is refined is asked with all candidates, and with the first alone.
     """
-    made = graph(*(([], [(1, 10.0), (9, 1.2)]) for _ in range(3)))
+    made = levels(count)
     asked = []
 
     def policy(name):
@@ -193,6 +203,7 @@ def asked_by_name(num_veus, baseline):
 def test_where_refining_gains_nothing_others_are_left_alone_on_few_veus(num_veus):
     asked = asked_by_name(num_veus, POLICIES["sequential"])
     assert asked == {"one": 2, "other": 1 if num_veus == 4 else 2}
+    assert asked_by_name(num_veus, POLICIES["sequential"], 10) == {"one": 2, "other": 2}
 
 
 def test_where_refining_the_baseline_gains_much_it_may_for_others():
@@ -200,7 +211,7 @@ def test_where_refining_the_baseline_gains_much_it_may_for_others():
         """All on one vEU, as long as there are finer candidates to run there."""
         if len(made.operators[0].candidates) == 1:
             return POLICIES["sequential"].place(made, num_veus, given_costs)
-        mine = tuple(Placed(number, 1, 0, 9, number) for number in range(3))
+        mine = tuple(Placed(number, 1, 0, 9, number) for number in range(len(made.operators)))
         return Placement("sequential", (mine, *((),) * (num_veus - 1)))
 
     baseline = Policy("sequential", place, "all on one vEU")
@@ -210,7 +221,7 @@ def test_where_refining_the_baseline_gains_much_it_may_for_others():
 @pytest.mark.parametrize(("behind", "calls"), [(False, 2), (True, 1)])
 def test_who_is_far_behind_is_not_refined(behind, calls):
     """Nor measured; with fewer candidates it would place the graph once more."""
-    made = graph(*(([], [(1, 10.0), (9, 1.2)]) for _ in range(3)))
+    made = levels(12)
     asked = []
 
     def place(given_graph, num_veus, given_costs):

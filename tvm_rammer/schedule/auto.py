@@ -31,6 +31,8 @@ _MORE_GAIN = 0.03
 #: than that for any, the others are left as they are: of 20 plans for 2 to 16 vEUs not one got
 #: longer by that.
 _FEW_VEUS, _NO_GAIN = 16, 0.003
+#: The plans of so few operators are all refined, which takes no time; it may gain more than half.
+_FEW_OPERATORS = 32
 #: So many co-scheduled plans are measured: those that promise most.
 _MOST_MEASURED = 3
 
@@ -146,19 +148,21 @@ def _refined(
     """The baseline, and the others, the shortest first, as long as they may become the shortest.
 
     That is, by a little more than the most that refining has gained so far; on few vEUs also only
-    until it gains nothing.
+    until it gains nothing. Of few operators all.
     """
     seconds = {name: trials.seconds(placement) for name, placement in first.items()}
     best, gain, found = min(seconds.values()), 1.0, {}
+    every = len(trials.graph.operators) <= _FEW_OPERATORS
     for name in sorted(first, key=lambda name: (name != BASELINE, seconds[name])):
-        if name != BASELINE and seconds[name] > (1 + _MORE_GAIN) * gain * best:
+        is_rival = name != BASELINE and not every
+        if is_rival and seconds[name] > (1 + _MORE_GAIN) * gain * best:
             break
         found[name] = policies[name].refined(first[name], trials)
         after = trials.seconds(found[name])
         gained = seconds[name] / after if after else 1.0
         best, gain = min(best, after), max(gain, gained)
         little = gained < 1 + _NO_GAIN and gain < 1 + _MORE_GAIN
-        if name != BASELINE and trials.num_veus <= _FEW_VEUS and little:
+        if is_rival and trials.num_veus <= _FEW_VEUS and little:
             break
     return found
 
