@@ -5,9 +5,10 @@
 
 Every plan is verified and run through the kernel that a build would make; the plans of a model take
 turns. A machine that others share changes its speed within minutes: what synchronising, memory and
-kernels cost is measured just before a model's plans, and synchronising and memory again after them.
-Where they are not the same any more, or cores turn out to be threads of one core, the model is
-measured again, a few times at most: a plan whose machine never kept still is counted and marked.
+kernels cost is measured just before a model's plans and again after them, and a plan is simulated
+with the kernels of both. Where they are not the same any more, or cores turn out to be threads of
+one core, the model is measured again, a few times at most: a plan whose machine never kept still is
+counted and marked.
 Other work on the machine makes plans slower than any simulation: the load is printed too.
 """
 
@@ -33,7 +34,9 @@ from tvm_rammer.frontend import load_model
 from tvm_rammer.machine import VDevice
 from tvm_rammer.options import Options
 from tvm_rammer.region.compiler import Graphs, RegionCompiler
+from tvm_rammer.region.operator_graph import RegionGraph
 from tvm_rammer.region.planned import signature_of
+from tvm_rammer.rprogram import RProgram
 from tvm_rammer.schedule import POLICIES, CostModel, choices, plan, simulate
 from tvm_rammer.testing.models import MODELS, get_model
 from tvm_rammer.testing.own_cores import OwnCores
@@ -44,6 +47,9 @@ _ATTEMPTS = 5
 _PATIENCE_SECONDS = 20.0
 #: Sessions of measuring plans, each of one to two seconds.
 _SESSIONS = 4
+#: A machine keeps still if its kernels after the plans take at most so many times what they took
+#: before, or the other way round.
+_SAME_KERNELS = 1.05
 
 Measure = Callable[[], list[list[float]]]
 
@@ -54,6 +60,10 @@ class Sample:
 
     Attributes
     ----------
+    simulated : float
+        With what kernels took before and after the plans, in the mean.
+    drift : float
+        What the simulation with those after takes, over that with those before.
     fastest : float
         The best round; ``measured`` is the median.
     settled : bool
@@ -64,6 +74,7 @@ class Sample:
     region: str
     policy: str
     simulated: float
+    drift: float
     measured: float
     fastest: float
     settled: bool = False
@@ -72,6 +83,11 @@ class Sample:
     def error(self) -> float:
         """How far the simulation is off, relative to the measured median."""
         return self.simulated / self.measured - 1
+
+    @property
+    def same_kernels(self) -> bool:
+        """Whether kernels took the same before and after."""
+        return 1 / _SAME_KERNELS <= self.drift <= _SAME_KERNELS
 
 
 @click.command()
@@ -122,7 +138,8 @@ def settled(
         calibrated, before = measure_state(device, cores)
         samples = compare(name, partitions.compiler, modelled, policies, calibrated, cores)
         _, after = measure_state(device, cores)
-        if before.own_cores and before.like(after):
+        same_kernels = all(sample.same_kernels for sample in samples)
+        if before.own_cores and before.like(after) and same_kernels:
             return [replace(sample, settled=True) for sample in samples]
     return samples
 
@@ -137,19 +154,34 @@ def compare(
 ) -> list[Sample]:
     """Simulate and measure plans of all regions of a model."""
     costs = CostModel.of(vdevice)
-    graphs = list(compiler.measured(modelled, refresh=True).values())
-    kernels = compiler.module(tuple(signature_of(graph.graph) for graph in graphs))
+    before = compiler.measured(modelled, refresh=True)
+    signatures = [signature_of(graph.graph) for graph in before.values()]
+    kernels = compiler.module(tuple(signatures))
     ids = compiler.kernels.ids
-    found: list[Sample] = []
-    for graph in graphs:
+    measured: list[tuple[list[RProgram], list[list[float]]]] = []
+    for graph, signature in zip(before.values(), signatures, strict=True):
         programs = [plan(graph.graph, vdevice, policy) for policy in policies]
-        signature, plans = signature_of(graph.graph), [(program, False) for program in programs]
-        measure = partial(measure_plans, kernels, signature, ids, plans, graph.constants)
-        times = undisturbed(measure, cores)
+        runs = [(program, False) for program in programs]
+        measure = partial(measure_plans, kernels, signature, ids, runs, graph.constants)
+        measured.append((programs, undisturbed(measure, cores)))
+    after = compiler.measured(modelled, refresh=True)
+    found: list[Sample] = []
+    for graph, (programs, times) in zip(after.values(), measured, strict=True):
         for policy, program, mine in zip(policies, programs, times, strict=True):
-            seconds = simulate(program, costs).makespan
-            found.append(Sample(name, program.name, policy, seconds, median(mine), min(mine)))
+            first, last = (
+                simulate(each, costs).makespan for each in (program, _repriced(program, graph))
+            )
+            mean, drift = (first + last) / 2, last / first
+            found.append(Sample(name, program.name, policy, mean, drift, median(mine), min(mine)))
     return found
+
+
+def _repriced(program: RProgram, region: RegionGraph) -> RProgram:
+    """A plan with its kernels as a region has them."""
+    known = {
+        kernel.name: kernel for operator in region.graph.operators for kernel in operator.candidates
+    }
+    return replace(program, kernels=tuple(known[kernel.name] for kernel in program.kernels))
 
 
 def undisturbed(measure: Measure, cores: OwnCores) -> list[list[float]]:
@@ -171,13 +203,18 @@ def _table(name: str, samples: list[Sample]) -> Table:
     table = Table(title=name)
     for heading in ("region", "policy"):
         table.add_column(heading)
-    for heading in ("simulated us", "measured us", "fastest us", "error", "settled"):
+    for heading in ("simulated us", "drift", "measured us", "fastest us", "error", "settled"):
         table.add_column(heading, justify="right")
     for sample in samples:
-        micro = [f"{s * 1e6:,.1f}" for s in (sample.simulated, sample.measured, sample.fastest)]
-        error = f"{sample.error:+.1%}"
+        simulated, measured, fastest = (
+            f"{seconds * 1e6:,.1f}"
+            for seconds in (sample.simulated, sample.measured, sample.fastest)
+        )
+        drift, error = f"{sample.drift - 1:+.1%}", f"{sample.error:+.1%}"
         still = "yes" if sample.settled else "no"
-        table.add_row(sample.region, sample.policy, *micro, error, still)
+        table.add_row(
+            sample.region, sample.policy, simulated, drift, measured, fastest, error, still
+        )
     return table
 
 
