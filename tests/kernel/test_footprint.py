@@ -10,7 +10,7 @@ from tvm import tirx
 from tvm.script import tirx as T
 
 from tvm_rammer.backend.cpu.templates.prefetch import prefetch
-from tvm_rammer.kernel.footprint import Matrix
+from tvm_rammer.kernel.footprint import Matrix, footprints
 from tvm_rammer.kernel.split import split_into_stages
 from tvm_rammer.rprogram.program import CELLS, TILE_RANGES, RKernel, cell_rows
 
@@ -154,3 +154,13 @@ def test_a_range_touches_what_its_parts_touch(tiles, data):
 )
 def test_rows_of_cells_of_a_shape(shape, rows):
     assert cell_rows(Matrix.of(shape).rows) == rows
+
+
+def test_what_is_beyond_64_bits_is_not_known():
+    buffer, tile = tirx.decl_buffer((16, 64), "float32"), tirx.Var("i", "int64")
+    largest, one = tirx.const(2**63 - 1, "int64"), tirx.const(1, "int64")
+    row = tirx.Min(tile, tirx.Add(largest, one))
+    store = tirx.BufferStore(buffer, tirx.const(1.0, "float32"), [row, tirx.const(0, "int64")])
+    nest = tirx.For(tile, tirx.const(0, "int64"), 16, tirx.ForKind.PARALLEL, store)
+    matrix = Matrix.of((16, 64))
+    assert footprints(nest, {buffer: 0}, {0: matrix}) == {0: (ALL,) * 16}

@@ -44,6 +44,10 @@ class _UnknownError(Exception):
     """An index depends on data."""
 
 
+#: Numbers of 64 bits and more are no places in a buffer.
+_UNKNOWN = (_UnknownError, OverflowError)
+
+
 class Matrix(NamedTuple):
     """A buffer as rows and columns, and the elements from one row to the next."""
 
@@ -135,7 +139,7 @@ class _Boxes:
         """What is known inside of a loop; nothing of its variable if it runs as data say."""
         try:
             first, extent = _interval(loop.min, known), _interval(loop.extent, known)
-        except _UnknownError:
+        except _UNKNOWN:
             return known
         last = _greater(first[1] + extent[1] - 1, first[0])
         return {**known, loop.loop_var: (first[0], last)}
@@ -143,7 +147,7 @@ class _Boxes:
     def _bind(self, statement: Any, known: dict[Any, _Interval]) -> None:
         try:
             known[statement.var] = _interval(statement.value, known)
-        except _UnknownError:
+        except _UNKNOWN:
             known.pop(statement.var, None)
 
     def _loads(self, value: Any, known: dict[Any, _Interval]) -> None:
@@ -162,7 +166,7 @@ class _Boxes:
         matrix = self.matrices[number]
         try:
             (top, bottom), (left, right) = _box(buffer, indices, known, matrix)
-        except _UnknownError:
+        except _UNKNOWN:
             top, bottom, left, right = 0, matrix.rows - 1, 0, matrix.columns - 1
         rows, columns = _first_cells(cell_rows(matrix.rows))
         cells = _spanned(top, bottom, matrix.rows, rows)

@@ -43,17 +43,17 @@ class KeepNaN:
             texts[symbol] = text
             return tirx.call_pure_extern(compared.ty, symbol, compared.a, compared.b)
 
-        compared: list[Any] = []
+        comparisons: list[Any] = []
 
         def seen(comparison: Any) -> Any:
-            compared.append(comparison)
+            comparisons.append(comparison)
             return comparison
 
         def rewritten(statement: Any) -> Any:
             # Operands come before the statement, and few statements compare anything.
-            if not compared:
+            if not comparisons:
                 return statement
-            compared.clear()
+            comparisons.clear()
             reduces = isinstance(statement, tirx.BufferStore) and (
                 _accumulates(statement) or _has_window(statement.value)
             )
