@@ -123,6 +123,32 @@ def test_a_product_that_is_wider_than_its_factors_is_summed_in_the_wider_dtype()
     assert_same(folded(mod), computed(mod), 1e-4)
 
 
+SCALES = {"one": (1,), "a number": (), "for each": (3,)}
+
+
+@pytest.mark.parametrize("shape", SCALES.values(), ids=SCALES)
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32"])
+def test_changes_of_scale_are_exact(dtype, shape):
+    """Ties, both ends, and what is beyond them; axes are counted from either end."""
+    rng = np.random.default_rng(0)
+    point = rng.integers(0, 100, shape).astype(dtype)
+    if dtype != "int32":
+        scale = np.full(shape, 0.5, "float32")
+        limits = np.iinfo(dtype)
+        ends = [limits.min, limits.min - 7, limits.max, limits.max + 9, np.inf, -np.inf]
+        reals = np.array([*ends, *np.arange(-24, 24) / 4], "float32").reshape(2, 3, 9)
+        to = module(lambda x, *of: op.quantize(x, *of, -2, dtype), reals, scale, point)
+        assert_same(folded(to), computed(to))
+    scale = rng.uniform(0.1, 2, shape).astype("float32")
+    back = module(lambda x, *of: op.dequantize(x, *of, 1), values(dtype), scale, point)
+    assert_same(folded(back), computed(back))
+
+
+def test_other_changes_of_scale_stay():
+    arrays = values("int8"), np.array(0.5, "float16"), np.array(3, "int8")
+    assert folded(module(lambda x, *of: op.dequantize(x, *of, 1, "float16"), *arrays)) is None
+
+
 @pytest.mark.parametrize("name", ["divide", "matmul"])
 def test_integer_division_and_products_stay(name):
     array = np.array([[7, -7], [-8, 3]], "int32")

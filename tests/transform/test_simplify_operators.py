@@ -254,6 +254,40 @@ def test_a_broadcast_to_the_own_shape_disappears():
     assert_becomes(Before, Expected)
 
 
+def test_a_scale_and_a_zero_point_are_operands():
+    """So that layers whose numbers differ share a kernel; vectors, and what is none, stay."""
+    scale, point = relax.const(0.5, "float32"), relax.const(3, "uint8")
+    one_scale = relax.const(np.array([0.5], "float32"))
+    one_point = relax.const(np.array([3], "uint8"))
+    scales, points = (relax.const(np.full(3, 2, dtype)) for dtype in ("float32", "uint8"))
+
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32"), known: R.Tensor((), "float32")):
+            with R.dataflow():
+                a = R.quantize(x, scale, point, out_dtype="uint8", axis=1)
+                b = R.dequantize(a, known, point, axis=1)
+                c = R.quantize(b, scales, points, out_dtype="uint8", axis=1)
+                d = R.quantize(known, scale, point, out_dtype="uint8", axis=0)
+                R.output(c, d)
+            return (c, d)
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32"), known: R.Tensor((), "float32")):
+            with R.dataflow():
+                a = R.quantize(x, one_scale, one_point, out_dtype="uint8", axis=1)
+                b = R.dequantize(a, known, one_point, axis=1)
+                c = R.quantize(b, scales, points, out_dtype="uint8", axis=1)
+                d = R.quantize(known, scale, point, out_dtype="uint8", axis=0)
+                R.output(c, d)
+            return (c, d)
+
+    assert_becomes(Before, Expected)
+
+
 def test_dynamic_shapes_stay():
     @I.ir_module
     class Module:

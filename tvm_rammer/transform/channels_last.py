@@ -49,6 +49,8 @@ _LAYOUTS = {
 #: Operators that work in any layout, though TVM has no rule that says so; padding has attributes.
 _ANY_LAYOUT = frozenset({"relax.clip", "relax.nn.leakyrelu", "relax.nn.softplus", "relax.where"})
 _PAD = "relax.nn.pad"
+#: Operators that have a scale and a zero point for all elements, or for those along an axis.
+_OF_SCALES = frozenset({"relax.quantize", "relax.dequantize"})
 
 
 @tvm.transform.module_pass(opt_level=0, name="ChannelsLast")
@@ -114,6 +116,8 @@ class _Converter(relax.PyExprMutator):
         given = [given_layout(argument.ty) for argument in call.args]
         if operator_name(call) in (*_ANY_LAYOUT, _PAD):
             return self._in_any_layout(call, given)
+        if operator_name(call) in _OF_SCALES:
+            return self._in_layout_of_data(call, given)
         answer = self._answer(call, given)
         if answer is not None:
             wanted = list(map(from_decision, answer.input_layouts))
@@ -142,6 +146,16 @@ class _Converter(relax.PyExprMutator):
         if operator_name(call) == _PAD and isinstance(layout, str):
             return _padded(arguments[0], call.attrs, layout), layout
         return Call(call.op, arguments, call.attrs, call.ty_args), layout
+
+    def _in_layout_of_data(self, call: Any, given: list[Layout]) -> tuple[Any, Layout]:
+        """A change of scale, in the layout that its data have."""
+        layout = self._layout(call.args[0])
+        arguments = self._arguments(call, [layout, *given[1:]])
+        if not isinstance(layout, str):
+            return Call(call.op, arguments, call.attrs, call.ty_args), layout
+        axis = layout.index(ascii_uppercase[int(call.attrs.axis) % len(layout)])
+        change = getattr(relax.op, operator_name(call).removeprefix("relax."))
+        return change(*arguments, axis, str(call.attrs.out_dtype)), layout
 
     def _answer(self, call: Any, given: list[Layout]) -> Any:
         """What the rule of an operator says, ``None`` if it has nothing to say."""

@@ -43,6 +43,26 @@ def _transpose(call: Any, args: list[np.ndarray]) -> np.ndarray:
     return args[0].transpose(None if axes is None else [int(axis) for axis in axes])
 
 
+def _quantize(call: Any, args: list[np.ndarray]) -> np.ndarray:
+    data, scale, zero_point = _along_axis(call, args)
+    limits = np.iinfo(str(call.attrs.out_dtype))
+    steps = np.rint(data / scale) + zero_point.astype(data.dtype)
+    below = np.where(steps < limits.max, steps, limits.max)
+    return np.where(below > limits.min, below, limits.min)
+
+
+def _dequantize(call: Any, args: list[np.ndarray]) -> np.ndarray:
+    data, scale, zero_point = _along_axis(call, args)
+    return (data.astype(np.int32) - zero_point.astype(np.int32)).astype(np.float32) * scale
+
+
+def _along_axis(call: Any, args: list[np.ndarray]) -> list[np.ndarray]:
+    """Data, scales and zero points, which broadcast."""
+    data, *others = args
+    sizes = np.where(np.arange(data.ndim) == int(call.attrs.axis) % max(1, data.ndim), -1, 1)
+    return [data, *(each.reshape(sizes) if each.size > 1 else each.reshape(()) for each in others)]
+
+
 #: Only operators whose numpy result is the TVM result, for every dtype.
 _EXACT: dict[str, Evaluate] = {
     "add": _binary(np.add),
@@ -64,6 +84,10 @@ _EXACT: dict[str, Evaluate] = {
     # Without an axis, vectors are concatenated.
     "concat": lambda call, args: np.concatenate(args, int(call.attrs.axis or 0)),
 }
+
+#: Changes of scale; only those between integers of up to 32 bits and float32 are folded.
+_OF_SCALES: dict[str, Evaluate] = {"quantize": _quantize, "dequantize": _dequantize}
+_INTEGERS = frozenset({"int8", "uint8", "int16", "uint16", "int32"})
 
 #: Operators that are folded on floating point only: integer division and roots differ.
 _FLOATING: dict[str, Evaluate] = {
@@ -92,14 +116,16 @@ class _Folder(relax.PyExprMutator):
     def visit_call_(self, call: Any) -> Any:
         call = super().visit_call_(call)
         name = operator_name(call).removeprefix("relax.")
-        if name not in _EXACT and name not in _FLOATING:
+        if not any(name in table for table in (_EXACT, _FLOATING, _OF_SCALES)):
             return call
         operands = self._operands(call)
         if operands is None or (shape := static_shape(call)) is None:
             return call
         dtype = str(call.ty.dtype)
         evaluate = _EXACT.get(name)
-        if evaluate is None and all(x.dtype.kind == "f" for x in operands):
+        if name in _OF_SCALES and _is_plain(operands[0].dtype.name, dtype):
+            evaluate = _OF_SCALES[name]
+        if name in _FLOATING and all(x.dtype.kind == "f" for x in operands):
             evaluate = _FLOATING[name]
             # A product may be wider than its factors.
             operands = [x.astype(dtype) for x in operands]
@@ -137,6 +163,11 @@ class _Folder(relax.PyExprMutator):
                     return None
                 values.append(value)
         return values or None
+
+
+def _is_plain(one: str, other: str) -> bool:
+    """Whether one type is float32 and the other an integer of up to 32 bits."""
+    return "float32" in (one, other) and not {one, other}.isdisjoint(_INTEGERS)
 
 
 def _value(expression: Any) -> np.ndarray | None:

@@ -3,8 +3,8 @@
 What remains is what layout conversion, fusion and the kernels understand: no dropout, a batch norm
 by constants is a multiplication and an addition, sums and maxima of stacked tensors become those of
 two, constants of binary operators get the rank of the other side, exponents of one number are
-scalars, a broadcast to the shape that a tensor already has disappears, and a tensor that becomes a
-shape is what the VM has for it.
+scalars, scales and zero points are operands, a broadcast to the shape that a tensor already has
+disappears, and a tensor that becomes a shape is what the VM has for it.
 """
 
 from __future__ import annotations
@@ -66,6 +66,8 @@ class _Simplifier(relax.PyExprMutator):
             return call.args[0]
         if name in _OF_TWO:
             return self._of_stack(call, _OF_TWO[name])
+        if name in ("relax.quantize", "relax.dequantize"):
+            return self._scales_as_tensors(call)
         if name == "relax.tensor_to_shape":
             return _shape_of_data(call)
         return call
@@ -119,6 +121,17 @@ class _Simplifier(relax.PyExprMutator):
             return call
         return self.builder_.normalize(Call(call.op, [left, right], call.attrs))
 
+    def _scales_as_tensors(self, call: Any) -> Any:
+        """A change of scale whose constants are operands: layers then share their kernels.
+
+        TVM writes constants without axes into the code.
+        """
+        data, *scale = call.args
+        if data.ty.ndim < 1 or not any(map(_is_scalar_constant, scale)):
+            return call
+        scale = [_with_rank(x, 1) if _is_scalar_constant(x) else x for x in scale]
+        return self.builder_.normalize(Call(call.op, [data, *scale], call.attrs))
+
     def _of_stack(self, call: Any, of_two: Callable[[Any, Any], Any]) -> Any:
         """``sum(stack([a, b, c], axis=0), axis=0)`` is ``a + b + c`` (ONNX ``Sum`` imports so)."""
         axes = call.attrs.axis
@@ -134,6 +147,10 @@ class _Simplifier(relax.PyExprMutator):
         if operator_name(call) != "relax.mean":
             return total
         return relax.op.divide(total, relax.const(len(parts.fields), call.ty.dtype))
+
+
+def _is_scalar_constant(expression: Any) -> bool:
+    return isinstance(expression, GenericConst) and static_shape(expression) == ()
 
 
 def _with_rank(constant: Any, rank: int) -> Any:
