@@ -7,6 +7,7 @@
   ``merge_equal_operators``, ``fold_affine``, ``channels_last`` with ``layouts``,
   ``fuse_channel_windows``, ``separate_pools``, ``split_transposed_convolutions``,
   ``widen_convolutions``, ``narrow_weights`` with ``scaled_bytes``,
+  ``sum_integers_in_floats``,
   ``fuse_normalizations`` with ``normalization_chains`` and ``normalize``,
   ``fold_transposes``, ``legalize_operators``, ``fuse_operators`` up to ``fusion_ends``;
   ``remove_dead_code`` after many of them

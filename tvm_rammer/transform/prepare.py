@@ -27,6 +27,7 @@ from tvm_rammer.transform.restore_operators import RestoreOperators
 from tvm_rammer.transform.separate_pools import SeparatePools
 from tvm_rammer.transform.simplify_operators import SimplifyOperators
 from tvm_rammer.transform.split_transposed_convolutions import SplitTransposedConvolutions
+from tvm_rammer.transform.sum_integers_in_floats import SumIntegersInFloats
 from tvm_rammer.transform.widen_convolutions import WidenConvolutions
 
 #: The operators that DecomposeOpsForInference takes apart.
@@ -66,6 +67,7 @@ class Prepare:
             SplitTransposedConvolutions(),
             WidenConvolutions(),
             NarrowWeights(self.few_rows),
+            SumIntegersInFloats(),
             # 3. PrimFuncs, as few as fusion allows.
             FuseNormalizations(),
             FoldTransposes(self.few_rows),

@@ -150,6 +150,8 @@ def match_convolution(
         return None
     if epilogue and not _reads_in_place(epilogue, result):
         return None
+    if epilogue and _are_integers(epilogue, result):
+        return None
     if epilogue and epilogue.extents[-1] != channels.outputs:
         return None
     params = tuple(sch.mod["main"].params)
@@ -214,6 +216,17 @@ def _reads_in_place(definition: Definition, buffer: Any) -> bool:
         return False
     own = [load for load in loads(store.value) if load.source.same_as(buffer)]
     return bool(own) and all(_same(load.indices, definition.axes) for load in own)
+
+
+def _are_integers(definition: Definition, buffer: Any) -> bool:
+    """Whether a block takes integers from a buffer of floats: those of a direct sum are exact."""
+    casts = collect(definition.store.value, tirx.Cast)
+    return any(
+        str(cast.ty.dtype).startswith("int")
+        and isinstance(cast.value, TensorLoad)
+        and cast.value.source.same_as(buffer)
+        for cast in casts
+    )
 
 
 def _at(expression: Any, axes: Sequence[Any], place: Sequence[Any]) -> Any:

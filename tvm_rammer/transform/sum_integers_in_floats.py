@@ -1,0 +1,141 @@
+"""A compiler pass that sums products of small integers in float32, where every sum is exact.
+
+Processors multiply and add floating-point numbers in one instruction; products of 32-bit integers
+take two slow ones. A quantised model's factors are integers of 8 bits, and as long as no sum of
+their magnitudes reaches 2**24, float32 has every partial sum, in whatever order: the result is the
+same to the last bit. Longer sums stay with integers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.ir import GenericConst
+
+from tvm_rammer.relax_util import bound_value, calls_of, operator_name, rewrite, static_shape
+from tvm_rammer.tensors import as_array, constant
+
+#: float32 has every integer up to this one.
+_EXACT = 2**24
+#: Convolutions, whose kernels have their outputs along an axis that their layout calls O.
+_CONVOLUTIONS = {"relax.nn.conv1d": relax.op.nn.conv1d, "relax.nn.conv2d": relax.op.nn.conv2d}
+_MATMUL = "relax.matmul"
+#: Operators whose results are elements of their first operand.
+_MOVING = frozenset(
+    f"relax.{name}"
+    for name in ("permute_dims", "reshape", "squeeze", "expand_dims", "strided_slice")
+)
+
+Limits = tuple[int, int]
+
+
+@tvm.transform.module_pass(opt_level=0, name="SumIntegersInFloats")
+class SumIntegersInFloats:
+    """Rewrite products and convolutions of integers whose sums float32 has."""
+
+    def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+        """Rewrite every Relax function of a module."""
+        return rewrite(mod, _Converter(mod)) if any(map(_sums_integers, calls_of(mod))) else mod
+
+
+@relax.expr_functor.mutator
+class _Converter(relax.PyExprMutator):
+    def __init__(self, mod: tvm.IRModule) -> None:
+        super().__init__(mod)
+        #: Operands as floats; those that several operators read are converted once.
+        self.floats: dict[Any, Any] = {}
+
+    def visit_call_(self, call: Any) -> Any:
+        call = super().visit_call_(call)
+        if not _sums_integers(call) or self._largest_sum(call) >= _EXACT:
+            return call
+        operands = [self._as_floats(operand) for operand in call.args]
+        return relax.op.astype(self.builder_.emit(_of_floats(call, operands)), "int32")
+
+    def _as_floats(self, operand: Any) -> Any:
+        if isinstance(operand, GenericConst):
+            return constant(as_array(operand.value).astype(np.float32))
+        if operand not in self.floats:
+            self.floats[operand] = self.builder_.emit(relax.op.astype(operand, "float32"))
+        return self.floats[operand]
+
+    def _largest_sum(self, call: Any) -> float:
+        """What no sum of a product's magnitudes exceeds."""
+        (data, weights), limits = call.args, [self._limits(operand) for operand in call.args]
+        if limits[0] is None or limits[1] is None:
+            return np.inf
+        largest, other = (max(map(abs, each)) for each in limits if each is not None)
+        if isinstance(weights, GenericConst):
+            summed = _axes_of_sums(call)
+            magnitudes = np.abs(as_array(weights.value).astype(np.int64)).sum(axis=summed)
+            return float(largest * int(magnitudes.max(initial=0)))
+        count = static_shape(data) if operator_name(call) == _MATMUL else None
+        return float(largest * other * count[-1]) if count else np.inf
+
+    def _limits(self, expression: Any) -> Limits | None:
+        """The least and the largest integer that an expression can be, ``None`` if any."""
+        value = bound_value(self, expression)
+        if isinstance(value, GenericConst):
+            array = as_array(value.value)
+            return (int(array.min()), int(array.max())) if array.size else (0, 0)
+        name = operator_name(value)
+        if name == "relax.astype":
+            return _limits_of_type(str(value.args[0].ty.dtype)) or self._limits(value.args[0])
+        if name in _MOVING:
+            return self._limits(value.args[0])
+        if name in ("relax.add", "relax.subtract"):
+            return _combined(name, [self._limits(operand) for operand in value.args])
+        return _limits_of_type(str(expression.ty.dtype))
+
+
+def _sums_integers(call: Any) -> bool:
+    """Whether a call is a product or a convolution of integers of 32 bits."""
+    if operator_name(call) not in (_MATMUL, *_CONVOLUTIONS):
+        return False
+    plain = all(isinstance(each.ty, relax.TensorType) for each in (*call.args, call))
+    return plain and all(str(each.ty.dtype) == "int32" for each in (*call.args, call))
+
+
+def _of_floats(call: Any, operands: list[Any]) -> Any:
+    """The same product or convolution of other operands."""
+    if operator_name(call) == _MATMUL:
+        return relax.op.matmul(*operands)
+    attrs = call.attrs
+    return _CONVOLUTIONS[operator_name(call)](
+        *operands,
+        strides=list(map(int, attrs.strides)),
+        padding=list(map(int, attrs.padding)),
+        dilation=list(map(int, attrs.dilation)),
+        groups=int(attrs.groups),
+        data_layout=str(attrs.data_layout),
+        kernel_layout=str(attrs.kernel_layout),
+        out_layout=str(attrs.out_layout),
+    )
+
+
+def _axes_of_sums(call: Any) -> tuple[int, ...]:
+    """The axes of the weights that are summed over."""
+    weights = call.args[1]
+    rank = weights.ty.ndim
+    if operator_name(call) == _MATMUL:
+        return (max(0, rank - 2),)
+    outputs = str(call.attrs.kernel_layout).index("O")
+    return tuple(axis for axis in range(rank) if axis != outputs)
+
+
+def _limits_of_type(dtype: str) -> Limits | None:
+    if dtype not in ("int8", "uint8", "int16", "uint16"):
+        return None
+    limits = np.iinfo(dtype)
+    return int(limits.min), int(limits.max)
+
+
+def _combined(name: str, limits: list[Limits | None]) -> Limits | None:
+    left, right = limits
+    if left is None or right is None:
+        return None
+    low, high = right if name == "relax.add" else (-right[1], -right[0])
+    return left[0] + low, left[1] + high
