@@ -3,6 +3,7 @@
 
     python python/bench_peers.py --json docs/results/peers.json
     python python/bench_peers.py --models squeezenet,lstm_8x8x256 --contenders all
+    python python/bench_peers.py --models resnet50,squeezenet --quantised
     python python/bench_peers.py --quick
 
 Every contender has a process of its own and they take turns in blocks of runs while the others
@@ -28,6 +29,7 @@ import numpy as np
 import onnx
 from bench import machine, markdown, peers
 from bench.fresh_cache import fresh_cache
+from bench.quantise import quantised
 from bench.records import Record, ResultFile, Setting, resume
 from rich.console import Console
 from rich.progress import (
@@ -109,6 +111,13 @@ class Session:
 @click.option("--threads", type=click.IntRange(1), help="All CPUs of this process unless given.")
 @click.option("--quick", is_flag=True, help="Models at the reduced sizes of the tests.")
 @click.option("--winograd", type=click.Choice(["on", "off"]), default="on", show_default=True)
+@click.option(
+    "--quantised",
+    "as_bytes",
+    is_flag=True,
+    help="Networks of 8 bits, by ONNX Runtime's tool; outputs, which roundings decide, are not "
+    "compared.",
+)
 @click.option("--torch-python", help="Interpreter that has torch, onnx2torch and its needs.")
 @click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--markdown", "markdown_path", type=click.Path(dir_okay=False, path_type=Path))
@@ -123,6 +132,7 @@ def main(
     threads: int | None,
     quick: bool,
     winograd: str,
+    as_bytes: bool,
     torch_python: str | None,
     json_path: Path | None,
     markdown_path: Path | None,
@@ -142,7 +152,7 @@ def main(
             get_candidate(name)
         for path in filter(None, (json_path, markdown_path)):
             require_writable(path)
-        setting = Setting(quick, threads or available_threads(), winograd == "on")
+        setting = Setting(quick, threads or available_threads(), winograd == "on", as_bytes)
         session = Session(
             tuple(names),
             next((name for name in names if CANDIDATES[name].peer), names[0]),
@@ -154,6 +164,7 @@ def main(
                 session_s=budget,
                 timeout_s=timeout,
                 patience_s=budget * PATIENCE,
+                tolerance=inf if as_bytes else Settings.tolerance,
             ),
             {"python": torch_python} if torch_python else {},
         )
@@ -208,7 +219,7 @@ def measure(
     begin = datetime.now(timezone.utc).isoformat(timespec="seconds")
     with tempfile.TemporaryDirectory() as folder, fresh_cache() as cache:
         model_file, inputs_file = Path(folder) / "model.onnx", Path(folder) / "inputs.npz"
-        write_model(model, session.setting.quick, model_file, inputs_file)
+        write_model(model, session.setting, model_file, inputs_file)
         outcomes = time_contenders(
             [
                 contender(
@@ -236,13 +247,13 @@ def measure(
     results.machine = machine.machine(SCRIPT, results.machine)
 
 
-def write_model(model: str, quick: bool, model_file: Path, inputs_file: Path) -> None:
+def write_model(model: str, setting: Setting, model_file: Path, inputs_file: Path) -> None:
     """Write a model and its inputs, the same for all contenders."""
     info = get_model(model)
     # A saturated softmax hides errors: everybody also gives what it reads.
-    proto = before_softmax(info.tiny() if quick else info.build())
-    onnx.save(proto, str(model_file))
+    proto = before_softmax(info.tiny() if setting.quick else info.build())
     inputs: dict[str, Any] = dict(random_inputs(proto))
+    onnx.save(quantised(proto, inputs) if setting.quantised else proto, str(model_file))
     np.savez(inputs_file, **inputs)
 
 
@@ -268,8 +279,9 @@ def page(models: peers.Models, names: Sequence[str], results: ResultFile) -> str
     setting = results.setting
     sizes = "reduced sizes" if setting.quick else "full sizes"
     winograd = "" if setting.winograd else ", Winograd off"
+    numbers = "8 bits" if setting.quantised else "float32"
     heading = (
-        f"Median times in ms, {sizes}, float32, {setting.threads} threads{winograd}. "
+        f"Median times in ms, {sizes}, {numbers}, {setting.threads} threads{winograd}. "
         f"{machine.sentence(results.machine)}"
     )
     lines = [heading, markdown.table(peers.columns(names), peers.rows(models, names))]

@@ -25,11 +25,14 @@ class Setting:
     threads : int
     winograd : bool
         Whether our convolutions may use Winograd's algorithm.
+    quantised : bool
+        Models of 8 bits.
     """
 
     quick: bool
     threads: int
     winograd: bool = True
+    quantised: bool = False
 
 
 @dataclass(frozen=True)
