@@ -101,7 +101,8 @@ def test_nothing_is_transposed_between_the_input_and_the_pool(network):
     _, names = as_built(network, random_inputs(network)["x"])
     (pooled,) = (number for number, name in enumerate(names) if "mean" in name)
     assert not any("transpose" in name for name in names[1 : pooled + 1])
-    convolutions = [name for name in names if "conv2d" in name]
+    # One in stages is several.
+    convolutions = {name.partition(".")[0] for name in names if "conv2d" in name}
     assert len(convolutions) == 5
     assert all("quantize" in name for name in convolutions)
 
