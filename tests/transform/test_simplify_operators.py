@@ -255,7 +255,11 @@ def test_a_broadcast_to_the_own_shape_disappears():
 
 
 def test_a_scale_and_a_zero_point_are_operands():
-    """So that layers whose numbers differ share a kernel; vectors, and what is none, stay."""
+    """So that layers whose numbers differ share a kernel; vectors and what is none stay.
+
+    As does what changes nothing.
+    """
+    one, zero = relax.const(1, "float32"), relax.const(0, "uint8")
     scale, point = relax.const(0.5, "float32"), relax.const(3, "uint8")
     one_scale = relax.const(np.array([0.5], "float32"))
     one_point = relax.const(np.array([3], "uint8"))
@@ -270,8 +274,10 @@ def test_a_scale_and_a_zero_point_are_operands():
                 b = R.dequantize(a, known, point, axis=1)
                 c = R.quantize(b, scales, points, out_dtype="uint8", axis=1)
                 d = R.quantize(known, scale, point, out_dtype="uint8", axis=0)
-                R.output(c, d)
-            return (c, d)
+                e = R.dequantize(c, one, point, axis=1)
+                f = R.quantize(e, scale, zero, out_dtype="uint8", axis=1)
+                R.output(d, f)
+            return (d, f)
 
     @I.ir_module
     class Expected:
@@ -282,8 +288,10 @@ def test_a_scale_and_a_zero_point_are_operands():
                 b = R.dequantize(a, known, one_point, axis=1)
                 c = R.quantize(b, scales, points, out_dtype="uint8", axis=1)
                 d = R.quantize(known, scale, point, out_dtype="uint8", axis=0)
-                R.output(c, d)
-            return (c, d)
+                e = R.dequantize(c, one, one_point, axis=1)
+                f = R.quantize(e, one_scale, zero, out_dtype="uint8", axis=1)
+                R.output(d, f)
+            return (d, f)
 
     assert_becomes(Before, Expected)
 

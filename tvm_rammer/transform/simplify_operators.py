@@ -124,13 +124,15 @@ class _Simplifier(relax.PyExprMutator):
     def _scales_as_tensors(self, call: Any) -> Any:
         """A change of scale whose constants are operands: layers then share their kernels.
 
-        TVM writes constants without axes into the code.
+        TVM writes constants without axes into the code. That is best for what costs nothing there.
         """
-        data, *scale = call.args
-        if data.ty.ndim < 1 or not any(map(_is_scalar_constant, scale)):
+        data, scale, zero_point = call.args
+        if data.ty.ndim < 1:
             return call
-        scale = [_with_rank(x, 1) if _is_scalar_constant(x) else x for x in scale]
-        return self.builder_.normalize(Call(call.op, [data, *scale], call.attrs))
+        operands = [_as_operand(scale, 1), _as_operand(zero_point, 0)]
+        if operands[0].same_as(scale) and operands[1].same_as(zero_point):
+            return call
+        return self.builder_.normalize(Call(call.op, [data, *operands], call.attrs))
 
     def _of_stack(self, call: Any, of_two: Callable[[Any, Any], Any]) -> Any:
         """``sum(stack([a, b, c], axis=0), axis=0)`` is ``a + b + c`` (ONNX ``Sum`` imports so)."""
@@ -149,8 +151,12 @@ class _Simplifier(relax.PyExprMutator):
         return relax.op.divide(total, relax.const(len(parts.fields), call.ty.dtype))
 
 
-def _is_scalar_constant(expression: Any) -> bool:
-    return isinstance(expression, GenericConst) and static_shape(expression) == ()
+def _as_operand(expression: Any, neutral: int) -> Any:
+    """A constant without axes with one, unless its value changes nothing."""
+    scalar = isinstance(expression, GenericConst) and static_shape(expression) == ()
+    if not scalar or expression.value.numpy() == neutral:
+        return expression
+    return _with_rank(expression, 1)
 
 
 def _with_rank(constant: Any, rank: int) -> Any:
