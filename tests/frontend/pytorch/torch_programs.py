@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
+import torch.ao.quantization.fx._decomposed  # the operators of quantised programs
 import torch.nn.functional as F
 from torch import nn
 
@@ -1000,6 +1001,77 @@ RECURRENT = {
     "RNNCell": Program(nn.RNNCell(4, 5), (floats(2, 4),)),
 }
 
+#: Scales and zero points of three channels.
+SCALES, POINTS = torch.tensor([0.03, 0.5, 1.0]), torch.tensor([3, -7, 0])
+DQ = torch.ops.quantized_decomposed
+
+
+class QuantizedConvolution(nn.Module):
+    """As a quantiser leaves it; by scales that are powers of two, every sum is exact."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("weight", ints(128, 5, 3, 3, 3, low=-128, dtype=torch.int8))
+        self.register_buffer("scales", 2.0 ** -torch.arange(4.0, 9.0))
+        self.register_buffer("points", torch.zeros(5, dtype=torch.int64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        limits = (-128, 127, torch.int8)
+        weight = DQ.dequantize_per_channel(self.weight, self.scales, self.points, 0, *limits)
+        x = self.rounded(x, 2**-5, 128)
+        return self.rounded(F.relu(F.conv2d(x, weight, padding=1)), 0.25, 0)
+
+    @staticmethod
+    def rounded(x: torch.Tensor, *scale: float) -> torch.Tensor:
+        limits = (0, 255, torch.uint8)
+        steps = DQ.quantize_per_tensor(x, *scale, *limits)
+        return DQ.dequantize_per_tensor(steps, *scale, *limits)
+
+
+QUANTIZED = {
+    "convolution": Program(QuantizedConvolution(), (floats(1, 3, 8, 9),)),
+    "quantize": Program(
+        lambda x: DQ.quantize_per_tensor(x, 0.0173, 11, 0, 255, torch.uint8), (floats(3, 40),)
+    ),
+    "quantize_ties_and_ends": Program(
+        lambda x: DQ.quantize_per_tensor(x, 0.5, -3, -128, 127, torch.int8),
+        (torch.arange(-300, 300) / 4,),
+    ),
+    "quantize_narrow": Program(
+        lambda x: DQ.quantize_per_tensor(x, 0.01, 0, -127, 100, torch.int8), (floats(3, 40),)
+    ),
+    "quantize_int16": Program(
+        lambda x: DQ.quantize_per_tensor(x, 1e-4, 5, -(2**15), 2**15 - 1, torch.int16),
+        (floats(3, 40),),
+    ),
+    "quantize_tensors": Program(
+        lambda x, scale, point: DQ.quantize_per_tensor.tensor(x, scale, point, 0, 255, torch.uint8),
+        (floats(3, 40), torch.tensor(0.02), torch.tensor(100)),
+    ),
+    "quantize_channels": Program(
+        lambda x: DQ.quantize_per_channel(x, SCALES, POINTS, 1, -128, 127, torch.int8),
+        (floats(2, 3, 4),),
+    ),
+    "dequantize": Program(
+        lambda x: DQ.dequantize_per_tensor(x, 0.0173, 11, 0, 255, torch.uint8),
+        (ints(256, 3, 4, dtype=torch.uint8),),
+    ),
+    "dequantize_tensors": Program(
+        lambda x, scale, point: DQ.dequantize_per_tensor.tensor(
+            x, scale, point, -128, 127, torch.int8
+        ),
+        (ints(128, 3, 4, low=-128, dtype=torch.int8), torch.tensor(0.02), torch.tensor(-100)),
+    ),
+    "dequantize_channels": Program(
+        lambda x: DQ.dequantize_per_channel(x, SCALES, POINTS, -1, -128, 127, torch.int8),
+        (ints(128, 2, 3, low=-128, dtype=torch.int8),),
+    ),
+    "dequantize_channels_without_points": Program(
+        lambda x: DQ.dequantize_per_channel(x, SCALES, None, 0, -128, 127, torch.int8),
+        (ints(128, 3, 2, low=-128, dtype=torch.int8),),
+    ),
+}
+
 FAMILIES: dict[str, dict[str, Program]] = {
     "indexing": INDEXING,
     "bags": EMBEDDING_BAGS,
@@ -1015,4 +1087,5 @@ FAMILIES: dict[str, dict[str, Program]] = {
     "norms": NORMS,
     "attention": ATTENTION,
     "recurrent": RECURRENT,
+    "quantized": QUANTIZED,
 }

@@ -18,6 +18,7 @@ maximum passes over NaN.
 ``pooling``        windows: maxima, averages
 ``resizing``       images in another size
 ``normalization``  by means and variances
+``quantization``   changes of scale
 =================  ==============================================================================
 """
 
@@ -32,6 +33,7 @@ from tvm_rammer.frontend.torch.converters import (
     normalization,
     pooling,
     product,
+    quantization,
     recurrence,
     reduction,
     resizing,
@@ -50,6 +52,7 @@ _FAMILIES = (
     normalization,
     pooling,
     product,
+    quantization,
     recurrence,
     reduction,
     resizing,

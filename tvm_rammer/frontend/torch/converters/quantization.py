@@ -1,0 +1,82 @@
+"""Changes of scale, of programs that were quantised before or while they were exported.
+
+They are operators of ``torch.ops.quantized_decomposed``, one scale for all elements or one for each
+slice along an axis. Between them such a program computes in floats.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tvm import relax
+
+from tvm_rammer.frontend.torch.operator_call import Converter, OperatorCall, dtype_of, shape_of
+
+
+def _quantize(
+    call: OperatorCall, x: Any, scale: Any, zero_point: Any, least: int, most: int
+) -> Any:
+    """``clamp(round(x * (1 / scale)) + zero_point, least, most)``, as eager mode multiplies."""
+    return _steps(call, x, _inverse(call, scale), zero_point, -1, least, most)
+
+
+def _quantize_channels(
+    call: OperatorCall, x: Any, scales: Any, zero_points: Any, axis: int, least: int, most: int
+) -> Any:
+    rank = len(shape_of(x))
+    sizes = [-1 if place == axis % rank else 1 for place in range(rank)]
+    inverses = call.reshape(_inverse(call, scales), _filled_in(sizes, shape_of(x)))
+    return _steps(call, x, inverses, zero_points, axis % rank, least, most)
+
+
+def _steps(
+    call: OperatorCall, x: Any, inverse: Any, zero_point: Any, axis: int, least: int, most: int
+) -> Any:
+    dtype = call.dtype
+    scaled = call.emit(relax.op.multiply(call.cast(x, "float32"), inverse))
+    one, point = relax.const(1.0, "float32"), call.cast(zero_point, "int32")
+    found = call.emit(relax.op.quantize(scaled, one, point, axis, dtype))
+    limits = np.iinfo(dtype)
+    if (least, most) == (limits.min, limits.max):
+        return found
+    return call.emit(relax.op.clip(found, max(least, int(limits.min)), min(most, int(limits.max))))
+
+
+def _dequantize(call: OperatorCall, x: Any, scale: Any, zero_point: Any) -> Any:
+    """``(x - zero_point) * scale``."""
+    return _real(call, x, scale, zero_point, -1)
+
+
+def _dequantize_channels(
+    call: OperatorCall, x: Any, scales: Any, zero_points: Any, axis: int
+) -> Any:
+    points = 0 if zero_points is None else zero_points
+    return _real(call, x, scales, points, axis % len(shape_of(x)))
+
+
+def _real(call: OperatorCall, x: Any, scale: Any, zero_point: Any, axis: int) -> Any:
+    operands = call.cast(scale, "float32"), call.cast(zero_point, "int32")
+    return call.cast(call.emit(relax.op.dequantize(x, *operands, axis, "float32")))
+
+
+def _inverse(call: OperatorCall, scale: Any) -> Any:
+    if not isinstance(scale, relax.Expr):
+        # Python divides numbers in double precision.
+        return relax.const(1.0 / scale, "float32")
+    one = relax.const(1.0, dtype_of(scale))
+    return call.cast(call.emit(relax.op.divide(one, scale)), "float32")
+
+
+def _filled_in(sizes: list[int], shape: tuple[int, ...]) -> list[int]:
+    return [have if size < 0 else size for size, have in zip(sizes, shape, strict=True)]
+
+
+CONVERTERS: dict[str, Converter] = {
+    "quantize_per_tensor.default": _quantize,
+    "quantize_per_tensor.tensor": _quantize,
+    "quantize_per_channel.default": _quantize_channels,
+    "dequantize_per_tensor.default": _dequantize,
+    "dequantize_per_tensor.tensor": _dequantize,
+    "dequantize_per_channel.default": _dequantize_channels,
+}
