@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 
+from tvm_rammer.errors import InputError
+
 #: From this version on, weights may have a scale for each channel.
 _OPSET = 13
 
@@ -22,6 +24,11 @@ def quantised(model: onnx.ModelProto, inputs: Mapping[str, np.ndarray]) -> onnx.
     model : ModelProto
     inputs : mapping of str to array
         Ranges of the data are those that these lead to.
+
+    Raises
+    ------
+    InputError
+        If the tool cannot quantise the model; it has no way with recurrent operators.
     """
     from onnxruntime.quantization import CalibrationDataReader, quantize_static
 
@@ -43,6 +50,9 @@ def quantised(model: onnx.ModelProto, inputs: Mapping[str, np.ndarray]) -> onnx.
         logging.disable(logging.WARNING)
         try:
             quantize_static(plain, made, Once(), per_channel=True)
+        except Exception as error:
+            name = model.graph.name or "a model"
+            raise InputError(f"ONNX Runtime's tool cannot quantise {name}: {error}") from error
         finally:
             logging.disable(logging.NOTSET)
         return onnx.load(made)

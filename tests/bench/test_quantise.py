@@ -12,6 +12,7 @@ from bench.quantise import quantised
 from onnx import TensorProto, helper, numpy_helper
 
 import tvm_rammer
+from tvm_rammer.errors import InputError
 from tvm_rammer.testing.models import get_model
 from tvm_rammer.testing.reference import random_inputs
 
@@ -105,6 +106,16 @@ def test_nothing_is_transposed_between_the_input_and_the_pool(network):
     convolutions = {name.partition(".")[0] for name in names if "conv2d" in name}
     assert len(convolutions) == 5
     assert all("quantize" in name for name in convolutions)
+
+
+def test_a_network_that_cannot_be_quantised(monkeypatch):
+    def quantize_static(*arguments: object, **options: object) -> None:
+        raise ValueError("for some reason")
+
+    monkeypatch.setattr("onnxruntime.quantization.quantize_static", quantize_static)
+    with pytest.raises(InputError) as caught:
+        quantised(small_network(), random_inputs(small_network()))
+    assert str(caught.value) == "ONNX Runtime's tool cannot quantise small: for some reason"
 
 
 def test_batch_norms_become_part_of_convolutions():
