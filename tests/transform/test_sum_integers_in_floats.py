@@ -96,6 +96,33 @@ def test_integers_of_unknown_size_stay():
     assert sums(unknown) == ["int32"]
 
 
+def test_small_integers_behind_many_operators():
+    """A sum of a sum of a sum is asked about once, and a long way not at all."""
+
+    def doubled(times):
+        def operator(x):
+            data = wide(x)
+            for _ in range(times):
+                data = OP.add(data, data)
+            return OP.matmul(data, relax.const(np.ones((4, 2), "int32")))
+
+        return module(operator, ((3, 4), "uint8"))
+
+    assert sums(doubled(14)) == ["float32"]
+    assert sums(doubled(15)) == ["int32"]
+    assert sums(doubled(500)) == ["int32"]
+
+
+def test_what_was_a_float_is_not_known():
+    weights = relax.const(np.ones((4, 2), "int32"))
+    numbers = relax.const(np.array([np.nan, 0.5, 1, 2], "float32"))
+
+    def operator(x):
+        return OP.matmul(wide(OP.add(OP.astype(x, "float32"), numbers)), weights)
+
+    assert sums(module(operator, ((3, 4), "uint8"))) == ["int32"]
+
+
 def test_a_zero_point_of_the_run_and_moved_data():
     """As dynamically quantised models have them."""
 

@@ -151,7 +151,7 @@ class _Converter(relax.PyExprMutator):
         """A change of scale, in the layout that its data have."""
         layout = self._layout(call.args[0])
         arguments = self._arguments(call, [layout, *given[1:]])
-        if not isinstance(layout, str):
+        if not isinstance(layout, str) or not layout:
             return Call(call.op, arguments, call.attrs, call.ty_args), layout
         axis = layout.index(ascii_uppercase[int(call.attrs.axis) % len(layout)])
         change = getattr(relax.op, operator_name(call).removeprefix("relax."))

@@ -166,8 +166,8 @@ class _Folder(relax.PyExprMutator):
 
 
 def _is_plain(one: str, other: str) -> bool:
-    """Whether one type is float32 and the other an integer of up to 32 bits."""
-    return "float32" in (one, other) and not {one, other}.isdisjoint(_INTEGERS)
+    """Whether one type is float32 and the other an integer; float32 has no limit of 32 bits."""
+    return "float32" in (one, other) and not {one, other}.isdisjoint(_INTEGERS) and other != "int32"
 
 
 def _value(expression: Any) -> np.ndarray | None:

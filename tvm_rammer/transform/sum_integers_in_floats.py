@@ -29,7 +29,15 @@ _MOVING = frozenset(
     for name in ("permute_dims", "reshape", "squeeze", "expand_dims", "strided_slice")
 )
 
+#: How many operators between a product and integers of known size are looked through.
+_DEPTH = 16
+
 Limits = tuple[int, int]
+#: Of types that are small.
+_LIMITS: dict[str, Limits] = {
+    dtype: (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
+    for dtype in ("int8", "uint8", "int16", "uint16")
+}
 
 
 @tvm.transform.module_pass(opt_level=0, name="SumIntegersInFloats")
@@ -47,6 +55,8 @@ class _Converter(relax.PyExprMutator):
         super().__init__(mod)
         #: Operands as floats; those that several operators read are converted once.
         self.floats: dict[Any, Any] = {}
+        #: Of expressions that were asked for.
+        self.limits: dict[Any, Limits | None] = {}
 
     def visit_call_(self, call: Any) -> Any:
         call = super().visit_call_(call)
@@ -65,7 +75,7 @@ class _Converter(relax.PyExprMutator):
     def _largest_sum(self, call: Any) -> float:
         """What no sum of a product's magnitudes exceeds."""
         (data, weights), limits = call.args, [self._limits(operand) for operand in call.args]
-        if limits[0] is None or limits[1] is None:
+        if None in limits:
             return np.inf
         largest, other = (max(map(abs, each)) for each in limits if each is not None)
         if isinstance(weights, GenericConst):
@@ -75,20 +85,25 @@ class _Converter(relax.PyExprMutator):
         count = static_shape(data) if operator_name(call) == _MATMUL else None
         return float(largest * other * count[-1]) if count else np.inf
 
-    def _limits(self, expression: Any) -> Limits | None:
+    def _limits(self, expression: Any, depth: int = _DEPTH) -> Limits | None:
         """The least and the largest integer that an expression can be, ``None`` if any."""
-        value = bound_value(self, expression)
+        if expression not in self.limits:
+            self.limits[expression] = self._computed_limits(expression, depth)
+        return self.limits[expression]
+
+    def _computed_limits(self, expression: Any, depth: int) -> Limits | None:
+        value, dtype = bound_value(self, expression), str(expression.ty.dtype)
+        if dtype in _LIMITS or depth == 0 or not dtype.startswith("int"):
+            return _LIMITS.get(dtype)
         if isinstance(value, GenericConst):
             array = as_array(value.value)
             return (int(array.min()), int(array.max())) if array.size else (0, 0)
         name = operator_name(value)
-        if name == "relax.astype":
-            return _limits_of_type(str(value.args[0].ty.dtype)) or self._limits(value.args[0])
-        if name in _MOVING:
-            return self._limits(value.args[0])
+        if name == "relax.astype" or name in _MOVING:
+            return self._limits(value.args[0], depth - 1)
         if name in ("relax.add", "relax.subtract"):
-            return _combined(name, [self._limits(operand) for operand in value.args])
-        return _limits_of_type(str(expression.ty.dtype))
+            return _combined(name, [self._limits(operand, depth - 1) for operand in value.args])
+        return None
 
 
 def _sums_integers(call: Any) -> bool:
@@ -124,13 +139,6 @@ def _axes_of_sums(call: Any) -> tuple[int, ...]:
         return (max(0, rank - 2),)
     outputs = str(call.attrs.kernel_layout).index("O")
     return tuple(axis for axis in range(rank) if axis != outputs)
-
-
-def _limits_of_type(dtype: str) -> Limits | None:
-    if dtype not in ("int8", "uint8", "int16", "uint16"):
-        return None
-    limits = np.iinfo(dtype)
-    return int(limits.min), int(limits.max)
 
 
 def _combined(name: str, limits: list[Limits | None]) -> Limits | None:
