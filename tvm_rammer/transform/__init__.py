@@ -4,7 +4,7 @@
 - ``merge_products``: products that share a weight become one
 - ``prepare``: ``restore_operators``, ``simplify_operators``, ``keep_indices_inside``,
   ``fold_constants``,
-  ``merge_equal_operators``, ``fold_affine``, ``channels_last`` with ``layouts``,
+  ``merge_equal_operators``, ``round_parts``, ``fold_affine``, ``channels_last`` with ``layouts``,
   ``fuse_channel_windows``, ``separate_pools``, ``split_transposed_convolutions``,
   ``widen_convolutions``, ``narrow_weights`` with ``scaled_bytes``,
   ``sum_integers_in_floats``,

@@ -24,6 +24,7 @@ from tvm_rammer.transform.merge_equal_operators import MergeEqualOperators
 from tvm_rammer.transform.narrow_weights import NarrowWeights
 from tvm_rammer.transform.remove_dead_code import RemoveDeadCode
 from tvm_rammer.transform.restore_operators import RestoreOperators
+from tvm_rammer.transform.round_parts import RoundParts
 from tvm_rammer.transform.separate_pools import SeparatePools
 from tvm_rammer.transform.simplify_operators import SimplifyOperators
 from tvm_rammer.transform.split_transposed_convolutions import SplitTransposedConvolutions
@@ -57,6 +58,7 @@ class Prepare:
             KeepIndicesInside(),
             FoldConstants(),
             MergeEqualOperators(),
+            RoundParts(),
             _Decompose(),
             FoldAffine(),
             # 2. Layouts.
