@@ -30,9 +30,9 @@ from tvm_rammer.transform.remove_dead_code import clean_up
 _QUANTIZE, _DEQUANTIZE = "relax.quantize", "relax.dequantize"
 _CONCAT = "relax.concat"
 #: Steps of these types, times a scale and divided by it again, are nearer to themselves than to any
-#: other, unless the scale is next to what float32 cannot hold.
+#: other, unless float32 does not hold the scale or the largest number to full precision.
 _STEPS = frozenset({"int8", "uint8", "int16", "uint16"})
-_LEAST_SCALE, _MOST_SCALE = 1e-30, 1e30
+_FLOAT32 = np.finfo(np.float32)
 
 
 @tvm.transform.module_pass(opt_level=0, name="RoundParts")
@@ -98,4 +98,5 @@ def _is_undone(dequantize: Any, quantize: Any) -> bool:
         for call in (dequantize, quantize)
     )
     same = scale == other and int(point) == int(other_point)
-    return bool(same and _LEAST_SCALE < np.float64(scale) < _MOST_SCALE)
+    largest = np.float64(scale) * np.iinfo("uint16").max
+    return bool(same and scale >= _FLOAT32.tiny and largest <= _FLOAT32.max)
