@@ -7,7 +7,7 @@ thousands of convolutions; here a rule gets the layouts of the operands.
 
 An operator whose rule fails, or whose result is not what the rule says, works in the layout that it
 was given in: the rule of TVM 0.27 for stacked tensors names an axis that no other rule knows. Some
-element-wise operators and padding have no rule there; theirs is here.
+element-wise operators, changes of scale and padding have no rule there; theirs is here.
 """
 
 from __future__ import annotations
