@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from itertools import chain
 from typing import Any
@@ -74,6 +75,18 @@ def calls_of(mod: tvm.IRModule) -> Iterator[Any]:
 def calls_any(mod: tvm.IRModule, names: Container[str]) -> bool:
     """Whether any Relax function of a module, in normal form, calls one of these operators."""
     return any(operator_name(call) in names for call in calls_of(mod))
+
+
+def used_once(mod: tvm.IRModule) -> set[Any]:
+    """The dataflow variables of a module that are read once; they are read in their block only."""
+    uses = Counter(
+        variable
+        for func in mod.functions.values()
+        if isinstance(func, relax.Function)
+        for binding in _bindings_of(func)
+        for variable in variables_read(binding.value)
+    )
+    return {var for var, count in uses.items() if count == 1 and isinstance(var, relax.DataflowVar)}
 
 
 def with_blocks(func: relax.Function, blocks: Sequence[Any]) -> relax.Function:

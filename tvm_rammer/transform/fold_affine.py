@@ -13,7 +13,6 @@ the chain's own precision, or where digits would be lost: ``(x - m) * s`` is exa
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +21,7 @@ import tvm
 from tvm import relax
 from tvm.ir import Call, GenericConst
 
-from tvm_rammer.relax_util import operator_name, rewrite, static_shape, variables_read
+from tvm_rammer.relax_util import operator_name, rewrite, static_shape, used_once
 from tvm_rammer.transform.remove_dead_code import clean_up
 
 _DTYPES = frozenset({"float32", "float64"})
@@ -72,16 +71,12 @@ class _Affine:
 class _Folder(relax.PyExprMutator):
     def __init__(self, mod: tvm.IRModule) -> None:
         super().__init__(mod)
-        self.values: dict[Any, Any] = {}
-        uses: Counter[Any] = Counter()
-        for _, func in mod.functions_items():
-            for binding in _dataflow_bindings(func):
-                self.values[binding.var] = binding.value
-                uses.update(variables_read(binding.value))
-        # A dataflow variable is used in its own block only.
-        self.used_once = {
-            var for var, count in uses.items() if count == 1 and isinstance(var, relax.DataflowVar)
+        self.values = {
+            binding.var: binding.value
+            for _, func in mod.functions_items()
+            for binding in _dataflow_bindings(func)
         }
+        self.used_once = used_once(mod)
         with np.errstate(all="ignore"):
             self.chains = self._chains()
 

@@ -8,7 +8,6 @@ at least. Then the operands are made where they belong, and the concatenation is
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -19,11 +18,10 @@ from tvm.ir import Call, GenericConst
 from tvm_rammer.relax_util import (
     bound_value,
     calls_any,
-    calls_of,
     operator_name,
     rewrite,
     static_shape,
-    variables_read,
+    used_once,
 )
 from tvm_rammer.transform.remove_dead_code import clean_up
 
@@ -51,19 +49,18 @@ class RoundParts:
 class _Rounder(relax.PyExprMutator):
     def __init__(self, mod: tvm.IRModule) -> None:
         super().__init__(mod)
-        self.uses = Counter(variable for call in calls_of(mod) for variable in variables_read(call))
+        self.used_once = used_once(mod)
 
     def visit_call_(self, call: Any) -> Any:
         if operator_name(call) not in (_QUANTIZE, _DEQUANTIZE):
             return super().visit_call_(call)
-        data = call.args[0]
-        of_once = isinstance(data, relax.DataflowVar) and self.uses[data] == 1
+        is_only_reader = call.args[0] in self.used_once
         call = super().visit_call_(call)
         if not _has_one_scale(call):
             return call
         made = bound_value(self, call.args[0])
         parts = bound_value(self, made.args[0]) if operator_name(made) == _CONCAT else None
-        if of_once and isinstance(parts, relax.Tuple):
+        if is_only_reader and isinstance(parts, relax.Tuple):
             changed = [self.builder_.emit(self._changed(call, part)) for part in parts.fields]
             return relax.op.concat(changed, int(made.attrs.axis))
         return self._changed(call, call.args[0])

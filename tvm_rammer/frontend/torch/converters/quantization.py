@@ -24,10 +24,11 @@ def _quantize(
 def _quantize_channels(
     call: OperatorCall, x: Any, scales: Any, zero_points: Any, axis: int, least: int, most: int
 ) -> Any:
-    rank = len(shape_of(x))
-    sizes = [-1 if place == axis % rank else 1 for place in range(rank)]
-    inverses = call.reshape(_inverse(call, scales), _filled_in(sizes, shape_of(x)))
-    return _steps(call, x, inverses, zero_points, axis % rank, least, most)
+    shape = shape_of(x)
+    axis %= len(shape)
+    sizes = [size if place == axis else 1 for place, size in enumerate(shape)]
+    inverses = call.reshape(_inverse(call, scales), sizes)
+    return _steps(call, x, inverses, zero_points, axis, least, most)
 
 
 def _steps(
@@ -66,10 +67,6 @@ def _inverse(call: OperatorCall, scale: Any) -> Any:
         return relax.const(1.0 / scale, "float32")
     one = relax.const(1.0, dtype_of(scale))
     return call.cast(call.emit(relax.op.divide(one, scale)), "float32")
-
-
-def _filled_in(sizes: list[int], shape: tuple[int, ...]) -> list[int]:
-    return [have if size < 0 else size for size, have in zip(sizes, shape, strict=True)]
 
 
 CONVERTERS: dict[str, Converter] = {
