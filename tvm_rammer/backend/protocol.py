@@ -288,6 +288,10 @@ class Backend(Protocol):
     def few_rows(self) -> int:
         return 0
 
+    def multiplies_pairs(self, vdevice: VDevice) -> bool:
+        """Whether products of 16-bit integers are taken in pairs, faster than of float32."""
+        return False
+
     @property
     def vector_bytes(self) -> int:
         return 1

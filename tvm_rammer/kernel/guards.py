@@ -39,6 +39,10 @@ class Guarded:
 
 def guarded(data: Any) -> Guarded:
     """Take an expression apart; its guards are linear comparisons, if it has any."""
+    if isinstance(data, tirx.Cast) and is_choice(data.value):
+        inner, dtype = guarded(data.value), data.ty
+        if inner.guards:
+            return Guarded(inner.guards, inner.element.astype(dtype), inner.zero.astype(dtype))
     if is_choice(data):
         condition, element, zero = data.args
         guards = _conjunction(condition)

@@ -10,6 +10,9 @@ from tvm import tirx
 
 #: Function whose call marks a loop that LLVM must not unroll.
 ROLLED = "rammer_keep_loop"
+#: What marks a vector loop that adds products of so many neighbours to each sum.
+PAIRED = "tvm_rammer.pairs"
+PAIR = 2
 
 
 def number(value: int) -> Any:
@@ -32,8 +35,12 @@ def loop(
 
 def rolled(name: str, extent: int, body: Callable[[Any], Any]) -> Any:
     """A loop whose body becomes code once, however few steps it has."""
-    mark = tirx.Evaluate(tirx.call_extern("void", ROLLED))
-    return loop(name, extent, lambda index: sequence([mark, body(index)]))
+    return loop(name, extent, lambda index: sequence([keep_loop(), body(index)]))
+
+
+def keep_loop() -> Any:
+    """What LLVM does not copy: the loop around it stays a loop."""
+    return tirx.Evaluate(tirx.call_extern("void", ROLLED))
 
 
 def unrolled(name: str, extent: int, body: Callable[[Any], Any]) -> Any:

@@ -6,7 +6,7 @@
   ``fold_constants``,
   ``merge_equal_operators``, ``round_parts``, ``fold_affine``, ``channels_last`` with ``layouts``,
   ``fuse_channel_windows``, ``separate_pools``, ``split_transposed_convolutions``,
-  ``widen_convolutions``, ``narrow_weights`` with ``scaled_bytes``,
+  ``widen_convolutions``, ``multiply_integers``, ``narrow_weights`` with ``scaled_bytes``,
   ``sum_integers_in_floats``,
   ``fuse_normalizations`` with ``normalization_chains`` and ``normalize``,
   ``fold_transposes``, ``legalize_operators``, ``fuse_operators`` up to ``fusion_ends``;

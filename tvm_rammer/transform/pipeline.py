@@ -101,11 +101,12 @@ class Partitions:
 
     def _partition(self, mod: tvm.IRModule, rows: int) -> tvm.IRModule:
         """Call_tirs of fused PrimFuncs; what can be planned together becomes a function."""
-        compiler = self.compiler
-        prepare = [MergeProducts(rows), Prepare(compiler.backend.few_rows)]
-        refusal = partial(compiler.backend.refusal, vdevice=compiler.kernels.vdevice)
+        backend, vdevice = self.compiler.backend, self.compiler.kernels.vdevice
+        pairs = backend.multiplies_pairs(vdevice)
+        prepare = [MergeProducts(rows), Prepare(backend.few_rows, pairs)]
+        refusal = partial(backend.refusal, vdevice=vdevice)
         partition = [PartitionRegions(refusal=refusal)] if self._form != "per-op" else []
-        with compiler.target:
+        with self.compiler.target:
             return tvm.transform.Sequential([*prepare, *partition])(mod)
 
 

@@ -21,6 +21,7 @@ from tvm_rammer.transform.fuse_operators import FuseOperators
 from tvm_rammer.transform.keep_indices_inside import KeepIndicesInside
 from tvm_rammer.transform.legalize_operators import LegalizeOperators
 from tvm_rammer.transform.merge_equal_operators import MergeEqualOperators
+from tvm_rammer.transform.multiply_integers import MultiplyIntegers
 from tvm_rammer.transform.narrow_weights import NarrowWeights
 from tvm_rammer.transform.remove_dead_code import RemoveDeadCode
 from tvm_rammer.transform.restore_operators import RestoreOperators
@@ -44,10 +45,13 @@ class Prepare:
     few_rows : int, optional
         A product with so many rows or fewer takes as long as reading its weights; on this machine's
         processors if not given.
+    pairs : bool
+        Products of 16-bit integers are faster than those of float32.
     """
 
-    def __init__(self, few_rows: int | None = None) -> None:
+    def __init__(self, few_rows: int | None = None, pairs: bool = False) -> None:
         self.few_rows = backend_for().few_rows if few_rows is None else few_rows
+        self.pairs = pairs
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Prepare a module; one that is prepared already stays as it is."""
@@ -68,6 +72,7 @@ class Prepare:
             SeparatePools(),
             SplitTransposedConvolutions(),
             WidenConvolutions(),
+            *([MultiplyIntegers(self.few_rows)] if self.pairs else []),
             NarrowWeights(self.few_rows),
             SumIntegersInFloats(),
             # 3. PrimFuncs, as few as fusion allows.

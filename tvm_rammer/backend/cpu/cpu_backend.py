@@ -166,6 +166,11 @@ class CpuBackend(Backend):
 
         return FEW_ROWS
 
+    def multiplies_pairs(self, vdevice: VDevice) -> bool:
+        from tvm_rammer.backend.cpu.templates.pairs import multiplies_pairs
+
+        return multiplies_pairs(vdevice)
+
     @property
     def rules(self) -> tuple[str, ...]:
         from tvm_rammer.backend.cpu.templates.select import rule_names

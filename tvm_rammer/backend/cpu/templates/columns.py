@@ -59,10 +59,10 @@ def parameter_of(contraction: Contraction, load: Any) -> int | None:
 def is_constant(contraction: Contraction, columns: Columns, constants: frozenset[int]) -> bool:
     """Whether the weights are a constant that is read at plain indices: packed when compiled.
 
-    Integers of 8 bits are widened when they are read.
+    Small integers are widened when they are read.
     """
     weights = columns.weights(contraction)
-    if isinstance(weights, tirx.Cast) and str(weights.value.ty) == "int8":
+    if isinstance(weights, tirx.Cast) and str(weights.value.ty) in ("int8", "int16"):
         weights = weights.value
     return (
         isinstance(weights, TensorLoad)
@@ -219,11 +219,14 @@ class PackColumns(TensorPacking):
     outer : int
         How many axes come before the column.
     layout : Layout
+    together : int
+        So many neighbours of the last reduced axis lie side by side in each lane.
     """
 
     order: tuple[int, ...]
     outer: int
     layout: Layout
+    together: int = 1
 
     def fill(self, packed: np.ndarray, array: np.ndarray) -> None:
         layout = self.layout
@@ -233,7 +236,9 @@ class PackColumns(TensorPacking):
         for number, vector in enumerate(vectors):
             group, place = divmod(number, per_group)
             first = group * layout.group + layout.first(place)
-            vector[...] = columns[first : first + layout.lanes]
+            lanes = columns[first : first + layout.lanes]
+            for k in range(self.together):
+                vector[k :: self.together] = lanes[..., k :: self.together]
 
     def tensor(self, array: te.Tensor) -> te.Tensor:
         """The packed array as a computation, for weights that are not known yet."""
@@ -243,6 +248,9 @@ class PackColumns(TensorPacking):
         def element(*places: Any) -> Any:
             outer, (vector, *reduced, lane) = places[: self.outer], places[self.outer :]
             first = vector // per_group * layout.group + layout.first(vector % per_group)
+            if self.together > 1:
+                reduced[-1] = reduced[-1] * self.together + lane % self.together
+                lane = lane // self.together
             moved = dict(zip(self.order, (*outer, first + lane, *reduced), strict=True))
             return array(*(moved[axis] for axis in sorted(moved)))
 
@@ -252,5 +260,8 @@ class PackColumns(TensorPacking):
     def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape of the packed array."""
         moved = [shape[axis] for axis in self.order]
-        layout = self.layout
-        return (*moved[: self.outer], layout.total, *moved[self.outer + 1 :], layout.lanes)
+        layout, reduced = self.layout, moved[self.outer + 1 :]
+        if self.together > 1:
+            reduced[-1] //= self.together
+        lanes = layout.lanes * self.together
+        return (*moved[: self.outer], layout.total, *reduced, lanes)

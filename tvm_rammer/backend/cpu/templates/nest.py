@@ -7,8 +7,8 @@ and few weights are live; the other way round LLVM keeps the broadcasts and spil
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from math import prod
 from operator import add as plus
@@ -29,7 +29,7 @@ from tvm_rammer.backend.cpu.templates.repeated_results import (
 )
 from tvm_rammer.kernel.blocks import variables
 from tvm_rammer.kernel.contraction import Axis, Contraction, load_of, rewrite
-from tvm_rammer.kernel.loops import number, sequence, turn_of
+from tvm_rammer.kernel.loops import PAIR, PAIRED, keep_loop, number, sequence, turn_of
 from tvm_rammer.kernel.nodes import substitute
 
 
@@ -56,8 +56,10 @@ class Nest:
         one with the next rows of the same columns.
     far_data : Axis, optional
         Where the second-level cache does not hold the data, the axis of the reduction.
+    pairs : Axis, optional
+        The reduced axis whose neighbours are multiplied in pairs: a step takes two of them.
     packed : Var, optional
-        The buffer of packed weights: ``[outer..., vector, reduced..., lane]``.
+        The buffer of packed weights: ``[outer..., vector, reduced..., lane]``, pairs in each lane.
     packed_axes : tuple of Axis, tuple of Axis
         The ``outer`` and the ``reduced`` axes of that buffer.
     """
@@ -71,8 +73,14 @@ class Nest:
     row_tasks: bool = False
     rows_first: bool = False
     far_data: Axis | None = None
+    pairs: Axis | None = None
     packed: Any = None
     packed_axes: tuple[tuple[Axis, ...], tuple[Axis, ...]] = ((), ())
+
+    @property
+    def together(self) -> int:
+        """Products that a step adds up in each lane."""
+        return PAIR if self.pairs else 1
 
     @property
     def num_tasks(self) -> int:
@@ -164,12 +172,14 @@ class Nest:
         def element(row: Any, vector: Any, lane: Any) -> Any:
             return (row * tile.vectors + vector) * tile.lanes + lane
 
-        def inside(store: Callable[[Any, Any, Values, Any], Any]) -> Any:
+        def inside(
+            store: Callable[[Any, Any, Values, Any], Any], marks: Mapping[str, bool] | None = None
+        ) -> Any:
             def statement(row: Any, vector: Any, lane: Any) -> Any:
                 values = self._values(at, first_row, row, vector, lane)
                 return store(element(row, vector, lane), vector, values, lane)
 
-            return unrolled(rows, tile.vectors, tile.lanes, statement)
+            return unrolled(rows, tile.vectors, tile.lanes, statement, marks)
 
         def cleared(place: Any, chains: Iterable[int]) -> list[Any]:
             return [tirx.BufferStore(sums, zero, [place + k * size]) for k in chains]
@@ -216,11 +226,18 @@ class Nest:
             def statement(place: Any, vector: Any, values: Values, lane: Any) -> Any:
                 place = place + chain * size
                 values = {**values, **reduced}
-                data = self._data(at, guards, values)
-                product = data * self._weights(at, vector, values, lane)
-                return tirx.BufferStore(sums, sums[place] + product, [place])
+                products = (
+                    self._data(at, guards, self._of_pair(values, k))
+                    * self._weights(at, vector, values, lane * self.together + k)
+                    for k in range(self.together)
+                )
+                return tirx.BufferStore(sums, sums[place] + reduce(plus, products), [place])
 
-            return sequence([*self._next_rows(at, first_row, rows, reduced), inside(statement)])
+            before = self._next_rows(at, first_row, rows, reduced)
+            if self.pairs is None:
+                return sequence([*before, inside(statement)])
+            # LLVM takes several steps at once otherwise, adds in another order, and spills sums.
+            return sequence([keep_loop(), *before, inside(statement, {PAIRED: True})])
 
         def prepare(row: Any) -> list[Any]:
             return self._prefetches(at, first_row, row)
@@ -251,14 +268,24 @@ class Nest:
             return []
         turn = turn_of(reduced[self.far_data.var], rows)
         place = self._values(at, first_row, number(rows) + turn, number(0), number(0))
-        return [prefetch(load_of(self._data(at, (), {**place, **reduced})), level=SECOND)]
+        first = self._of_pair({**place, **reduced}, 0)
+        return [prefetch(load_of(self._data(at, (), first)), level=SECOND)]
 
     @cached_property
     def reduction(self) -> ReductionLoops:
         """The loops around the multiply-adds of a tile."""
-        return ReductionLoops(
-            self.contraction, self.columns, self.rows, self.taps, self.tile.chains
-        )
+        contraction, pairs = self.contraction, self.pairs
+        if pairs is not None:
+            steps = replace(pairs, extent=pairs.extent // PAIR)
+            reduced = (steps if axis is pairs else axis for axis in contraction.reduced)
+            contraction = replace(contraction, reduced=tuple(reduced))
+        return ReductionLoops(contraction, self.columns, self.rows, self.taps, self.tile.chains)
+
+    def _of_pair(self, values: Values, number: int) -> Values:
+        """The axes of one of the neighbours that a step multiplies."""
+        if self.pairs is None:
+            return values
+        return {**values, self.pairs.var: values[self.pairs.var] * PAIR + number}
 
     def _values(
         self, at: _Place, first_row: Any, row: Any, vector: Any, lane: Any

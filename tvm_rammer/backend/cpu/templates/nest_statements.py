@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tvm import tirx
@@ -11,16 +11,32 @@ from tvm.tirx import ForKind
 from tvm_rammer.kernel.loops import number
 
 
-def loop(name: str, extent: int, body: Callable[[Any], Any], kind: ForKind = ForKind.SERIAL) -> Any:
+def loop(
+    name: str,
+    extent: int,
+    body: Callable[[Any], Any],
+    kind: ForKind = ForKind.SERIAL,
+    marks: Mapping[str, bool] | None = None,
+) -> Any:
     """A loop of constant extent; one of a single iteration only if it is a loop of tasks."""
     if extent == 1 and kind != ForKind.PARALLEL:
         return body(number(0))
     var = tirx.Var(name, "int64")
-    return tirx.For(var, number(0), number(extent), kind, body(var))
+    bounds = (number(0), number(extent))
+    return tirx.For(var, *bounds, kind, body(var), annotations=dict(marks or {}))
 
 
-def unrolled(rows: int, vectors: int, lanes: int, body: Callable[[Any, Any, Any], Any]) -> Any:
-    """``body(row, vector, lane)`` for all of a register tile, without a loop that is left."""
+def unrolled(
+    rows: int,
+    vectors: int,
+    lanes: int,
+    body: Callable[[Any, Any, Any], Any],
+    marks: Mapping[str, bool] | None = None,
+) -> Any:
+    """``body(row, vector, lane)`` for all of a register tile, without a loop that is left.
+
+    What is marked are the loops over lanes.
+    """
     return loop(
         "row",
         rows,
@@ -28,7 +44,7 @@ def unrolled(rows: int, vectors: int, lanes: int, body: Callable[[Any, Any, Any]
             "vector",
             vectors,
             lambda vector: loop(
-                "lane", lanes, lambda lane: body(row, vector, lane), ForKind.VECTORIZED
+                "lane", lanes, lambda lane: body(row, vector, lane), ForKind.VECTORIZED, marks
             ),
             ForKind.UNROLLED,
         ),

@@ -32,6 +32,7 @@ from tvm_rammer.backend.cpu.templates.finer import (
 )
 from tvm_rammer.backend.cpu.templates.nest import Nest
 from tvm_rammer.backend.cpu.templates.pack_weights import pack
+from tvm_rammer.backend.cpu.templates.pairs import pair_axis
 from tvm_rammer.backend.cpu.templates.register_tile import (
     RegisterTile,
     cycles_of_step,
@@ -40,7 +41,7 @@ from tvm_rammer.backend.cpu.templates.register_tile import (
 )
 from tvm_rammer.kernel.blocks import variables
 from tvm_rammer.kernel.contraction import Axis, Contraction, find_contraction, load_of
-from tvm_rammer.kernel.loops import sequence
+from tvm_rammer.kernel.loops import PAIR, sequence
 from tvm_rammer.kernel.scheduled import Packing, Scheduled, Template
 from tvm_rammer.machine import VDevice
 from tvm_rammer.rprogram import dtype_bytes
@@ -91,6 +92,8 @@ class OuterProduct:
         The axis whose neighbours share the weights of a tile.
     taps : Axis, optional
         A reduced axis whose loop is unrolled.
+    pairs : Axis, optional
+        The reduced axis whose neighbours are multiplied in pairs.
     constants : frozenset of int
         Parameters that may be packed.
     vdevice : VDevice
@@ -101,6 +104,7 @@ class OuterProduct:
     columns: Columns
     rows: Axis | None
     taps: Axis | None
+    pairs: Axis | None
     constants: frozenset[int]
     vdevice: VDevice
 
@@ -113,7 +117,8 @@ class OuterProduct:
         vdevice: VDevice,
     ) -> OuterProduct:
         rows, taps = _rows(contraction, columns), _taps(contraction, columns)
-        return cls(contraction, columns, rows, taps, constants, vdevice)
+        pairs = pair_axis(contraction, columns, constants, vdevice)
+        return cls(contraction, columns, rows, taps, pairs, constants, vdevice)
 
     def efficient(self) -> Cut | None:
         """The configuration that takes the fewest cycles in all, ``None`` if no tile fits.
@@ -167,6 +172,7 @@ class OuterProduct:
         tile, (rows, _, _, itemsize, taps) = cut.tile, self._sizes()
         own_rows = min(tile.rows, rows) if cut.row_tasks else rows
         steps = prod(axis.extent for axis in self.contraction.reduced)
+        steps //= PAIR if self.pairs else 1
         step = cycles_of_step(tile, own_rows, self.vdevice, itemsize, taps, rows == 1)
         cycles = step * steps / max(1, taps)
         stores = own_rows * tile.vectors
@@ -189,6 +195,7 @@ class OuterProduct:
             self.taps,
             cut.row_tasks,
             cut.rows_first,
+            pairs=self.pairs,
         )
 
     def _chained(self, tile: RegisterTile) -> RegisterTile:
@@ -338,7 +345,8 @@ def _packing(nest: Nest) -> tuple[PackColumns, tuple[tuple[Axis, ...], tuple[Axi
     )
     reduced = tuple(axis for axis in nest.reduction.axes if axis.var in place)
     order = tuple(place[axis.var] for axis in (*outer, column, *reduced))
-    return PackColumns(order, len(outer), nest.layout.as_packed()), (outer, reduced)
+    packing = PackColumns(order, len(outer), nest.layout.as_packed(), nest.together)
+    return packing, (outer, reduced)
 
 
 def _on_packed(nests: Sequence[Nest], dtype: str) -> tuple[list[Nest], PackColumns]:
