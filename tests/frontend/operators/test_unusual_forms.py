@@ -117,6 +117,20 @@ def test_regions_are_sampled_as_often_as_their_size_wants():
     assert_as_onnxruntime(made, inputs)
 
 
+@pytest.mark.parametrize("version", [10, 16, 20])
+@pytest.mark.parametrize("mode", [None, "half_pixel", "output_half_pixel"])
+def test_regions_of_a_scaled_image(mode, version):
+    # The attribute came with version 16.
+    version = max(version, 16) if mode else version
+    said = {"coordinate_transformation_mode": mode} if mode else {}
+    x = np.random.default_rng(0).normal(size=(1, 4, 16, 16)).astype("float32")
+    regions = np.array([[4, 4, 30, 30], [0, 6, 40, 50]], "float32")
+    inputs = [x, regions, np.array([0, 0])]
+    sizes = {"output_height": 4, "output_width": 3, "sampling_ratio": 2, "spatial_scale": 0.25}
+    made = model("RoiAlign", inputs, version=version, **sizes, **said)
+    assert_as_onnxruntime(made, inputs)
+
+
 def test_the_largest_sample_of_a_region_is_refused():
     inputs = [np.zeros((1, 1, 6, 6), "float32"), np.zeros((1, 4), "float32"), np.array([0])]
     with pytest.raises(ModelError) as error:

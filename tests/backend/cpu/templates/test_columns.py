@@ -64,13 +64,25 @@ def test_packed_weights(layout, order):
             np.testing.assert_array_equal(packed[:, vector, :, lane], plain[:, first + lane])
 
 
-@settings(max_examples=10)
 @given(layouts(), st.permutations([0, 1, 2]))
-def test_packing_as_a_computation(layout, order):
+def test_packed_pairs(layout, order):
+    """Neighbours of the reduced axis lie side by side in a lane."""
+    plain = np.arange(2 * layout.columns * 6).reshape(2, layout.columns, 6)
+    array = plain.transpose(np.argsort(order))
+    packed = PackColumns(tuple(order), 1, layout, 2)(array)
+    alone = PackColumns(tuple(order), 1, layout)(array)
+    assert packed.shape == (2, layout.total, 3, 2 * layout.lanes)
+    for k in (0, 1):
+        np.testing.assert_array_equal(packed[..., k::2], alone[:, :, k::2])
+
+
+@settings(max_examples=10)
+@given(layouts(), st.permutations([0, 1, 2]), st.sampled_from((1, 2)))
+def test_packing_as_a_computation(layout, order, together):
     """Weights that are not known yet are packed as constants are."""
-    shape = [(2, layout.columns, 3)[k] for k in np.argsort(order)]
+    shape = [(2, layout.columns, 4)[k] for k in np.argsort(order)]
     plain = np.arange(np.prod(shape), dtype="float32").reshape(shape)
-    packing = PackColumns(tuple(order), 1, layout)
+    packing = PackColumns(tuple(order), 1, layout, together)
     source = te.placeholder(plain.shape, "float32")
     func = te.create_prim_func([source, packing.tensor(source)])
     (got,) = run_prim_func(func, [plain]).outputs

@@ -5,6 +5,9 @@ from __future__ import annotations
 from tvm_rammer.frontend.onnx.nodes import Nodes
 from tvm_rammer.frontend.onnx.operators.operator_node import OperatorNode
 
+#: Since this version of ONNX's operators regions are in half pixels, unless they say otherwise.
+_HALF_PIXELS_SINCE = 16
+
 
 def conv_transpose(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
     """ConvTranspose with ``output_shape``, which says what the padding is."""
@@ -67,7 +70,17 @@ def max_pool(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
     return (nodes.op("MaxPool", node.inputs[0], pads=pads, **kept),)
 
 
-def roi_align(node: OperatorNode, nodes: Nodes) -> None:
-    """RoiAlign of averages; TVM takes its largest of other numbers than ONNX does."""
+def roi_align(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
+    """RoiAlign of averages; TVM takes its largest of other numbers than ONNX does.
+
+    In half pixels ONNX subtracts half a pixel from a region that is scaled, TVM from the region.
+    """
     if node.text("mode", "avg") == "max":
         raise node.refusal("its mode is 'max', which TVM computes otherwise; export it with 'avg'")
+    usual = "half_pixel" if node.version >= _HALF_PIXELS_SINCE else "output_half_pixel"
+    scale = node.attributes.get("spatial_scale", 1.0)
+    if node.text("coordinate_transformation_mode", usual) != "half_pixel" or scale == 1:
+        return None
+    x, regions, images = node.inputs
+    shift = nodes.constant(0.5 - 0.5 / scale, node.dtype(regions))
+    return (nodes.op("RoiAlign", x, nodes.op("Add", regions, shift), images, **node.attributes),)

@@ -1,0 +1,267 @@
+"""Data that were rounded meet constant weights as 16-bit integers, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tvm import relax
+
+import tvm_rammer
+from tvm_rammer.backend.registry import backend_named
+from tvm_rammer.machine import VDevice
+from tvm_rammer.relax_util import calls_of, operator_name
+from tvm_rammer.transform.multiply_integers import MultiplyIntegers
+from tvm_rammer.transform.prepare import Prepare
+
+OP = relax.op
+SCALE, POINT = np.float32(0.02), np.int8(-7)
+RNG = np.random.default_rng(0)
+
+Data = tuple[tuple[int, ...], str]
+
+
+def module(build: Callable[..., Any], *inputs: Data) -> tvm.IRModule:
+    """A function of one result."""
+    params = [relax.Var(f"x{k}", relax.TensorType(*each)) for k, each in enumerate(inputs)]
+    builder = relax.BlockBuilder()
+    with builder.function("main", params):
+        with builder.dataflow():
+            result = builder.emit_output(build(*params))
+        builder.emit_func_output(result)
+    return relax.transform.Normalize()(builder.get())
+
+
+def floats(x: Any, scale: Any = SCALE, point: Any = POINT, axis: int = -1) -> Any:
+    """What steps stand for."""
+    dtype = "int8" if np.ndim(point) else str(point.dtype)
+    return OP.dequantize(
+        x, relax.const(scale, "float32"), relax.const(point, dtype), axis, out_dtype="float32"
+    )
+
+
+def scaled(shape: tuple[int, ...], per_column: bool = False) -> np.ndarray:
+    """Weights that are bytes times a scale; the outputs lie first, or last in a matrix."""
+    values = RNG.integers(-127, 128, shape).astype("float32")
+    values.reshape(-1)[:2] = 127, -127
+    if not per_column:
+        return values * np.float32(0.01)
+    count = shape[-1] if len(shape) == 2 else shape[0]
+    scales = RNG.uniform(0.01, 0.03, count).astype("float32")
+    return values * (scales if len(shape) == 2 else scales.reshape(-1, 1, 1, 1))
+
+
+def convolution(data: Any, weights: np.ndarray, stride: int = 1, pad: int = 0, **more: Any) -> Any:
+    layouts = {"data_layout": "NHWC", "kernel_layout": "OHWI", "out_layout": "NHWC"}
+    return OP.nn.conv2d(data, relax.const(weights), stride, [pad] * 4, **{**layouts, **more})
+
+
+def integers_in(mod: tvm.IRModule) -> list[str]:
+    """The operators of a rewritten module that make integers of 32 bits."""
+    after = MultiplyIntegers(few_rows=4)(mod)
+    return [operator_name(each) for each in calls_of(after) if str(each.ty.dtype) == "int32"]
+
+
+def computed(mod: tvm.IRModule, *data: np.ndarray) -> np.ndarray:
+    instance = tvm_rammer.build(mod, policy="sequential").create()
+    return instance(*data)[0].numpy()
+
+
+def steps(shape: tuple[int, ...], dtype: str = "int8") -> np.ndarray:
+    """Any steps, the least and the largest among them."""
+    limits = np.iinfo(dtype)
+    made = RNG.integers(limits.min, limits.max + 1, shape).astype(dtype)
+    made.reshape(-1)[:2] = limits.min, limits.max
+    return made
+
+
+def test_a_product_becomes_one_of_integers_and_a_scale():
+    weights = scaled((6, 8), per_column=True)
+    mod = module(lambda x: OP.matmul(floats(x), relax.const(weights)), ((5, 6), "int8"))
+    after = list(calls_of(MultiplyIntegers(few_rows=4)(mod)))
+    assert [operator_name(each) for each in after] == [
+        "relax.astype",
+        "relax.subtract",
+        "relax.matmul",
+        "relax.astype",
+        "relax.multiply",
+    ]
+    wide, centred, product, _, result = after
+    assert {str(each.ty.dtype) for each in (wide, centred, *product.args)} == {"int16"}
+    assert int(centred.args[1].value.numpy()) == POINT
+    values, scale = product.args[1].value.numpy(), result.args[1].value.numpy() / SCALE
+    np.testing.assert_allclose(values * scale, weights, rtol=1e-6)
+
+
+def test_without_a_zero_point_nothing_is_subtracted_and_what_two_read_is_made_once():
+    weights = [relax.const(scaled((6, 8))) for _ in range(2)]
+
+    def build(x: Any) -> Any:
+        data = floats(x, point=np.int8(0))
+        return OP.add(OP.matmul(data, weights[0]), OP.matmul(data, weights[1]))
+
+    after = list(calls_of(MultiplyIntegers(few_rows=4)(module(build, ((5, 6), "int8")))))
+    names = [operator_name(each) for each in after]
+    assert names.count("relax.astype") == 3
+    assert "relax.subtract" not in names
+
+
+def test_concatenations_of_equal_scales_are_of_integers():
+    weights = scaled((16, 1, 1, 12))
+
+    def build(scale: float) -> Callable[[Any, Any], Any]:
+        def made(x: Any, y: Any) -> Any:
+            parts = [floats(x, point=np.int8(3)), floats(y, np.float32(scale), np.int8(5))]
+            return convolution(OP.concat(parts, 3), weights)
+
+        return made
+
+    inputs = (((1, 9, 9, 8), "int8"), ((1, 9, 9, 4), "int8"))
+    assert integers_in(module(build(SCALE), *inputs)) == ["relax.nn.conv2d"]
+    assert integers_in(module(build(0.5), *inputs)) == []
+    data = [steps(shape) for shape, _ in inputs]
+    mod = module(build(SCALE), *inputs)
+    joined = np.concatenate([data[0] - np.float64(3), data[1] - np.float64(5)], 3) * SCALE
+    wanted = np.einsum("nhwc,oc->nhwo", joined, weights[:, 0, 0].astype(np.float64))
+    np.testing.assert_allclose(computed(mod, *data), wanted, rtol=1e-6, atol=1e-4)
+
+
+IMAGE = ((1, 9, 9, 8), "int8")
+ROWS = ((5, 8), "int8")
+
+
+@pytest.mark.parametrize(
+    ("build", "data"),
+    [
+        pytest.param(
+            lambda x: convolution(floats(x), scaled((16, 3, 3, 8))),
+            ((1, 12, 12, 8), "int8"),
+            id="a window for Winograd",
+        ),
+        pytest.param(
+            lambda x: convolution(floats(x), scaled((16, 1, 1, 7))),
+            ((1, 9, 9, 7), "int8"),
+            id="an odd number of channels",
+        ),
+        pytest.param(
+            lambda x: convolution(floats(x), scaled((4, 1, 1, 8))), IMAGE, id="few outputs"
+        ),
+        pytest.param(
+            lambda x: convolution(floats(x), scaled((16, 1, 1, 4)), groups=2), IMAGE, id="groups"
+        ),
+        pytest.param(
+            lambda x: convolution(floats(x), RNG.normal(size=(16, 1, 1, 8)).astype("float32")),
+            IMAGE,
+            id="weights that were not rounded",
+        ),
+        pytest.param(
+            lambda x: convolution(OP.nn.relu(floats(x)), scaled((16, 1, 1, 8))),
+            IMAGE,
+            id="data that were not rounded",
+        ),
+        pytest.param(
+            lambda x: convolution(
+                floats(x, np.full(8, SCALE), np.zeros(8, "int8"), 3), scaled((16, 1, 1, 8))
+            ),
+            IMAGE,
+            id="a scale for each channel of the data",
+        ),
+        pytest.param(
+            lambda x: OP.matmul(floats(x), relax.const(scaled((8, 16)))),
+            ((4, 8), "int8"),
+            id="few rows",
+        ),
+        pytest.param(
+            lambda x: OP.matmul(floats(x), relax.const(scaled((7, 16)))),
+            ((5, 7), "int8"),
+            id="an odd sum",
+        ),
+        pytest.param(
+            lambda x: OP.matmul(floats(x, point=np.int32(0)), relax.const(scaled((8, 16)))),
+            ((5, 8), "int32"),
+            id="large integers",
+        ),
+        pytest.param(
+            lambda x: OP.matmul(OP.astype(x, "float32"), relax.const(scaled((8, 16)))),
+            ROWS,
+            id="no scale",
+        ),
+        pytest.param(
+            lambda x: OP.matmul(floats(x), relax.const(np.full((66400, 8), 127, "float32"))),
+            ((5, 66400), "int8"),
+            id="sums beyond 32 bits",
+        ),
+    ],
+)
+def test_what_stays_as_it_is(build: Callable[[Any], Any], data: Data):
+    mod = module(build, data)
+    assert integers_in(mod) == []
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        pytest.param(lambda x: convolution(floats(x), scaled((16, 1, 1, 8))), id="one element"),
+        pytest.param(
+            lambda x: convolution(floats(x), scaled((16, 3, 3, 8)), 2, 1), id="two at a time"
+        ),
+        pytest.param(
+            lambda x: convolution(floats(x), scaled((16, 3, 3, 8)), 1, 0), id="few places"
+        ),
+    ],
+)
+def test_convolutions_that_are_rewritten(build: Callable[[Any], Any]):
+    assert integers_in(module(build, IMAGE)) == ["relax.nn.conv2d"]
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    size=st.integers(3, 9),
+    channels=st.sampled_from((2, 6, 8, 30)),
+    outputs=st.sampled_from((8, 13, 24, 40)),
+    window=st.sampled_from(((1, 1, 0), (1, 2, 0), (3, 2, 1), (3, 1, 0), (3, 1, 1), (5, 3, 2))),
+    dtype=st.sampled_from(("int8", "uint8")),
+    per_column=st.booleans(),
+)
+def test_convolutions_compute_what_is_defined(size, channels, outputs, window, dtype, per_column):
+    kernel, stride, pad = window
+    weights = scaled((outputs, kernel, kernel, channels), per_column)
+    point = np.array(9, dtype)[()]
+    data = steps((1, size + 2, size + 2, channels), dtype)
+    mod = module(
+        lambda x: convolution(floats(x, point=point), weights, stride, pad), (data.shape, dtype)
+    )
+    exact = np.pad((data - np.float64(point)) * SCALE, [(0, 0), (pad, pad), (pad, pad), (0, 0)])
+    windows = np.lib.stride_tricks.sliding_window_view(exact, (kernel, kernel), (1, 2))
+    windows = windows[:, ::stride, ::stride]
+    wanted = np.einsum("nhwcyx,oyxc->nhwo", windows, weights.astype(np.float64))
+    got = computed(mod, data)
+    assert np.abs(got - wanted).max() <= 2e-6 * np.abs(wanted).max()
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    rows=st.integers(5, 40),
+    summed=st.sampled_from((2, 10, 64, 600)),
+    columns=st.sampled_from((8, 10, 33, 64)),
+)
+def test_products_compute_what_is_defined(rows, summed, columns):
+    weights, data = scaled((summed, columns), True), steps((rows, summed))
+    mod = module(lambda x: OP.matmul(floats(x), relax.const(weights)), (data.shape, "int8"))
+    wanted = (data - np.float64(POINT)) * SCALE @ weights.astype(np.float64)
+    assert np.abs(computed(mod, data) - wanted).max() <= 2e-6 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("features", [(), ("avx2",)])
+def test_only_devices_with_the_instruction_get_integers(features):
+    vdevice = VDevice("any", vector_bytes=32, features=features)
+    pairs = backend_named("cpu").multiplies_pairs(vdevice)
+    assert pairs == bool(features)
+    mod = module(lambda x: convolution(floats(x), scaled((16, 1, 1, 8))), IMAGE)
+    assert ("int16" in Prepare(4, pairs)(mod).script()) == pairs
+    assert not backend_named("interpret").multiplies_pairs(vdevice)
