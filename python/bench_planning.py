@@ -19,6 +19,7 @@ from pathlib import Path
 import click
 from bench.graphs import operator_graphs
 from bench.machine_option import described_veus, machine_option
+from fuzzing.random_graphs import SHAPES, random_graph
 from rich.console import Console
 from rich.table import Table
 
@@ -30,7 +31,6 @@ from tvm_rammer.rprogram import OperatorGraph
 from tvm_rammer.rprogram.verify import verify
 from tvm_rammer.schedule import POLICIES, CostModel, plan_memory, policies, simulate, synchronise
 from tvm_rammer.testing.models import get_model
-from tvm_rammer.testing.random_graphs import SHAPES, random_graph
 
 #: Those that the literature reports search times for, and the zoo's longest.
 _MODELS = "lstm_10x100x256,inception_v3,nasnet_large,randwire"

@@ -22,13 +22,13 @@ import numpy as np
 from bench.console_table import console_table
 from bench.markdown import table, whole_page
 from bench.optimal import best_makespan, small_graph
+from fuzzing.random_graphs import SHAPES
 from rich.console import Console
 from rich.progress import track
 
 from tvm_rammer.machine import VDevice
 from tvm_rammer.machine.vdevice import DEFAULT_MEMORY
 from tvm_rammer.schedule import POLICIES, CostModel, plan, simulate
-from tvm_rammer.testing.random_graphs import SHAPES
 
 #: Nothing but tiles, waits, transfers and the launch takes time.
 COSTS = CostModel(

@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+from fuzzing.random_graphs import random_graph
+
 import tvm_rammer
 from tvm_rammer.backend import Backend, registry, rules
 from tvm_rammer.rprogram import verify
@@ -13,7 +15,6 @@ from tvm_rammer.schedule import CostModel, synchronise
 from tvm_rammer.schedule.policies import GROUP as POLICY_GROUP
 from tvm_rammer.schedule.policies import finish
 from tvm_rammer.schedule.policy import CheckedPlace
-from tvm_rammer.testing.random_graphs import random_graph
 
 PACKAGE = Path(tvm_rammer.__file__).parent
 DOCS = Path(__file__).parents[1] / "docs"

@@ -11,12 +11,12 @@ from math import inf
 from typing import NamedTuple
 
 import numpy as np
+from fuzzing.random_graphs import Shape, random_edges
 
 from tvm_rammer.rprogram import Buffer, Operator, OperatorGraph, RKernel
 from tvm_rammer.rprogram.program import CELLS, Mode
 from tvm_rammer.schedule.costs import CostModel
 from tvm_rammer.schedule.placement import Placed, Placement, split
-from tvm_rammer.testing.random_graphs import Shape, random_edges
 
 #: Searching stops after so many partial schedules; about 40 us each.
 _BUDGET = 100_000

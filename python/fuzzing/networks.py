@@ -17,6 +17,10 @@ from tvm import relax
 
 import tvm_rammer
 from fuzzing.finds import Find, check_refusal, compare
+from fuzzing.mutants import MUTATIONS
+from fuzzing.random_graphs import SHAPES, random_graph
+from fuzzing.random_models import random_model
+from fuzzing.random_programs import random_program
 from tvm_rammer.backend import vdevice_for
 from tvm_rammer.backend.cpu.host import host_target
 from tvm_rammer.errors import PlanError, RammerError
@@ -24,8 +28,6 @@ from tvm_rammer.machine import VDevice
 from tvm_rammer.rprogram import RProgram, verify
 from tvm_rammer.rprogram.serialize import from_json, to_json
 from tvm_rammer.schedule import POLICIES, choices, plan
-from tvm_rammer.testing import MUTATIONS, SHAPES, random_graph, random_program
-from tvm_rammer.testing.random_models import random_model
 
 #: An output, and how far another may be from it.
 Right = tuple[np.ndarray, float]

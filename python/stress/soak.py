@@ -20,13 +20,13 @@ from itertools import count
 from math import ceil
 
 import numpy as np
+from fuzzing.random_graphs import Shape
+from fuzzing.random_models import random_model
 
 from stress.compiled_regions import Compiled, Source, in_new_thread, same_bits
 from tvm_rammer.backend.cpu.host import configure_pool
 from tvm_rammer.errors import RammerError
 from tvm_rammer.schedule import choices
-from tvm_rammer.testing.random_graphs import Shape
-from tvm_rammer.testing.random_models import random_model
 
 _MOST_VEUS = 4
 #: Many waits in every run: on busy cores, to start a run costs more than to wait.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import ablate_contention
+from fuzzing.random_graphs import random_graph
 
 from tvm_rammer.schedule import CostModel
-from tvm_rammer.testing.random_graphs import random_graph
 
 COSTS = CostModel(point_to_point=1e-7, barrier=3e-7, launch=1e-6)
 

@@ -14,11 +14,11 @@ from bench.choices import (
     on_front,
 )
 from bench.findings import Findings, FindingsSetting
+from fuzzing.random_graphs import random_graph
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tvm_rammer.rprogram import RKernel
-from tvm_rammer.testing import random_graph
 
 FOUND = {
     "mlp": Choices((AlikeOperators("matmul", 2, 1, 3), AlikeOperators("matmul", 3, 2, 5))),

@@ -9,11 +9,11 @@ import pytest
 from bench.machine_option import described_veus, machine_option
 from bench.scaling import makespans
 from click.testing import CliRunner
+from fuzzing.random_graphs import random_graph
 
 from tvm_rammer.errors import InputError
 from tvm_rammer.machine import VDevice
 from tvm_rammer.machine.described_machine import described_machine, described_machines
-from tvm_rammer.testing import random_graph
 
 KNOWN = VDevice("two cores", num_veus=2, cores=2, threads=2)
 

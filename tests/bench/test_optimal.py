@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from bench.optimal import best_makespan, small_graph
+from fuzzing.random_graphs import SHAPES
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tvm_rammer.machine.vdevice import VDevice
 from tvm_rammer.rprogram import Buffer, Operator, OperatorGraph, RKernel
 from tvm_rammer.schedule import POLICIES, CostModel, bounds, plan, simulate, synchronise
-from tvm_rammer.testing.random_graphs import SHAPES
 
 US = 1e-6
 COSTS = CostModel(0.1 * US, 0.3 * US, 1 * US, 1e18, 1e18, 0.0)

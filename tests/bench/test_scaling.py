@@ -11,6 +11,7 @@ from bench.scaling import (
     mean_speed_up,
     speed_up,
 )
+from fuzzing.random_graphs import SHAPES, random_graph
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto
@@ -19,7 +20,6 @@ from onnx.numpy_helper import from_array
 
 from tvm_rammer.machine import VDevice
 from tvm_rammer.schedule import POLICIES
-from tvm_rammer.testing import SHAPES, random_graph
 
 FLOAT = TensorProto.FLOAT
 KNOWN = VDevice("two cores", num_veus=2)

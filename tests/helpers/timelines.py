@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fuzzing.random_graphs import random_graph
+from fuzzing.random_programs import random_program
+
 from tvm_rammer.rprogram import Buffer, RKernel, ROperator, RProgram, RTask, Wait
 from tvm_rammer.schedule import CostModel, Span, Timeline, simulate
-from tvm_rammer.testing.random_graphs import random_graph
-from tvm_rammer.testing.random_programs import random_program
 
 US = 1e-6
 COSTS = CostModel(point_to_point=0.1 * US, barrier=0.3 * US, launch=1 * US)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-
-from tvm_rammer.testing.random_graphs import SHAPES, random_graph
+from fuzzing.random_graphs import SHAPES, random_graph
 
 
 @pytest.mark.parametrize("shape", SHAPES)

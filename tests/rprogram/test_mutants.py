@@ -6,12 +6,14 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from fuzzing.mutants import MUTATIONS
+from fuzzing.random_graphs import SHAPES, random_graph
+from fuzzing.random_programs import random_program
 from rprogram.oracle import is_safe
 
 from tvm_rammer.errors import PlanError
 from tvm_rammer.rprogram import RProgram
 from tvm_rammer.rprogram.verify import verify
-from tvm_rammer.testing import MUTATIONS, SHAPES, random_graph, random_program
 
 MUTANTS_PER_CLASS = 170
 

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from fuzzing.mutants import MUTATIONS
 from rprogram.test_mutants import assert_agreement
 from stress.compiled_regions import Source
 
 from tvm_rammer.frontend import load_model
 from tvm_rammer.rprogram import RProgram
-from tvm_rammer.testing import MUTATIONS
 from tvm_rammer.testing.models import light, lstm
 
 MUTANTS_PER_CLASS = 4

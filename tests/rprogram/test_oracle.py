@@ -7,13 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from fuzzing.mutants import MUTATIONS
+from fuzzing.random_graphs import SHAPES, random_graph
+from fuzzing.random_programs import random_program
 from hypothesis import given
 from hypothesis import strategies as st
 from rprogram.oracle import happens_before, is_safe, is_safe_by_enumeration
 
 from tvm_rammer.rprogram import Buffer, RKernel, ROperator, RProgram, RTask, Wait
 from tvm_rammer.rprogram.program import Mode, Space
-from tvm_rammer.testing import MUTATIONS, SHAPES, random_graph, random_program
 
 
 def buffer(name: str, space: Space, offset: int = 0, index: int = 0, floats: int = 16) -> Buffer:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fuzzing.random_graphs import SHAPES, random_graph
 from hypothesis import strategies as st
 
 from tvm_rammer.machine.vdevice import MemoryCosts, VDevice
 from tvm_rammer.rprogram import Buffer, Operator, OperatorGraph, RKernel
 from tvm_rammer.schedule import CostModel
-from tvm_rammer.testing.random_graphs import SHAPES, random_graph
 
 US = 1e-6
 

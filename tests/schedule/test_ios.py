@@ -3,6 +3,7 @@ from __future__ import annotations
 from itertools import combinations
 
 import pytest
+from fuzzing.random_graphs import random_graph
 from graphs import US, costs, graph, graphs
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +12,6 @@ from tvm_rammer.schedule import ios, simulate, synchronise
 from tvm_rammer.schedule.graph_blocks import cut_into_blocks, live_results
 from tvm_rammer.schedule.stage_search import StageSearch, TooManyEndings
 from tvm_rammer.schedule.stages import StageCosts
-from tvm_rammer.testing.random_graphs import random_graph
 
 ONE = [(1, 1.0)]
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from fuzzing.random_graphs import SHAPES, random_graph
 from graphs import costs, graph, graphs
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +19,6 @@ from tvm_rammer.schedule import (
     plan_memory,
     synchronise,
 )
-from tvm_rammer.testing.random_graphs import SHAPES, random_graph
 
 ONE = [(1, 1.0)]
 

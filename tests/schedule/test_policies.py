@@ -4,6 +4,7 @@ from itertools import islice
 from types import SimpleNamespace
 
 import pytest
+from fuzzing.random_graphs import SHAPES, random_graph
 from graphs import costs, device, graph, graphs
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,7 +19,6 @@ from tvm_rammer.schedule import (
     plan,
     simulate,
 )
-from tvm_rammer.testing.random_graphs import SHAPES, random_graph
 
 CO_SCHEDULED = sorted(set(POLICIES) - {"sequential"})
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from fuzzing.random_graphs import SHAPES, random_graph
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +20,6 @@ from tvm_rammer.errors import PlanError
 from tvm_rammer.machine import VDevice
 from tvm_rammer.rprogram import RProgram, RTask, Wait
 from tvm_rammer.schedule import plan
-from tvm_rammer.testing.random_graphs import SHAPES, random_graph
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from fuzzing.random_graphs import SHAPES
+from fuzzing.random_models import random_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tvm import relax
@@ -15,8 +17,6 @@ from tvm_rammer.backend.interpret import interleaving, runs
 from tvm_rammer.errors import InputError
 from tvm_rammer.schedule import POLICIES
 from tvm_rammer.testing.models import get_model
-from tvm_rammer.testing.random_graphs import SHAPES
-from tvm_rammer.testing.random_models import random_model
 
 
 def interpreted(model, **options):

@@ -9,6 +9,8 @@ from itertools import islice
 
 import numpy as np
 import pytest
+from fuzzing.random_graphs import SHAPES
+from fuzzing.random_models import random_model
 from stress.compiled_regions import Source, in_new_thread, same_bits, tiny_model
 
 from tvm_rammer.backend.cpu.codegen.lowering import lowering_pipeline
@@ -23,8 +25,6 @@ from tvm_rammer.rprogram import (
 )
 from tvm_rammer.rprogram.rows import root_of, writers_of
 from tvm_rammer.testing.models import MODELS, get_model
-from tvm_rammer.testing.random_graphs import SHAPES
-from tvm_rammer.testing.random_models import random_model
 
 SYMBOLIC, NUMERIC = 20, 3
 #: Interpreting numbers is for graphs of up to so many operators.

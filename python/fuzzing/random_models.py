@@ -10,7 +10,7 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
-from tvm_rammer.testing.random_graphs import Shape, random_edges
+from fuzzing.random_graphs import Shape, random_edges
 
 #: Rows and columns that the matrices of a model may have; some are no multiple of a vector.
 _SIZES = (8, 12, 16, 33)
@@ -29,7 +29,7 @@ def random_model(
     seed : int
         The same seed gives the same model.
     shape : {"chain", "tree", "diamond", "wide", "ladder", "mixed"}
-        See :func:`~tvm_rammer.testing.random_graphs.random_graph`.
+        See :func:`~fuzzing.random_graphs.random_graph`.
     operators : int
         How many there are after fusion, about: where many results meet there is one more.
     noise : float
