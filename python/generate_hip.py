@@ -15,9 +15,9 @@ from pathlib import Path
 import click
 import onnx
 from bench.cuda_estimate import kernel_sources
+from bench.hip_text import hip_text
 
 from tvm_rammer.backend import resolve_target
-from tvm_rammer.backend.cuda.codegen.hip_text import hip_text
 from tvm_rammer.errors import RammerError
 from tvm_rammer.testing.models import get_model
 

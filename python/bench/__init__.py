@@ -7,6 +7,7 @@
 - ``kernel_bench`` of ``kernel_cases``, with ``numpy_operators`` for right answers;
   ``machine_state``: whether the machine is still the one it was; ``optimal``: the best schedule
   of a small graph
+- ``hip_text``: the kernels of the back end for NVIDIA's GPUs, for those of AMD
 - ``goals``, ``verdicts``, ``class_gains``: what was wanted, and what came out
 - ``peers``, ``ablation_tables``, ``scaling_tables``, ``scaling_before``, ``kernel_page``,
   ``corpus_page``, ``overview``, ``readme_part``, ``pages``, ``plots``, ``markdown``,

@@ -5,5 +5,4 @@
 - ``inline_bodies``: what TVM cannot say, put into its text
 - ``host_and_device``: both compiled into one module, plans or single operators
 - ``machine_code``: what libraries hold that are written where no GPU is
-- ``hip_text``: the same kernels as HIP, for GPUs of AMD
 """

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import generate_hip
 import pytest
+from bench.hip_text import hip_text
 from click.testing import CliRunner
 
-from tvm_rammer.backend.cuda.codegen.hip_text import hip_text
 from tvm_rammer.errors import ModelError
 
-STAND_IN = Path(__file__).parents[2] / "helpers" / "hip_stand_in"
+STAND_IN = Path(__file__).parents[1] / "helpers" / "hip_stand_in"
 #: All kinds of kernels: products, convolutions, softmax and norms, with shuffles.
 MODELS = ("lstm_8x8x256", "bert_base", "squeezenet")
 PREAMBLE = "#define uint unsigned int\n  #define uchar x\n  #define ushort y\n#endif\n"
