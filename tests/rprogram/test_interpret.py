@@ -7,16 +7,15 @@ from itertools import islice
 import numpy as np
 import pytest
 from plans import BODIES, constant_pool, random_program, two_branches, with_task, with_veu
+from symbolic import UNWRITTEN, interpret_symbolic
 
 from tvm_rammer.errors import InputError, PlanError
 from tvm_rammer.rprogram import (
     ALIGNMENT,
-    UNWRITTEN,
     Interpreter,
     RTask,
     Wait,
     interpret_numeric,
-    interpret_symbolic,
     legal_interleavings,
     linear_extension,
 )

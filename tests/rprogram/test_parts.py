@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from plans import BODIES, constant_pool, side_by_side, with_buffer, with_task, with_veu
 from rprogram.oracle import is_safe
+from symbolic import UNWRITTEN, interpret_symbolic
 
 from tvm_rammer.errors import PlanError
 from tvm_rammer.rprogram import (
-    UNWRITTEN,
     Buffer,
     ROperator,
     RProgram,
@@ -21,7 +21,6 @@ from tvm_rammer.rprogram import (
     format_program,
     from_json,
     interpret_numeric,
-    interpret_symbolic,
     legal_interleavings,
     linear_extension,
     to_json,

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plans import random_program, two_branches, with_buffer, with_task, with_veu
+from symbolic import interpret_symbolic
 
 from tvm_rammer.errors import PlanError
 from tvm_rammer.rprogram import (
@@ -20,7 +21,6 @@ from tvm_rammer.rprogram import (
     RProgram,
     RTask,
     Wait,
-    interpret_symbolic,
     legal_interleavings,
     linear_extension,
     vector_clocks,

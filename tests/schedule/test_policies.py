@@ -8,10 +8,11 @@ from fuzzing.random_graphs import SHAPES, random_graph
 from graphs import costs, device, graph, graphs
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from symbolic import interpret_symbolic
 
 from tvm_rammer.errors import InputError
 from tvm_rammer.rprogram import OperatorGraph
-from tvm_rammer.rprogram.interpret import interpret_symbolic, legal_interleavings
+from tvm_rammer.rprogram.interpret import legal_interleavings
 from tvm_rammer.schedule import (
     POLICIES,
     CostModel,

@@ -9,11 +9,11 @@ import pytest
 from graphs import costs, graph, graphs
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from symbolic import interpret_symbolic
 
 from tvm_rammer.errors import PlanError
 from tvm_rammer.rprogram import Wait
 from tvm_rammer.rprogram.happens_before import linear_extension, vector_clocks
-from tvm_rammer.rprogram.interpret import interpret_symbolic
 from tvm_rammer.rprogram.verify import verify
 from tvm_rammer.schedule import (
     POLICIES,

@@ -9,11 +9,8 @@
 from tvm_rammer.rprogram.graph import Operator, OperatorGraph
 from tvm_rammer.rprogram.happens_before import Clocks, linear_extension, vector_clocks
 from tvm_rammer.rprogram.interpret import (
-    UNWRITTEN,
     Interpreter,
-    SymbolicInterpreter,
     interpret_numeric,
-    interpret_symbolic,
     legal_interleavings,
 )
 from tvm_rammer.rprogram.printing import format_program
@@ -33,7 +30,6 @@ from tvm_rammer.rprogram.verify import verify
 
 __all__ = [
     "ALIGNMENT",
-    "UNWRITTEN",
     "Buffer",
     "Clocks",
     "Interpreter",
@@ -43,14 +39,12 @@ __all__ = [
     "ROperator",
     "RProgram",
     "RTask",
-    "SymbolicInterpreter",
     "Wait",
     "aligned",
     "dtype_bytes",
     "format_program",
     "from_json",
     "interpret_numeric",
-    "interpret_symbolic",
     "legal_interleavings",
     "linear_extension",
     "to_json",

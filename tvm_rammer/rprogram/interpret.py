@@ -1,4 +1,4 @@
-"""Run an rProgram on the host, in any legal interleaving, symbolically or on real numbers."""
+"""Run an rProgram on the host, on real numbers, in any legal interleaving."""
 
 from __future__ import annotations
 
@@ -11,12 +11,7 @@ import numpy.typing as npt
 from tvm_rammer.errors import InputError, PlanError
 from tvm_rammer.rprogram.happens_before import Place, task_label, walk
 from tvm_rammer.rprogram.program import ALIGNMENT, Buffer, RProgram, RTask, dtype_bytes
-from tvm_rammer.rprogram.rows import Rows, pieces, root_of, row_strides, rows_of
-
-#: Stands for the producer of bytes that no rTask has written.
-UNWRITTEN = -1
-
-_NOWHERE = Rows("nowhere", 0, 0)
+from tvm_rammer.rprogram.rows import root_of, row_strides
 
 Array = npt.NDArray[np.generic]
 Body = Callable[[int, int, "list[Array]"], None]
@@ -38,31 +33,6 @@ def legal_interleavings(program: RProgram, seed: int) -> Iterator[list[Place]]:
     choice = random.Random(seed)
     while True:
         yield walk(program, choice.randrange)
-
-
-def interpret_symbolic(
-    program: RProgram, order: Sequence[Place]
-) -> dict[tuple[int, int, int], frozenset[int]]:
-    """Whose writes does each read of an arena or output buffer see?
-
-    Parameters
-    ----------
-    program : RProgram
-        Its tiles run at most once each.
-    order : sequence of (vEU, position)
-        A legal interleaving.
-
-    Returns
-    -------
-    dict
-        From (vEU, position, argument) of a read to the operators that its bytes may come from. A
-        read of a complete result has one, the producer, or those of its parts. Until all tiles of
-        an operator have run, the bytes may still be what was there before, :data:`UNWRITTEN` if
-        nothing was.
-    """
-    interpreter = SymbolicInterpreter(program)
-    interpreter.run(order)
-    return interpreter.seen
 
 
 def interpret_numeric(
@@ -139,62 +109,6 @@ class Interpreter:
         raise NotImplementedError
 
 
-class SymbolicInterpreter(Interpreter):
-    """Keeps, for every piece of memory, the log of the writes that may still show.
-
-    Attributes
-    ----------
-    seen : dict
-        See :func:`interpret_symbolic`; that of the last run.
-    """
-
-    def __init__(self, program: RProgram) -> None:
-        super().__init__(program)
-        self.seen: dict[tuple[int, int, int], frozenset[int]] = {}
-        rows = [rows_of(program.buffers, number) for number in range(len(program.buffers))]
-        # Nobody writes inputs and constants.
-        found, count = pieces([r if _is_written(r) else _NOWHERE for r in rows])
-        self._pieces = [piece.tolist() for piece in found]
-        self._reads = [self._pieces_read(number) for number in range(len(program.operators))]
-        self._writes = [self._pieces_written(number) for number in range(len(program.operators))]
-        self._log: list[list[tuple[int, int]]] = [[] for _ in range(count)]
-
-    def run(self, order: Sequence[Place]) -> None:
-        """Run on memory that nothing has written; an interpreter may run many interleavings."""
-        self.seen = {}
-        self._log = [[(UNWRITTEN, 0)] for _ in self._log]
-        super().run(order)
-
-    def run_task(self, veu: int, position: int, task: RTask) -> None:
-        for argument, where in self._reads[task.operator]:
-            self.seen[veu, position, argument] = frozenset(
-                writer for piece in where for writer, _ in self._log[piece]
-            )
-        tiles = self.program.kernel_of(task.operator).num_tiles
-        for piece in self._writes[task.operator]:
-            self._write(self._log[piece], task, tiles)
-
-    def _pieces_read(self, operator: int) -> list[tuple[int, list[int]]]:
-        """The arguments of an operator that are read from the arena or an output."""
-        buffers, modes = self.program.buffers, self.program.kernel_of(operator).modes
-        return [
-            (argument, self._pieces[buffer])
-            for argument, buffer in enumerate(self.program.operators[operator].arguments)
-            if modes[argument] == "read" and _is_written(rows_of(buffers, buffer))
-        ]
-
-    def _pieces_written(self, operator: int) -> list[int]:
-        return [p for buffer in self.program.writes(operator) for p in self._pieces[buffer]]
-
-    @staticmethod
-    def _write(log: list[tuple[int, int]], task: RTask, num_tiles: int) -> None:
-        """An operator whose last tile has run covers all that was there before its first one."""
-        log.append((task.operator, task.stop - task.start))
-        mine = [i for i, (writer, _) in enumerate(log) if writer == task.operator]
-        if sum(log[i][1] for i in mine) == num_tiles:
-            del log[: mine[0]]
-
-
 class NumericInterpreter(Interpreter):
     """Calls the compiled bodies on memory of its own.
 
@@ -238,10 +152,6 @@ class NumericInterpreter(Interpreter):
         op = self.program.operators[task.operator]
         body = self._bodies[self.program.kernels[op.kernel].name]
         body(task.start, task.stop, [self._views[buffer] for buffer in op.arguments])
-
-
-def _is_written(rows: Rows) -> bool:
-    return rows.space.startswith(("arena", "output"))
 
 
 def _view(

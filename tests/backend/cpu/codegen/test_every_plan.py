@@ -12,6 +12,7 @@ import pytest
 from fuzzing.random_graphs import SHAPES
 from fuzzing.random_models import random_model
 from stress.compiled_regions import Source, in_new_thread, same_bits, tiny_model
+from symbolic import SymbolicInterpreter
 
 from tvm_rammer.backend.cpu.codegen.lowering import lowering_pipeline
 from tvm_rammer.backend.cpu.host import configure_pool, host_cpu
@@ -19,7 +20,6 @@ from tvm_rammer.frontend import load_model
 from tvm_rammer.kernel.bodies import compile_bodies
 from tvm_rammer.rprogram import (
     RProgram,
-    SymbolicInterpreter,
     interpret_numeric,
     legal_interleavings,
 )
