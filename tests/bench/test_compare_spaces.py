@@ -18,6 +18,7 @@ from bench.compare_spaces import (
 )
 from bench.tuning_study import TuningStudy
 from bench.tuning_tables import TABLES, verdicts
+from close import assert_close
 from kernel_runs import constant, legalized_func, numbers, run_prim_func
 from tvm import relax, tirx
 
@@ -27,7 +28,6 @@ from tvm_rammer.kernel.nodes import collect
 from tvm_rammer.kernel.split import split_into_stages
 from tvm_rammer.kernel.strides import with_strides
 from tvm_rammer.testing.models import get_model
-from tvm_rammer.testing.reference import assert_close
 from tvm_rammer.tuning.sketch_choice import sketch_of, trace_text
 from tvm_rammer.tuning.task import SPACES
 

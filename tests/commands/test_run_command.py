@@ -7,11 +7,11 @@ import json
 import numpy as np
 import onnx
 import pytest
+from close import assert_close
 from onnx import TensorProto, helper
 
 from tvm_rammer.commands.tensors import save_outputs
 from tvm_rammer.region.library_content import FORMAT_VERSION
-from tvm_rammer.testing.reference import assert_close
 
 
 def run(call, *arguments):

@@ -19,6 +19,7 @@ import onnx
 import onnx.backend.test
 import pytest
 import tvm
+from close import assert_close
 from onnx import TensorProto, helper, numpy_helper
 from tvm import relax, tirx
 
@@ -27,7 +28,6 @@ from tvm_rammer.frontend import LoadedModel, load_model
 from tvm_rammer.frontend.onnx import onnx_file
 from tvm_rammer.frontend.onnx.onnx_file import read_onnx_file
 from tvm_rammer.tensors import empty
-from tvm_rammer.testing.reference import assert_close
 
 LIGHT = sorted(
     glob.glob(os.path.join(os.path.dirname(onnx.backend.test.__file__), "data/light/*.onnx"))

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from close import assert_close
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_runs import VDEVICES, constant, legalized_func, numbers, run_prim_func
 from tvm import relax
 
 from tvm_rammer.kernel.strides import with_strides
-from tvm_rammer.testing.reference import assert_close
 
 OP = relax.op
 QUICK = settings(max_examples=4)

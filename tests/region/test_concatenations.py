@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from close import assert_close
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_graphs import TARGET, run
@@ -16,7 +17,6 @@ from tvm import relax
 import tvm_rammer
 from tvm_rammer.rprogram import OperatorGraph, verify
 from tvm_rammer.schedule import POLICIES
-from tvm_rammer.testing.reference import assert_close
 
 OP = relax.op
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tvm
+from close import assert_close
 from kernel_runs import HOST, TARGET, legalize, legalized_func, numbers, run_prim_func
 from tvm import relax, te, tirx, topi
 from tvm.s_tir import ScheduleError
@@ -17,7 +18,6 @@ from tvm_rammer.kernel.code_size import code_size
 from tvm_rammer.kernel.scheduled import Scheduled
 from tvm_rammer.region.eligibility import reason_to_leave_out
 from tvm_rammer.region.kernel_library import KernelLibrary
-from tvm_rammer.testing.reference import assert_close
 
 OP = relax.op
 X, W = numbers((4, 16)), numbers((16, 32))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tvm
+from close import assert_close, assert_outputs_close
 from small_models import Dynamic, Pair, Sorting, floats, replan, sorting
 
 import tvm_rammer
@@ -13,7 +14,7 @@ from tvm_rammer.runtime.graph_module import BenchmarkResult, GraphModule
 from tvm_rammer.runtime.library import Library
 from tvm_rammer.runtime.onnx_reference import run_onnxruntime
 from tvm_rammer.testing import models
-from tvm_rammer.testing.reference import assert_close, assert_outputs_close, random_inputs
+from tvm_rammer.testing.reference import random_inputs
 
 LSTM = models.lstm(2, 2, 16)
 INPUTS = random_inputs(LSTM)

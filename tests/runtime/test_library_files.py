@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tvm
+from close import assert_outputs_close
 from small_models import Dynamic, Sorting, dynamic, floats, sorting, tensors
 from tvm import relax
 from tvm.runtime import Executable
@@ -20,7 +21,7 @@ from tvm_rammer.errors import DeviceError, InputError, LibraryError
 from tvm_rammer.runtime.library import Library
 from tvm_rammer.runtime.onnx_reference import run_onnxruntime
 from tvm_rammer.testing import models
-from tvm_rammer.testing.reference import assert_outputs_close, random_inputs
+from tvm_rammer.testing.reference import random_inputs
 from tvm_rammer.transform import attach_description
 
 LSTM = models.lstm(2, 2, 16)

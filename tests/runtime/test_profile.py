@@ -8,13 +8,14 @@ from html import unescape
 
 import numpy as np
 import pytest
+from close import assert_outputs_close
 from small_models import Sorting
 
 import tvm_rammer
 from tvm_rammer.errors import InputError
 from tvm_rammer.runtime.onnx_reference import run_onnxruntime
 from tvm_rammer.testing import models
-from tvm_rammer.testing.reference import assert_outputs_close, random_inputs
+from tvm_rammer.testing.reference import random_inputs
 
 LSTM = models.lstm(2, 2, 16)
 INPUTS = random_inputs(LSTM)

@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 import tvm
+from close import assert_outputs_close
 from small_models import BLOCKED, environment, tensors
 from tvm import relax, rpc
 
 import tvm_rammer
 from tvm_rammer.runtime.onnx_reference import run_onnxruntime
 from tvm_rammer.testing import models
-from tvm_rammer.testing.reference import assert_outputs_close, random_inputs
+from tvm_rammer.testing.reference import random_inputs
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++ to link")
 

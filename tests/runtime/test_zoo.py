@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from close import assert_outputs_close
 from small_models import replan
 
 import tvm_rammer
 from tvm_rammer.runtime.onnx_reference import run_onnxruntime
 from tvm_rammer.testing.models import MODELS, before_softmax
-from tvm_rammer.testing.reference import assert_outputs_close, random_inputs
+from tvm_rammer.testing.reference import random_inputs
 
 PLANS = [(policy, veus) for policy in ("sequential", "wavefront") for veus in (1, 2, 4)]
 QUICK = ("recommender", "mixture_of_experts", "transformer_decoder")

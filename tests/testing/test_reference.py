@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from close import assert_outputs_close
 
 from tvm_rammer.errors import InputError
 from tvm_rammer.runtime.onnx_reference import run_onnxruntime
 from tvm_rammer.testing.models.mlp import mlp
-from tvm_rammer.testing.reference import assert_outputs_close, random_inputs, relative_error
+from tvm_rammer.testing.reference import random_inputs, relative_error
 
 
 def test_the_same_seed_gives_the_same_inputs_and_another_gives_others() -> None:

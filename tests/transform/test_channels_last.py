@@ -6,6 +6,7 @@ from math import gcd
 
 import numpy as np
 import pytest
+from close import assert_close
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_graphs import calls, run
@@ -14,7 +15,6 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 
 from tvm_rammer.relax_util import operator_name, static_shape
-from tvm_rammer.testing.reference import assert_close
 from tvm_rammer.transform.channels_last import ChannelsLast
 from tvm_rammer.transform.fold_constants import FoldConstants
 from tvm_rammer.transform.remove_dead_code import remove_dead_code

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
+from close import assert_close
 from small_graphs import TARGET, Op, calls, number_function, small_module, vdevice
 from tvm import relax
 from tvm.ir import GenericConst
@@ -23,7 +24,6 @@ from tvm_rammer.relax_util import operator_name
 from tvm_rammer.rprogram import RProgram
 from tvm_rammer.rprogram.verify import verify
 from tvm_rammer.testing import models
-from tvm_rammer.testing.reference import assert_close
 from tvm_rammer.transform.add_guard import AddGuard
 from tvm_rammer.transform.co_schedule import CoScheduled, co_schedule
 from tvm_rammer.transform.partition_regions import PartitionRegions

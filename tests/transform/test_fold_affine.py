@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tvm
+from close import assert_close
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tvm import relax
 
 import tvm_rammer
 from tvm_rammer.relax_util import operator_name
-from tvm_rammer.testing.reference import assert_close
 from tvm_rammer.transform.fold_affine import FoldAffine
 
 OP = relax.op

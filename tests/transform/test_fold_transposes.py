@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
+from close import assert_close
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tvm import relax
 
 import tvm_rammer
 from tvm_rammer.relax_util import NUM_INPUT, operator_name
-from tvm_rammer.testing.reference import assert_close
 from tvm_rammer.transform.fold_transposes import FoldTransposes
 
 OP = relax.op

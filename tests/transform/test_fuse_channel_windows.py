@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tvm
+from close import assert_close
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tvm import relax, tirx
@@ -12,7 +13,6 @@ from tvm import relax, tirx
 import tvm_rammer
 from tvm_rammer.backend import resolve_target
 from tvm_rammer.relax_util import operator_name
-from tvm_rammer.testing.reference import assert_close
 from tvm_rammer.transform.fuse_channel_windows import FuseChannelWindows
 from tvm_rammer.transform.prepare import Prepare
 

@@ -7,6 +7,7 @@ from unittest import mock
 import numpy as np
 import pytest
 import tvm
+from close import assert_close
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stress.compiled_regions import tiny_model
@@ -14,7 +15,6 @@ from tvm import relax
 
 import tvm_rammer
 from tvm_rammer.kernel.inlined_size import inlined_sizes
-from tvm_rammer.testing.reference import assert_close
 from tvm_rammer.transform import fusion_ends
 from tvm_rammer.transform.fuse_operators import FuseOperators
 from tvm_rammer.transform.legalize_operators import LegalizeOperators

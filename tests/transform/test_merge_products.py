@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import tvm
+from close import assert_close
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx.reference import ReferenceEvaluator
@@ -20,7 +21,6 @@ from tvm_rammer.machine.vdevice import OversubscriptionWarning
 from tvm_rammer.relax_util import operator_name, static_shape
 from tvm_rammer.testing import models
 from tvm_rammer.testing.models.mlp import mlp
-from tvm_rammer.testing.reference import assert_close
 from tvm_rammer.transform.merge_products import Mergeable, MergeProducts
 
 OP = relax.op

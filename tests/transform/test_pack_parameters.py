@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tvm
+from close import assert_close
 from tvm import relax
 
 import tvm_rammer
 from tvm_rammer.backend import resolve_target
-from tvm_rammer.testing.reference import assert_close
 from tvm_rammer.transform.pack_parameters import PackParameters
 
 OP = relax.op

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tvm
 import tvm_ffi
+from close import assert_outputs_close
 from small_graphs import TARGET, compiled, run
 from tvm import relax
 
@@ -15,7 +16,7 @@ from tvm_rammer.frontend import load_model
 from tvm_rammer.options import Options
 from tvm_rammer.runtime.onnx_reference import run_onnxruntime
 from tvm_rammer.testing import models
-from tvm_rammer.testing.reference import assert_outputs_close, random_inputs
+from tvm_rammer.testing.reference import random_inputs
 
 FORMS = ("program", "wavefront", "per-op")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import tvm
+from close import assert_close
 from small_graphs import TARGET, compiled, run
 from tvm import relax
 from tvm.script import ir as I
@@ -12,7 +13,6 @@ from tvm.script import tirx as T
 
 import tvm_rammer
 from tvm_rammer.region.marks import read_left_out
-from tvm_rammer.testing.reference import assert_close
 
 FORMS = ("program", "wavefront", "per-op")
 

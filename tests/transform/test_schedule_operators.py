@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
+from close import assert_close
 from small_graphs import TARGET, calls, vdevice
 from tvm import relax, tirx
 from tvm.script import ir as I
@@ -18,7 +19,6 @@ from tvm_rammer.frontend import load_model
 from tvm_rammer.region.kernel_library import KernelLibrary
 from tvm_rammer.relax_util import operator_name
 from tvm_rammer.testing import models
-from tvm_rammer.testing.reference import assert_close
 from tvm_rammer.transform.prepare import Prepare
 from tvm_rammer.transform.schedule_operators import ScheduleOperators
 

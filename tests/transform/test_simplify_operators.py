@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tvm
+from close import assert_close
 from small_graphs import calls
 from tvm import relax
 from tvm.script import ir as I
@@ -10,7 +11,6 @@ from tvm.script import relax as R
 from tvm.script import tirx as T
 
 from tvm_rammer.relax_util import operator_name, static_shape
-from tvm_rammer.testing.reference import assert_close
 from tvm_rammer.transform.simplify_operators import SimplifyOperators
 
 ROW = relax.const(np.arange(3, dtype="float32"))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from close import assert_close
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from small_graphs import run
 from tvm import relax
 
 from tvm_rammer.relax_util import operator_name, static_shape
-from tvm_rammer.testing.reference import assert_close
 from tvm_rammer.transform.widen_convolutions import WidenConvolutions
 
 OP = relax.op

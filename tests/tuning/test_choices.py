@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from close import assert_close
 from kernel_runs import (
     HOST,
     TARGET,
@@ -21,7 +22,6 @@ from tvm_rammer.backend import vdevice_for
 from tvm_rammer.backend.cpu.templates.convolution import Convolution, Depthwise
 from tvm_rammer.backend.cpu.templates.matmul import Matmul
 from tvm_rammer.kernel.scheduled import UNTUNED
-from tvm_rammer.testing.reference import assert_close
 from tvm_rammer.tuning.task import Task
 
 OP = relax.op

@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 import pytest
 import tvm
+from close import assert_close
 from kernel_runs import HOST, TARGET, constant, legalized_func, numbers, run_prim_func
 from onnx import TensorProto, helper, numpy_helper
 from tvm import relax
@@ -21,7 +22,6 @@ from tvm_rammer.errors import InputError, TuningError
 from tvm_rammer.kernel.scheduled import UNTUNED
 from tvm_rammer.kernel.split import num_tiles, root_nests, split_into_stages
 from tvm_rammer.options import Options
-from tvm_rammer.testing.reference import assert_close
 from tvm_rammer.tuning import session
 from tvm_rammer.tuning.bench import without_intrinsics
 from tvm_rammer.tuning.collect import collected, write_lines

@@ -31,9 +31,10 @@ import sys
 import numpy as np
 import tvm
 import tvm_rammer
+from close import assert_outputs_close
 from onnx.reference import ReferenceEvaluator
 from tvm_rammer.testing.models import get_model
-from tvm_rammer.testing.reference import assert_outputs_close, random_inputs
+from tvm_rammer.testing.reference import random_inputs
 
 device = tvm.cuda(0)
 arch = "sm_" + str(device.compute_version).replace(".", "")

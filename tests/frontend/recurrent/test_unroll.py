@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from close import assert_close
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper
@@ -17,7 +18,6 @@ from tvm_rammer.frontend.onnx.fix_inputs import fix_inputs
 from tvm_rammer.frontend.onnx.fold import fold
 from tvm_rammer.frontend.onnx.onnx_file import in_memory
 from tvm_rammer.frontend.onnx.recurrent import unroll_recurrent
-from tvm_rammer.testing.reference import assert_close
 
 X = numbers(STEPS, BATCH, FEATURES, seed=9)
 DIRECTIONS = ["forward", "reverse", "bidirectional"]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from close import assert_close
 from kernel_runs import constant, numbers
 from tvm import relax
 
 import tvm_rammer
-from tvm_rammer.testing.reference import assert_close
 
 OP = relax.op
 X, B = numbers((6, 16)), numbers((6, 16), "bool")

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from close import assert_close
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from kernel_runs import (
@@ -21,7 +22,6 @@ from kernel_runs import (
 from tvm import relax, te, tirx, topi
 
 from tvm_rammer.backend.cpu.templates.convolution import Convolution
-from tvm_rammer.testing.reference import assert_close
 
 OP = relax.op
 QUICK = settings(max_examples=15)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from close import assert_close
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from kernel_runs import HOST, VDEVICES, constant, legalized_func, numbers, run_relax
 from tvm import relax
 
 from tvm_rammer.backend.cpu.templates.convolution import Depthwise
-from tvm_rammer.testing.reference import assert_close
 
 OP = relax.op
 QUICK = settings(max_examples=12)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from close import assert_close
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from kernel_runs import HOST, VDEVICES, legalized_func, numbers, run_prim_func, run_relax
@@ -12,7 +13,6 @@ from tvm.script import tirx as T
 
 from tvm_rammer.backend.cpu.templates.elementwise import Elementwise
 from tvm_rammer.kernel.code_size import code_size
-from tvm_rammer.testing.reference import assert_close
 
 OP = relax.op
 QUICK = settings(max_examples=20)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from close import assert_close
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_runs import HOST, TARGET, constant, legalized_func, numbers, run_prim_func
@@ -13,7 +14,6 @@ from tvm import relax
 
 from tvm_rammer.backend.cpu.templates.finer import Option, finer_tilings
 from tvm_rammer.region.kernel_library import KernelLibrary
-from tvm_rammer.testing.reference import assert_close
 
 OP = relax.op
 WIDE = replace(HOST, vector_bytes=64, vector_registers=32)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from close import assert_close
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from kernel_runs import VDEVICES, numbers, run_prim_func, run_relax
 from tvm import relax, te, tirx, topi
-
-from tvm_rammer.testing.reference import assert_close
 
 OP = relax.op
 QUICK = settings(max_examples=15)

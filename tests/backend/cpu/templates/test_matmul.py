@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from close import assert_close
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from kernel_runs import (
@@ -21,7 +22,6 @@ from tvm import relax, te, topi
 from tvm_rammer.backend.cpu.templates.matmul import Matmul
 from tvm_rammer.backend.cpu.templates.select import schedule
 from tvm_rammer.kernel.code_size import code_size
-from tvm_rammer.testing.reference import assert_close
 
 OP = relax.op
 QUICK = settings(max_examples=15)

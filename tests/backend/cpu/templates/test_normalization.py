@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from close import assert_close
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_runs import VDEVICES, numbers, run_relax
 from tvm import relax
-
-from tvm_rammer.testing.reference import assert_close
 
 OP = relax.op
 EPSILON = 1e-5

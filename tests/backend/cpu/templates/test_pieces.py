@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import tvm_ffi
+from close import assert_close
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_runs import HOST, VDEVICES, legalized_func, numbers, run_relax
@@ -15,7 +16,6 @@ from tvm_rammer.backend.cpu.templates.pooling import Pooling
 from tvm_rammer.kernel.blocks import is_choice
 from tvm_rammer.kernel.contraction import Axis
 from tvm_rammer.kernel.pointwise import Pointwise
-from tvm_rammer.testing.reference import assert_close
 
 OP = relax.op
 LANES = HOST.vector_bytes // 4

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from close import assert_close
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from kernel_runs import (
@@ -18,7 +19,6 @@ from kernel_runs import (
 from tvm import relax
 
 from tvm_rammer.backend.cpu.templates.pooling import Pooling
-from tvm_rammer.testing.reference import assert_close
 
 OP = relax.op
 QUICK = settings(max_examples=12)

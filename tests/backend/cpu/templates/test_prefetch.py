@@ -8,6 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 import tvm_ffi
+from close import assert_close
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_runs import TARGET, VDEVICES, constant, legalized_func, numbers, run_relax
@@ -16,7 +17,6 @@ from tvm.ir import Call
 
 from tvm_rammer.backend.cpu.templates.select import schedule
 from tvm_rammer.kernel.nodes import statements, substitute
-from tvm_rammer.testing.reference import assert_close
 
 OP = relax.op
 #: A tile of this one has all seven rows.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from close import assert_close
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from kernel_runs import HOST, VDEVICES, legalized_func, numbers, run_prim_func, run_relax
@@ -11,7 +12,6 @@ from tvm import relax, te, topi
 from tvm.script import tirx as T
 
 from tvm_rammer.backend.cpu.templates.reduction import Reduction
-from tvm_rammer.testing.reference import assert_close
 
 OP = relax.op
 WIDE = VDEVICES[0]

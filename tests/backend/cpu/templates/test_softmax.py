@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tvm_ffi
+from close import assert_close
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_runs import VDEVICES, legalized_func, numbers, run_prim_func, run_relax
 from tvm import relax, te, topi
 from tvm.ir import Call
-
-from tvm_rammer.testing.reference import assert_close
 
 OP = relax.op
 SOFTMAX = {"softmax": OP.nn.softmax, "log_softmax": OP.nn.log_softmax}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tvm
+from close import assert_close
 from kernel_runs import TARGET, legalized_func, numbers, run_prim_func
 from tvm import relax, te, topi
 from tvm.script import tirx as T
@@ -13,7 +14,6 @@ from tvm_rammer.backend.cpu.codegen.lowering import lowering_pipeline
 from tvm_rammer.errors import ModelError
 from tvm_rammer.kernel.bodies import compile_bodies
 from tvm_rammer.kernel.split import split_into_stages
-from tvm_rammer.testing.reference import assert_close
 
 OP = relax.op
 X = numbers((4, 16))

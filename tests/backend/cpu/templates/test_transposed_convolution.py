@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from close import assert_close
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from kernel_runs import (
@@ -19,7 +20,6 @@ from kernel_runs import (
 )
 from tvm import relax
 
-from tvm_rammer.testing.reference import assert_close
 from tvm_rammer.transform.prepare import Prepare
 
 OP = relax.op

@@ -10,6 +10,7 @@ import pytest
 import tvm
 import tvm_ffi
 import winograd_runs
+from close import assert_close
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from kernel_runs import (
@@ -41,7 +42,6 @@ from tvm_rammer.backend.cpu.templates.winograd.tiling import WinogradTiling
 from tvm_rammer.kernel.blocks import variables
 from tvm_rammer.kernel.nodes import substitute
 from tvm_rammer.region.kernel_library import KernelLibrary
-from tvm_rammer.testing.reference import assert_close
 
 OP = relax.op
 QUICK = settings(max_examples=10)

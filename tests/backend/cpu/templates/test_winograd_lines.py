@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from close import assert_close
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from kernel_runs import (
@@ -30,7 +31,6 @@ from tvm_rammer.backend.cpu.templates.winograd.line_rule import WinogradLines
 from tvm_rammer.backend.cpu.templates.winograd.line_tiling import Lines, LineTiling
 from tvm_rammer.backend.cpu.templates.winograd.matrices import LINES
 from tvm_rammer.region.kernel_library import KernelLibrary
-from tvm_rammer.testing.reference import assert_close
 
 OP = relax.op
 #: Large enough to be worthwhile.

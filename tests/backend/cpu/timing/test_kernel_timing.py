@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tvm
+from close import assert_close
 from tvm import relax, tirx
 
 from tvm_rammer.backend import resolve_target, vdevice_for
@@ -13,7 +14,6 @@ from tvm_rammer.backend.cpu.host.one_core import on_one_core
 from tvm_rammer.backend.cpu.timing.kernel_timing import Job, Step, compile_jobs
 from tvm_rammer.kernel.operands import Operand
 from tvm_rammer.region.kernel_library import KernelLibrary
-from tvm_rammer.testing.reference import assert_close
 
 TARGET = resolve_target()
 HOST = vdevice_for(TARGET)
