@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from outputs_of import outputs
 
 import tvm_rammer
 from tvm_rammer.backend import register_backend, registry
@@ -58,11 +59,3 @@ def test_its_costs_are_in_the_explanation():
     (explanation,) = library.description.explanations.values()
     assert explanation.predicted > DEAR
     assert library.report.regions[0].explanation.predicted > DEAR
-
-
-def outputs(library):
-    module = library.create()
-    random = np.random.default_rng(0)
-    shapes, dtypes = module.get_input_info()
-    values = [random.standard_normal(s).astype(dtypes[name]) for name, s in shapes.items()]
-    return [tensor.numpy() for tensor in module(*values)]

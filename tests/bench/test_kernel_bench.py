@@ -21,6 +21,8 @@ CORE = Ceilings(1e11, 2e11, 1e11, 1e11, 3e10)
 CASES = kernel_cases()
 TABLES = list(dict.fromkeys(case.table for case in CASES))
 
+pytestmark = pytest.mark.usefixtures("empty_cache")
+
 
 def measured(case: KernelCase):
     return measure_case(case, TARGET, HOST, CORE, 5e-5, total_seconds=0.0)
@@ -62,11 +64,6 @@ def test_the_reference_convolution_is_the_definition():
 
 
 # The script
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("TVM_RAMMER_CACHE_DIR", str(tmp_path))
 
 
 def test_the_script_prints_and_writes_what_was_asked_for(tmp_path):

@@ -7,15 +7,12 @@ import onnx
 import pytest
 import tvm
 from onnx import TensorProto, helper, numpy_helper
+from onnx_values import tensor
 from tvm import relax
 
 import tvm_rammer
 from tvm_rammer.errors import InputError
 from tvm_rammer.frontend import load_model
-
-
-def tensor(name: str, shape: object, dtype: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(name, dtype, shape)
 
 
 def switched() -> onnx.ModelProto:

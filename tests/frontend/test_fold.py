@@ -7,16 +7,13 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnx_values import tensor
 
 from tvm_rammer.errors import ModelError
 from tvm_rammer.frontend import load_model
 from tvm_rammer.frontend.onnx.fold import fold
 
 N = helper.make_node
-
-
-def tensor(name: str, shape: object, dtype: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(name, dtype, shape)
 
 
 def integers(name: str, *values: int) -> onnx.TensorProto:

@@ -21,6 +21,7 @@ import pytest
 import tvm
 from close import assert_close
 from onnx import TensorProto, helper, numpy_helper
+from onnx_values import tensor
 from tvm import relax, tirx
 
 from tvm_rammer.errors import InputError, ModelError
@@ -32,10 +33,6 @@ from tvm_rammer.tensors import empty
 LIGHT = sorted(
     glob.glob(os.path.join(os.path.dirname(onnx.backend.test.__file__), "data/light/*.onnx"))
 )
-
-
-def tensor(name: str, shape: object, dtype: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(name, dtype, shape)
 
 
 def weight(name: str, *shape: int) -> onnx.TensorProto:

@@ -6,15 +6,12 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnx_values import tensor
 
 from tvm_rammer.errors import ModelError
 from tvm_rammer.frontend import load_model
 
 N = helper.make_node
-
-
-def tensor(name: str, shape: object, dtype: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(name, dtype, shape)
 
 
 def ones(name: str, *shape: int, dtype: str = "float32") -> onnx.TensorProto:

@@ -36,9 +36,7 @@ class Towers:
         return result
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("TVM_RAMMER_CACHE_DIR", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("empty_cache")
 
 
 @pytest.fixture

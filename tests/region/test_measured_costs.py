@@ -18,12 +18,6 @@ from tvm_rammer.testing.models import get_model
 
 
 @pytest.fixture
-def empty_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("TVM_RAMMER_CACHE_DIR", str(tmp_path))
-    return tmp_path
-
-
-@pytest.fixture
 def measured(monkeypatch):
     """The kernels that each call of the measurement was asked for."""
     calls: list[list[str]] = []

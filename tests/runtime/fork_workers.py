@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import tvm
+from new_thread import in_new_thread
 from tvm import relax
 
 #: Seconds after which a process that hangs is killed.
@@ -60,14 +60,6 @@ def run_machine(machine: relax.VirtualMachine) -> int:
         got = machine["main"](tvm.runtime.tensor(X), tvm.runtime.tensor(Y))
         np.testing.assert_allclose(got.numpy(), WANTED, 1e-4, 1e-5)
     return workers()
-
-
-def in_new_thread(work: Callable[[], int]) -> int:
-    results: list[int] = []
-    thread = threading.Thread(target=lambda: results.append(work()))
-    thread.start()
-    thread.join()
-    return results[0]
 
 
 def here_and_in_a_new_thread(work: Callable[[], int]) -> str:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tvm
 from tvm.script import ir as I
 from tvm.script import relax as R
 from tvm.script import tirx as T
@@ -107,13 +106,6 @@ def floats(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape).astype("float32")
 
 
-def tensors(result: Any) -> list[np.ndarray]:
-    """The arrays of a result of the Relax VM, in order."""
-    if isinstance(result, tvm.runtime.Tensor):
-        return [result.numpy()]
-    return [tensor for part in result for tensor in tensors(part)]
-
-
 def replan(library: Library, **options: Any) -> Library:
     """Plan anew, for more vEUs than there are CPUs if need be."""
     with warnings.catch_warnings():
@@ -134,8 +126,8 @@ warnings.filterwarnings("ignore", message=".*tvm_rammer.*")
 def environment(**changes: str) -> dict[str, str]:
     """The environment of a process where nobody has asked for a number of workers."""
     inherited = {key: value for key, value in os.environ.items() if key != "TVM_NUM_THREADS"}
-    folders = [str(ROOT), str(Path(__file__).parent), os.environ.get("PYTHONPATH")]
-    path = os.pathsep.join(filter(None, folders))
+    folders = [str(ROOT / each) for each in ("", "tests/helpers", "tests/runtime")]
+    path = os.pathsep.join(filter(None, [*folders, os.environ.get("PYTHONPATH")]))
     return {**inherited, "PYTHONPATH": path, **changes}
 
 

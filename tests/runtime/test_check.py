@@ -10,15 +10,12 @@ import pytest
 import tvm
 from click.testing import CliRunner
 from onnx import TensorProto, helper, numpy_helper
+from onnx_values import tensor
 
 import tvm_rammer
 from tvm_rammer.cli import main
 from tvm_rammer.errors import InputError, ModelError
 from tvm_rammer.runtime.check import check_library
-
-
-def tensor(name: str, shape: object, dtype: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(name, dtype, shape)
 
 
 def embedding(factor: float = 2.0) -> onnx.ModelProto:

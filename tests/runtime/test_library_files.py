@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 import tvm
 from close import assert_outputs_close
-from small_models import Dynamic, Sorting, dynamic, floats, sorting, tensors
+from small_graphs import tensors
+from small_models import Dynamic, Sorting, dynamic, floats, sorting
 from tvm import relax
 from tvm.runtime import Executable
 

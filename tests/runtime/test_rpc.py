@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import tvm
 from close import assert_outputs_close
-from small_models import BLOCKED, environment, tensors
+from small_graphs import tensors
+from small_models import BLOCKED, environment
 from tvm import relax, rpc
 
 import tvm_rammer

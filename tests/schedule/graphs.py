@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tvm_rammer.machine.vdevice import MemoryCosts, VDevice
 from tvm_rammer.rprogram import Buffer, Operator, OperatorGraph, RKernel
-from tvm_rammer.schedule import CostModel
+from tvm_rammer.schedule import CostModel, Placement
 
 US = 1e-6
 
@@ -72,3 +72,8 @@ def graphs(draw, max_operators: int = 60, empty_buffers: bool = True) -> Operato
         return made
     filled = [replace(b, shape=tuple(max(1, n) for n in b.shape)) for b in made.buffers]
     return replace(made, buffers=tuple(filled))
+
+
+def ranges(placement: Placement) -> list[list[tuple[int, int, int]]]:
+    """Which tiles of which operators each vEU has, in its order."""
+    return [[(p.operator, p.start, p.stop) for p in veu] for veu in placement.veus]

@@ -4,7 +4,7 @@ from itertools import combinations
 
 import pytest
 from fuzzing.random_graphs import random_graph
-from graphs import US, costs, graph, graphs
+from graphs import US, costs, graph, graphs, ranges
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,10 +14,6 @@ from tvm_rammer.schedule.stage_search import StageSearch, TooManyEndings
 from tvm_rammer.schedule.stages import StageCosts
 
 ONE = [(1, 1.0)]
-
-
-def ranges(placement):
-    return [[(p.operator, p.start, p.stop) for p in veu] for veu in placement.veus]
 
 
 def masks(made):

@@ -13,6 +13,7 @@ from bench.scaling import makespans
 from bench.scaling_tables import policy_columns
 from click.testing import CliRunner
 from graphs import graph
+from outputs_of import outputs
 
 import tvm_rammer
 from tvm_rammer.cli import main
@@ -99,14 +100,6 @@ def test_a_model_is_planned_by_it_and_right():
     assert program.policy == "idlest"
     (got,), (want,) = (outputs(each) for each in (library, plain))
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
-
-
-def outputs(library):
-    module = library.create()
-    random = np.random.default_rng(0)
-    shapes, dtypes = module.get_input_info()
-    values = [random.standard_normal(s).astype(dtypes[name]) for name, s in shapes.items()]
-    return [tensor.numpy() for tensor in module(*values)]
 
 
 def test_its_plans_are_verified():

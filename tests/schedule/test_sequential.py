@@ -1,14 +1,10 @@
 from __future__ import annotations
 
-from graphs import costs, graph, graphs, kernel
+from graphs import costs, graph, graphs, kernel, ranges
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tvm_rammer.schedule import sequential
-
-
-def ranges(placement):
-    return [[(p.operator, p.start, p.stop) for p in veu] for veu in placement.veus]
 
 
 def test_an_operator_takes_all_veus_if_its_work_pays_for_the_barrier():

@@ -2,15 +2,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from graphs import US, costs, graph, graphs
+from graphs import US, costs, graph, graphs, ranges
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tvm_rammer.schedule import wavefront
-
-
-def ranges(placement):
-    return [[(p.operator, p.start, p.stop) for p in veu] for veu in placement.veus]
 
 
 def place(made, num_veus):

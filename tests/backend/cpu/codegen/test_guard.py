@@ -5,14 +5,13 @@ import os
 import re
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tvm
+from new_thread import in_new_thread
 from tvm.target import Target
 
 from tvm_rammer.backend.cpu.codegen.guard import (
@@ -112,14 +111,6 @@ def sessions(path: Path, *threads: str, kind: str = "library", **variables: str)
 
 def default_workers(path: Path) -> int:
     return sessions(path, "")[0][0]
-
-
-def in_new_thread(work: Callable[[], Any]) -> Any:
-    results: list[Any] = []
-    thread = threading.Thread(target=lambda: results.append(work()))
-    thread.start()
-    thread.join()
-    return results[0]
 
 
 def error_of(module: Any, symbol: str) -> str | None:

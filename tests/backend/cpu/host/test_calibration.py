@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 from dataclasses import asdict, replace
-from pathlib import Path
 
 import pytest
 
@@ -20,11 +19,7 @@ KEPT = MemoryCosts(1e-7, 2e-11, 3e10, 4e10, ((1 << 20, 0.0), (1 << 24, 0.75)))
 FAST, SLOW = SyncCosts(1e-6, 2e-7, 5e-8, KEPT), SyncCosts(4e-6, 8e-7, 9e-8, KEPT)
 HOST = VDevice("this machine", num_veus=2, cores=2, threads=2, host=True)
 
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch) -> Path:
-    monkeypatch.setenv("TVM_RAMMER_CACHE_DIR", str(tmp_path))
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("empty_cache")
 
 
 @pytest.fixture
@@ -41,7 +36,7 @@ def measurements(monkeypatch) -> list[int]:
 
 
 @needs_two_cores
-def test_what_was_measured_is_plausible(folder):
+def test_what_was_measured_is_plausible(empty_cache):
     costs = calibrate.measure(2)
     assert set(costs) == {2}
     # Loose: the machine may be busy. What matters is that they are times and no nonsense.
@@ -110,9 +105,9 @@ def times(**changed: object) -> dict[str, object]:
         ),
     ],
 )
-def test_damaged_costs_are_measured_anew(folder, measurements, costs, problem):
+def test_damaged_costs_are_measured_anew(empty_cache, measurements, costs, problem):
     calibrated(HOST)
-    (file,) = folder.iterdir()
+    (file,) = empty_cache.iterdir()
     good = file.read_text()
     file.write_text(json.dumps(dict.fromkeys(json.loads(good), costs)))
     with pytest.warns(UserWarning) as caught:
@@ -135,7 +130,7 @@ def test_damaged_costs_are_measured_anew(folder, measurements, costs, problem):
         SyncCosts(3e-6, 2e-6, 1e-7, MemoryCosts(transfer=0.0, transfer_byte=66e-6 / 4096)),
     ],
 )
-def test_a_busy_machine_is_not_remembered(folder, monkeypatch, crowded):
+def test_a_busy_machine_is_not_remembered(empty_cache, monkeypatch, crowded):
     monkeypatch.setattr(calibrate, "measure", lambda cores: {2: crowded})
     with pytest.warns(UserWarning) as caught:
         assert not calibrated(HOST).calibrated
@@ -143,11 +138,11 @@ def test_a_busy_machine_is_not_remembered(folder, monkeypatch, crowded):
         "other programs keep the cores busy (a signal between two took 66 us): "
         "default synchronisation costs are used, and nothing is kept"
     )
-    assert list(folder.iterdir()) == []
+    assert list(empty_cache.iterdir()) == []
 
 
 @needs_two_cores
-def test_a_measurement_that_fails_costs_a_warning(folder, monkeypatch):
+def test_a_measurement_that_fails_costs_a_warning(empty_cache, monkeypatch):
     def fail(*args, **options):
         raise subprocess.CalledProcessError(
             1, "measure", stderr="Traceback:\nImportError: no tvm\n"
@@ -161,7 +156,7 @@ def test_a_measurement_that_fails_costs_a_warning(folder, monkeypatch):
         "synchronisation costs could not be measured, defaults are used: ImportError: no tvm"
     )
     assert os.sched_getaffinity(0) == before
-    assert list(folder.iterdir()) == []
+    assert list(empty_cache.iterdir()) == []
 
 
 NEAR, FAR = PairCosts(5e-8, 1e-7, 2e-11), PairCosts(2e-7, 3e-7, 9e-11)
@@ -182,7 +177,9 @@ def measured_pairs(monkeypatch) -> list[int]:
 
 
 @needs_two_cores
-def test_distances_are_measured_once_where_there_are_some(folder, measurements, measured_pairs):
+def test_distances_are_measured_once_where_there_are_some(
+    empty_cache, measurements, measured_pairs
+):
     assert calibrated(HOST).topology is None
     assert measured_pairs == []
     first = calibrated(APART)
@@ -195,7 +192,7 @@ def test_distances_are_measured_once_where_there_are_some(folder, measurements, 
     assert measured_pairs == [2]
     assert calibrated(APART, refresh=True) == first
     assert measured_pairs == [2, 2]
-    assert sorted(path.name for path in folder.glob("*.json")) == [
+    assert sorted(path.name for path in empty_cache.glob("*.json")) == [
         "calibration_pairs.json",
         "calibrations.json",
     ]
@@ -211,7 +208,7 @@ def test_distances_that_are_not_measured_follow_from_what_is(measurements):
 
 
 @needs_two_cores
-def test_pairs_on_a_busy_machine_are_not_remembered(folder, measurements, monkeypatch):
+def test_pairs_on_a_busy_machine_are_not_remembered(empty_cache, measurements, monkeypatch):
     monkeypatch.setattr(
         calibrate, "measure_pairs", lambda vdevice: {"socket": replace(FAR, point_to_point=66e-6)}
     )
@@ -219,7 +216,7 @@ def test_pairs_on_a_busy_machine_are_not_remembered(folder, measurements, monkey
         found = calibrated(APART)
     assert found.topology is not None
     assert found.topology.socket != FAR
-    assert [path.name for path in folder.glob("*.json")] == ["calibrations.json"]
+    assert [path.name for path in empty_cache.glob("*.json")] == ["calibrations.json"]
 
 
 @needs_two_cores
@@ -231,9 +228,9 @@ def test_pairs_on_a_busy_machine_are_not_remembered(folder, measurements, monkey
         ({"socket": {"transfer": 1.0}}, "[\"socket\"] lacks the key 'point_to_point'; add it"),
     ],
 )
-def test_damaged_pairs_are_measured_anew(folder, measurements, measured_pairs, pairs, problem):
+def test_damaged_pairs_are_measured_anew(empty_cache, measurements, measured_pairs, pairs, problem):
     calibrated(APART)
-    file = folder / "calibration_pairs.json"
+    file = empty_cache / "calibration_pairs.json"
     good = file.read_text()
     file.write_text(json.dumps(dict.fromkeys(json.loads(good), pairs)))
     with pytest.warns(UserWarning) as caught:

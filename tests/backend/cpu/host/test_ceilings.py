@@ -6,7 +6,6 @@ import json
 import os
 import platform
 from dataclasses import asdict, replace
-from pathlib import Path
 from threading import Barrier
 
 import pytest
@@ -22,11 +21,7 @@ TARGET = resolve_target()
 HOST = vdevice_for(TARGET)
 LOW, HIGH = Ceilings(1e9, 4e9, 3e9, 2e9, 1e9), Ceilings(2e9, 3e9, 3e9, 2e9, 5e9)
 
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch) -> Path:
-    monkeypatch.setenv("TVM_RAMMER_CACHE_DIR", str(tmp_path))
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("empty_cache")
 
 
 @pytest.fixture
@@ -117,9 +112,9 @@ def test_what_is_not_this_machine_has_no_ceilings(measurements):
         ({**asdict(LOW), "l3": None}, "l3 is null; it must be a number"),
     ],
 )
-def test_damaged_ceilings_are_measured_anew(folder, measurements, damage, problem):
+def test_damaged_ceilings_are_measured_anew(empty_cache, measurements, damage, problem):
     ceilings(TARGET, HOST)
-    (file,) = folder.iterdir()
+    (file,) = empty_cache.iterdir()
     file.write_text(json.dumps(dict.fromkeys(json.loads(file.read_text()), damage)))
     with pytest.warns(UserWarning) as caught:
         assert ceilings(TARGET, HOST) == HIGH

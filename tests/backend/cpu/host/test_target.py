@@ -12,10 +12,7 @@ from tvm_rammer.errors import DeviceError
 from tvm_rammer.machine import OversubscriptionWarning
 from tvm_rammer.machine.speeds import Speeds
 
-
-@pytest.fixture(autouse=True)
-def empty_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("TVM_RAMMER_CACHE_DIR", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("empty_cache")
 
 
 def x86(mcpu: str, **more) -> dict:

@@ -3,12 +3,10 @@
 import os
 import subprocess
 import sys
-import threading
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from new_thread import in_new_thread
 from tvm import get_global_func
 
 from tvm_rammer.backend.cpu.host import configure_pool, host_cpu
@@ -23,14 +21,6 @@ num_threads = get_global_func("runtime.NumThreads")
 @pytest.fixture(autouse=True)
 def no_wish(monkeypatch):
     monkeypatch.delenv("TVM_NUM_THREADS", raising=False)
-
-
-def in_new_thread(work: Callable[[], Any]) -> Any:
-    results: list[Any] = []
-    thread = threading.Thread(target=lambda: results.append(work()))
-    thread.start()
-    thread.join()
-    return results[0]
 
 
 def test_a_thread_gets_what_it_asks_for():
