@@ -29,6 +29,7 @@ import numpy as np
 import onnx
 from bench import machine, markdown, peers
 from bench.fresh_cache import fresh_cache
+from bench.own_cores import Patience
 from bench.quantise import quantised
 from bench.records import Record, ResultFile, Setting, resume
 from rich.console import Console
@@ -75,6 +76,7 @@ class Session:
     baseline: str
     setting: Setting
     timing: Settings
+    patience: float
     python: dict[str, str]
 
 
@@ -163,9 +165,9 @@ def main(
                 QUICK_WARM_UP if quick else WARM_UP,
                 session_s=budget,
                 timeout_s=timeout,
-                patience_s=budget * PATIENCE,
                 tolerance=inf if as_bytes else Settings.tolerance,
             ),
+            budget * PATIENCE,
             {"python": torch_python} if torch_python else {},
         )
         results = resume(json_path, setting)
@@ -235,6 +237,7 @@ def measure(
             ],
             session.timing,
             progress,
+            Patience(session.patience).wait,
         )
         adopt_costs(cache)
     # A baseline that ran again meets the others in their session: its new record is the useful one

@@ -35,6 +35,7 @@ from bench.corpus_records import (
     model_digest,
     resume_corpus,
 )
+from bench.own_cores import Patience
 from bench.result_file import write_whole
 from corpus.architectures import ARCHITECTURES
 from corpus.checking import Case, Files, Limits, check
@@ -58,6 +59,8 @@ from tvm_rammer.testing.fair_timing import Settings
 from tvm_rammer.units import counted
 
 ENTRIES: tuple[Entry, ...] = (*TRAINED, *ARCHITECTURES)
+#: How long rounds wait for cores of their own, as a part of the seconds for a model.
+PATIENCE = 0.5
 
 
 @dataclass(frozen=True)
@@ -176,9 +179,7 @@ def main(
 
 def timing_settings(seconds: float) -> Settings:
     """Times of one model; what differs much from ONNX Runtime takes no part."""
-    return Settings(
-        warm_up_s=0.3, session_s=seconds, tolerance=0.1, patience_s=seconds / 2, timeout_s=300
-    )
+    return Settings(warm_up_s=0.3, session_s=seconds, tolerance=0.1, timeout_s=300)
 
 
 def chosen_entries(only: str) -> list[Entry]:
@@ -222,7 +223,8 @@ def examine(entry: Entry, form: Form, run: Run, progress: Progress | None = None
 
     def time_it(files: Files, library: Path) -> None:
         assert run.timing
-        raced.append(race(case, files, library, run.timing, progress))
+        wait = Patience(run.timing.session_s * PATIENCE).wait
+        raced.append(race(case, files, library, run.timing, progress, wait))
 
     checked = check(case, time_it if run.timing else None)
     return ModelRecord(

@@ -25,6 +25,7 @@ from statistics import median
 
 import click
 from bench.machine_state import measure_state
+from bench.own_cores import OwnCores
 from rich.console import Console
 from rich.status import Status
 from rich.table import Table
@@ -39,7 +40,6 @@ from tvm_rammer.region.planned import signature_of
 from tvm_rammer.rprogram import RProgram
 from tvm_rammer.schedule import POLICIES, CostModel, choices, plan, simulate
 from tvm_rammer.testing.models import MODELS, get_model
-from tvm_rammer.testing.own_cores import OwnCores
 from tvm_rammer.transform.pipeline import partition_module
 
 #: How often a model is measured at most, and how long to wait for cores of one's own.

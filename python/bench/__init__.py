@@ -5,8 +5,8 @@
 - ``race``, ``study``, ``plan_roofline``, ``slow_operators``, ``side_by_side``: ablations
 - ``scaling`` with ``graphs``: simulated makespans; ``proofs``: long checks
 - ``kernel_bench`` of ``kernel_cases``, with ``numpy_operators`` for right answers;
-  ``machine_state``: whether the machine is still the one it was; ``optimal``: the best schedule
-  of a small graph
+  ``machine_state``, ``own_cores``: whether the machine is still the one it was, and whether its
+  cores are ours; ``optimal``: the best schedule of a small graph
 - ``hip_text``: the kernels of the back end for NVIDIA's GPUs, for those of AMD
 - ``goals``, ``verdicts``, ``class_gains``: what was wanted, and what came out
 - ``peers``, ``ablation_tables``, ``scaling_tables``, ``scaling_before``, ``kernel_page``,

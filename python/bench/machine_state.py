@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bench.own_cores import OWN_CORE, SAME_STATE, OwnCores
 from tvm_rammer.backend.cpu.host import calibrated
 from tvm_rammer.machine import VDevice
-from tvm_rammer.testing.own_cores import OWN_CORE, SAME_STATE, OwnCores
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Mapping
 from statistics import median
 
+from bench.own_cores import Patience
 from tvm_rammer.schedule.median_interval import median_interval
-from tvm_rammer.testing.own_cores import Patience
 
 Run = Callable[[], object]
 

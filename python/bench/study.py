@@ -10,6 +10,7 @@ from typing import Any
 import onnx
 
 from bench.findings import FindingsFile
+from bench.own_cores import NearCores, Patience
 from bench.plan_roofline import Demand, demands, least_seconds
 from bench.race import race, ratios
 from bench.side_by_side import SideBySide
@@ -24,7 +25,6 @@ from tvm_rammer.runtime.kernel_report import KernelReport, kernel_report
 from tvm_rammer.runtime.library import Library
 from tvm_rammer.runtime.report import Report, make_report
 from tvm_rammer.schedule import AUTO, POLICIES, CostModel, simulate
-from tvm_rammer.testing.own_cores import NearCores, Patience
 from tvm_rammer.testing.reference import random_inputs
 
 #: Everything is compared with it.

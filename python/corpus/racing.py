@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -48,9 +48,14 @@ class RaceTimes:
 
 
 def race(
-    case: Case, files: Files, library: Path, settings: Settings, progress: Progress | None = None
+    case: Case,
+    files: Files,
+    library: Path,
+    settings: Settings,
+    progress: Progress | None = None,
+    wait: Callable[[], float] | None = None,
 ) -> RaceTimes:
-    """Time a library and the peers on the same inputs."""
+    """Time a library and the peers on the same inputs; see :func:`time_contenders`."""
     peers = []
     if files.onnx and files.onnx_inputs:
         model, inputs = files.onnx, files.onnx_inputs
@@ -59,7 +64,7 @@ def race(
             write_fixed(files, model)
         peers = [contender(name, model, inputs, case.threads) for name in PEERS]
     ours = loaded(library, files.inputs, case.threads)
-    return result(time_contenders([*peers, ours], settings, progress))
+    return result(time_contenders([*peers, ours], settings, progress, wait))
 
 
 def write_fixed(files: Files, path: Path) -> None:

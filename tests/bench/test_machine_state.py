@@ -6,14 +6,13 @@ from dataclasses import replace
 from itertools import count
 
 import pytest
-from bench import machine_state
+from bench import machine_state, own_cores
 from bench.machine_state import MachineState, measure_state
+from bench.own_cores import NearCores, OwnCores, Patience
 
 from tvm_rammer.backend import vdevice_for
 from tvm_rammer.backend.cpu.host import configure_pool
 from tvm_rammer.machine import VDevice
-from tvm_rammer.testing import own_cores
-from tvm_rammer.testing.own_cores import NearCores, OwnCores, Patience
 
 NEAR = MachineState(signal=80e-9, transfer_byte=60e-12, together=0.98)
 

@@ -3,9 +3,8 @@ from __future__ import annotations
 import time
 from functools import partial
 
+from bench.own_cores import Patience
 from bench.race import race, ratios
-
-from tvm_rammer.testing.own_cores import Patience
 
 NO_WAITING = Patience(0.0)
 

@@ -100,6 +100,18 @@ def test_no_round_begins_after_the_end_of_the_session_but_five_there_are() -> No
     assert len(outcome.blocks_ns) == 5
 
 
+def test_waiting_before_rounds_takes_nothing_of_the_session() -> None:
+    waits: list[float] = []
+
+    def wait() -> float:
+        waits.append(60.0)
+        return waits[-1]
+
+    settings = replace(QUICK, blocks=8, session_s=1e-3)
+    (outcome,) = time_contenders([fake("sleeps", seconds=0.001)], settings, wait=wait)
+    assert len(waits) == len(outcome.blocks_ns) == 8
+
+
 def test_what_a_contender_says_about_itself_is_kept() -> None:
     (outcome,) = time_contenders([fake("tells_facts", colour="red")], QUICK)
     assert (outcome.status, outcome.facts) == ("ok", {"colour": "red"})

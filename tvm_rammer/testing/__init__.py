@@ -3,5 +3,5 @@
 - ``models``: the networks that are measured; ``reference``: right answers
 - ``fair_timing`` of ``contenders`` (``timing_process``, ``timing_worker``, ``timing_results``),
   those of others in ``outside``
-- ``own_cores``, ``other_load``: whether the machine can be trusted
+- ``other_load``: what others took of the machine meanwhile
 """

@@ -3,8 +3,7 @@
 Thread pools spin, pin themselves and inherit each other's affinity; two of them in one process, or
 awake at once, measure each other. Here every contender has its own process; all are set up and
 compared before anything is timed; then, round by round, each runs one block while the others are
-stopped. A round begins when the cores compute side by side, if one is patient enough. A contender
-that fails, disagrees or is not installed stays in the results and says why.
+stopped. A contender that fails, disagrees or is not installed stays in the results and says why.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from rich.progress import Progress
 
 from tvm_rammer.errors import InputError
 from tvm_rammer.testing.other_load import OtherLoad
-from tvm_rammer.testing.own_cores import Patience
 from tvm_rammer.testing.timing_process import ContenderError, ContenderProcess, MissingError
 from tvm_rammer.testing.timing_results import Outcome, distance, reference_of
 
@@ -81,9 +79,6 @@ class Settings:
         Relative error up to which outputs agree.
     timeout_s : float
         How long to wait for any answer.
-    patience_s : float
-        How long all rounds together wait, at their beginnings, until the host gives us every core
-        for ourselves.
     """
 
     blocks: int = 10
@@ -95,7 +90,6 @@ class Settings:
     session_s: float = inf
     tolerance: float = 1e-3
     timeout_s: float = 600.0
-    patience_s: float = 0.0
 
     def __post_init__(self) -> None:
         if self.blocks < 1 or self.runs < 1:
@@ -106,6 +100,7 @@ def time_contenders(
     contenders: Sequence[TimedContender],
     settings: Settings | None = None,
     progress: Progress | None = None,
+    wait: Callable[[], float] | None = None,
 ) -> list[Outcome]:
     """Time contenders against each other.
 
@@ -117,6 +112,9 @@ def time_contenders(
     settings : Settings, optional
     progress : rich.progress.Progress, optional
         Where to show how far it is.
+    wait : callable, optional
+        Called before each round: waits until the machine can be trusted, and tells how many seconds
+        that took, by which the session ends later.
 
     Returns
     -------
@@ -139,9 +137,8 @@ def time_contenders(
             for entrant in entrants:
                 step(f"{entrant.name}: warm-up")
                 entrant.warm_up()
-            patience = Patience(settings.patience_s)
             for number in range(settings.blocks):
-                end += patience.wait()
+                end += wait() if wait else 0.0
                 if number >= FEWEST_BLOCKS and time.monotonic() > end:
                     break
                 # Each round begins with another contender: nobody always follows the same one.
