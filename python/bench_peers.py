@@ -28,6 +28,13 @@ import click
 import numpy as np
 import onnx
 from bench import machine, markdown, peers
+from bench.contenders import (
+    CANDIDATES,
+    CORE,
+    available_threads,
+    contender,
+    get_candidate,
+)
 from bench.fresh_cache import fresh_cache
 from bench.own_cores import Patience
 from bench.quantise import quantised
@@ -46,13 +53,6 @@ from rich.table import Table
 from tvm_rammer.commands.files import require_writable
 from tvm_rammer.errors import RammerError
 from tvm_rammer.kernel.measured_costs import adopt_costs
-from tvm_rammer.testing.contenders import (
-    CANDIDATES,
-    CORE,
-    available_threads,
-    contender,
-    get_candidate,
-)
 from tvm_rammer.testing.fair_timing import FEWEST_BLOCKS, Settings, time_contenders
 from tvm_rammer.testing.models import MODELS, before_softmax, get_model
 from tvm_rammer.testing.reference import random_inputs

@@ -24,6 +24,7 @@ from pathlib import Path
 import click
 import platformdirs
 from bench import machine
+from bench.contenders import available_threads
 from bench.corpus_page import corpus_page, mean_ratio, summary
 from bench.corpus_records import (
     CorpusResults,
@@ -54,7 +55,6 @@ from rich.progress import (
 
 from tvm_rammer.commands.files import require_writable
 from tvm_rammer.errors import InputError, RammerError
-from tvm_rammer.testing.contenders import available_threads
 from tvm_rammer.testing.fair_timing import Settings
 from tvm_rammer.units import counted
 

@@ -23,6 +23,7 @@ from statistics import geometric_mean
 import click
 import numpy as np
 import onnx
+from bench.contenders import available_threads
 from bench.library_race import race_libraries
 from rich import box
 from rich.console import Console
@@ -30,7 +31,6 @@ from rich.progress import track
 from rich.table import Table
 
 from tvm_rammer.errors import RammerError
-from tvm_rammer.testing.contenders import available_threads
 from tvm_rammer.testing.models import MODELS
 from tvm_rammer.testing.reference import random_inputs
 from tvm_rammer.testing.timing_results import Ratio

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from bench.contenders import available_threads
 from bench.machine import machine
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -31,7 +32,6 @@ from serving.team import Process, Server, onnxruntime, ours, processes, read_mod
 from serving.turn import Turn, in_a_row, together
 
 from tvm_rammer.errors import RammerError
-from tvm_rammer.testing.contenders import available_threads
 
 #: Seconds of a turn, unless that leaves a setting without one.
 _TURN = 5.0

@@ -20,6 +20,7 @@ from statistics import median
 from typing import Any
 
 import click
+from bench.contenders import available_threads
 from bench.machine import machine
 from rich.console import Console
 from rich.table import Table
@@ -27,7 +28,6 @@ from serving.team import ours, processes, read_models
 from serving.turn import Turn
 
 from tvm_rammer.errors import RammerError
-from tvm_rammer.testing.contenders import available_threads
 from tvm_rammer.testing.models import lstm
 
 #: Memory is what it was in the median of a tenth of the time, after a first one to settle.

@@ -8,6 +8,8 @@
   ``machine_state``, ``own_cores``: whether the machine is still the one it was, and whether its
   cores are ours; ``optimal``: the best schedule of a small graph
 - ``hip_text``: the kernels of the back end for NVIDIA's GPUs, for those of AMD
+- ``contenders``: this project's plans and the peers, whose functions are in ``outside`` and in
+  ``tvm_rammer.testing``
 - ``goals``, ``verdicts``, ``class_gains``: what was wanted, and what came out
 - ``peers``, ``ablation_tables``, ``scaling_tables``, ``scaling_before``, ``kernel_page``,
   ``corpus_page``, ``overview``, ``readme_part``, ``pages``, ``plots``, ``markdown``,

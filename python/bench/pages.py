@@ -9,6 +9,7 @@ from typing import Any
 from bench import machine, peers
 from bench.ablation_tables import TABLES
 from bench.choices import Choices
+from bench.contenders import CANDIDATES
 from bench.corpus_records import CorpusResults
 from bench.findings import Findings
 from bench.kernel_page import KernelResults
@@ -20,7 +21,6 @@ from bench.scaling_before import before_columns, before_rows
 from bench.scaling_tables import TABLES as SCALING_TABLES
 from bench.study import Study
 from bench.tuning_study import TuningStudy
-from tvm_rammer.testing.contenders import CANDIDATES
 
 _BESIDE = (
     "Plans by the checkout in which kernels had no choice of tilings yet (b35b9a3), and by a later "

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import geometric_mean
 
+from bench.contenders import CANDIDATES
 from bench.goals import MEAN_GOAL, goal
 from bench.records import Record, Records, ratio
-from tvm_rammer.testing.contenders import CANDIDATES
 from tvm_rammer.testing.timing_results import Ratio
 
 #: Whom a user gets.

@@ -18,6 +18,7 @@ from corpus.trained import TRAINED
 
 import tvm_rammer
 from bench.compare_spaces import OperatorSpaces, compare_spaces
+from bench.contenders import available_threads
 from bench.findings import FindingsFile
 from bench.graphs import operator_graphs
 from bench.library_race import LibraryRace, race_libraries
@@ -30,7 +31,6 @@ from tvm_rammer.options import Options
 from tvm_rammer.records import read_as
 from tvm_rammer.rprogram import OperatorGraph, RKernel
 from tvm_rammer.schedule import CostModel, auto, policies
-from tvm_rammer.testing.contenders import available_threads
 from tvm_rammer.testing.models import MODELS
 from tvm_rammer.testing.reference import random_inputs
 from tvm_rammer.tuning.bench import Bench, failure, without_intrinsics

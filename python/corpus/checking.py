@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from bench.contenders import contender
 from bench.fresh_cache import fresh_cache
 
 from corpus import export as exported
@@ -33,7 +34,6 @@ from corpus.entries import (
 from corpus.fetch import fetch
 from corpus.stages import STAGES, search_path
 from tvm_rammer.errors import RammerError
-from tvm_rammer.testing.contenders import contender
 from tvm_rammer.testing.fair_timing import TimedContender
 from tvm_rammer.testing.timing_process import ContenderError, ContenderProcess, MissingError
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import onnx
+from bench.contenders import contender
 from rich.progress import Progress
 
 from corpus.checking import Case, Files, loaded
 from tvm_rammer.frontend.onnx.fix_inputs import fix_inputs
 from tvm_rammer.frontend.onnx.fold import fold
 from tvm_rammer.frontend.onnx.onnx_file import OnnxModel
-from tvm_rammer.testing.contenders import contender
 from tvm_rammer.testing.fair_timing import Settings, time_contenders
 from tvm_rammer.testing.timing_results import Outcome, Ratio, paired_ratio
 

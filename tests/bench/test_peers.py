@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 from bench import peers
+from bench.contenders import CANDIDATES
 from bench.records import Record
 from timed_records import records, timed
 
-from tvm_rammer.testing.contenders import CANDIDATES
 from tvm_rammer.testing.timing_results import Outcome
 
 MISSING = Record(Outcome("openvino", "missing", "No module named 'openvino'"), "one")

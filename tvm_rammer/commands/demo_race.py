@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -154,21 +154,18 @@ def race(model: DemoModel, folder: Path, display: Progress) -> Race:
 def _contenders(files: Mapping[str, str], folder: Path) -> list[TimedContender]:
     """The reference first: ONNX Runtime where it is installed, else stock TVM."""
     from tvm_rammer.backend import vdevice_for
-    from tvm_rammer.testing.contenders import contender
+    from tvm_rammer.testing.contenders import outside_contender, stock_tvm, tvm_contender
     from tvm_rammer.testing.fair_timing import TimedContender
+    from tvm_rammer.testing.outside.onnxruntime_contender import onnxruntime
 
     threads = vdevice_for().cores
     common = {**files, "threads": threads}
     environment = {"TVM_NUM_THREADS": str(threads)}
-    peers = {"stock TVM": "tvm"}
+    peers = [tvm_contender("stock TVM", stock_tvm, common, threads)]
     if find_spec("onnxruntime"):
-        peers = {"ONNX Runtime": "onnxruntime", **peers}
-    model, inputs = Path(files["model"]), Path(files["inputs"])
+        peers.insert(0, outside_contender("ONNX Runtime", onnxruntime, common))
     return [
-        *(
-            replace(contender(name, model, inputs, threads), name=title)
-            for title, name in peers.items()
-        ),
+        *peers,
         *(
             TimedContender(
                 name,
