@@ -87,6 +87,35 @@ def test_what_no_sum_exceeds_decides(dtype, zero_point, largest):
     assert sums(module(product(weights, zero_point), data)) == ["float32"]
 
 
+@pytest.mark.parametrize(
+    ("rows", "summed", "dtype", "zero_point", "types"),
+    [
+        (5, 6, "uint8", None, {"int16"}),
+        (5, 6, "uint8", 255, {"int16"}),
+        (5, 6, "int16", None, {"int16"}),
+        (4, 6, "uint8", None, {"float32"}),
+        (5, 7, "uint8", None, {"float32"}),
+        (5, 6, "uint16", None, {"float32"}),
+        (5, 6, "int16", 1, {"float32"}),
+    ],
+)
+def test_many_even_sums_of_16_bits_are_taken_in_pairs(rows, summed, dtype, zero_point, types):
+    mod = module(product(np.ones((summed, 8)), zero_point), ((rows, summed), dtype))
+    after = calls(SumIntegersInFloats(few_rows=4)(mod)["main"])
+    (found,) = (call for call in after if operator_name(call) == "relax.matmul")
+    assert {str(operand.ty.dtype) for operand in found.args} == types
+
+
+def test_pairs_add_up_to_more_than_float32_holds():
+    weights = np.full((70_000, 8), 127)
+    mod = module(product(weights), ((5, len(weights)), "uint8"))
+    data = np.full((5, len(weights)), 255, "uint8")
+    assert 2**31 < 70_000 * 127 * 255 < 2**32
+    got, origins = built(mod, data)
+    assert origins == {"matmul"}
+    assert (got.view("uint32") == 70_000 * 127 * 255).all()
+
+
 def test_integers_of_unknown_size_stay():
     weights = relax.const(np.ones((4, 2), "int32"))
     assert sums(module(lambda x: OP.matmul(x, weights), ((3, 4), "int32"))) == ["int32"]

@@ -6,8 +6,8 @@
   ``fold_constants``,
   ``merge_equal_operators``, ``round_parts``, ``fold_affine``, ``channels_last`` with ``layouts``,
   ``fuse_channel_windows``, ``separate_pools``, ``split_transposed_convolutions``,
-  ``widen_convolutions``, ``multiply_integers``, ``narrow_weights`` with ``scaled_bytes``,
-  ``sum_integers_in_floats``,
+  ``widen_convolutions``, ``multiply_integers`` with ``products_in_pairs``,
+  ``narrow_weights`` with ``scaled_bytes``, ``sum_integers_in_floats``,
   ``fuse_normalizations`` with ``normalization_chains`` and ``normalize``,
   ``fold_transposes``, ``legalize_operators``, ``fuse_operators`` up to ``fusion_ends``;
   ``remove_dead_code`` after many of them

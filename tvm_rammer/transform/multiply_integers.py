@@ -4,14 +4,12 @@ Between a change of scale and the next, a quantised model computes with floating
 are 8-bit integers, less a zero point, times a scale. The sums of products of integers are exact,
 and vectors that multiply pairs of 16-bit integers take half as many instructions for them. So data
 are kept as 16-bit integers without their zero point, which every reader can have, and the scales
-multiply the sums. Windows that move by one element over more than a few stay with Winograd's
-algorithm, which needs fewer products still, but more weights.
+multiply the sums.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -21,19 +19,14 @@ from tvm.ir import GenericConst
 
 from tvm_rammer.relax_util import bound_value, calls_any, operator_name, rewrite, static_shape
 from tvm_rammer.tensors import as_array, constant
+from tvm_rammer.transform.products_in_pairs import CONVOLUTION, gains_by_pairs, in_pairs
 from tvm_rammer.transform.remove_dead_code import clean_up
 from tvm_rammer.transform.scaled_bytes import ScaledBytes, scaled_bytes
 
 _DEQUANTIZE, _CONCAT = "relax.dequantize", "relax.concat"
-_MATMUL, _CONVOLUTION = "relax.matmul", "relax.nn.conv2d"
 #: Types whose numbers, less a number of the type, are integers of 16 bits.
 _SMALL = frozenset({"int8", "uint8"})
 _LARGEST = 255
-#: Fewer columns fill no vector.
-_FEWEST_COLUMNS = 8
-#: For so few places Winograd's algorithm takes longer to read its weights, four times as many, than
-#: it saves.
-_FEW_PLACES = 64
 #: Sums of 32 bits.
 _MOST = np.iinfo(np.int32).max
 
@@ -79,7 +72,8 @@ class _Multiplier(relax.PyExprMutator):
 
     def visit_call_(self, call: Any) -> Any:
         call = super().visit_call_(call)
-        if not _gains(call, self.few_rows):
+        floats = gains_by_pairs(call, self.few_rows) and str(call.ty.dtype) == "float32"
+        if not floats or any(str(each.ty.dtype) != "float32" for each in call.args):
             return call
         weights = self._bytes_of(call)
         if weights is None:
@@ -89,8 +83,8 @@ class _Multiplier(relax.PyExprMutator):
             return call
         shape = static_shape(call.args[1])
         columns = weights.values.astype(np.int16)
-        kernel = columns.T.reshape(shape) if operator_name(call) == _CONVOLUTION else columns
-        product = self.builder_.emit(_of_integers(call, data.values, constant(kernel)))
+        kernel = columns.T.reshape(shape) if operator_name(call) == CONVOLUTION else columns
+        product = self.builder_.emit(in_pairs(call, data.values, constant(kernel)))
         sums = self.builder_.emit(relax.op.astype(product, "float32"))
         scale = data.scale if weights.scale is None else data.scale * weights.scale
         return relax.op.multiply(sums, constant(np.asarray(scale, np.float32)))
@@ -140,54 +134,3 @@ class _Multiplier(relax.PyExprMutator):
             zero = constant(np.array(int(point), np.int16))
             wide = relax.op.subtract(self.builder_.emit(wide), zero)
         return _Integers(self.builder_.emit(wide), np.float32(scale))
-
-
-def _gains(call: Any, few_rows: int) -> bool:
-    """Whether products of pairs are worth having: data with pairs side by side, many sums."""
-    name = operator_name(call)
-    if name not in (_MATMUL, _CONVOLUTION) or not isinstance(call.args[1], GenericConst):
-        return False
-    data, weights = map(static_shape, call.args)
-    floats = all(str(each.ty.dtype) == "float32" for each in (*call.args, call))
-    if data is None or weights is None or not floats or not prod((*data, *weights)):
-        return False
-    if name == _MATMUL:
-        rows, columns, summed = prod(data[:-1]), weights[-1], data[-1]
-        return (
-            len(weights) == 2 and rows > few_rows and columns >= _FEWEST_COLUMNS and summed % 2 == 0
-        )
-    attrs = call.attrs
-    layouts = (str(attrs.data_layout), str(attrs.kernel_layout), str(attrs.out_layout))
-    return (
-        layouts == ("NHWC", "OHWI", "NHWC")
-        and int(attrs.groups) == 1
-        and not _is_winograds(call, prod(weights[1:3]))
-        and weights[0] >= _FEWEST_COLUMNS
-        and weights[-1] % 2 == 0
-    )
-
-
-def _is_winograds(convolution: Any, window: int) -> bool:
-    """Whether Winograd's algorithm is better, which takes windows that move by one element."""
-    _, *places, _ = static_shape(convolution) or ()
-    moves_by_one = all(int(stride) == 1 for stride in convolution.attrs.strides)
-    return moves_by_one and window > 1 and prod(places) > _FEW_PLACES
-
-
-def _of_integers(call: Any, data: Any, weights: Any) -> Any:
-    """The same product or convolution of integers."""
-    if operator_name(call) == _MATMUL:
-        return relax.op.matmul(data, weights, out_dtype="int32")
-    attrs = call.attrs
-    return relax.op.nn.conv2d(
-        data,
-        weights,
-        strides=list(map(int, attrs.strides)),
-        padding=list(map(int, attrs.padding)),
-        dilation=list(map(int, attrs.dilation)),
-        groups=1,
-        data_layout="NHWC",
-        kernel_layout="OHWI",
-        out_layout="NHWC",
-        out_dtype="int32",
-    )

@@ -74,7 +74,7 @@ class Prepare:
             WidenConvolutions(),
             *([MultiplyIntegers(self.few_rows)] if self.pairs else []),
             NarrowWeights(self.few_rows),
-            SumIntegersInFloats(),
+            SumIntegersInFloats(self.few_rows if self.pairs else None),
             # 3. PrimFuncs, as few as fusion allows.
             FuseNormalizations(),
             FoldTransposes(self.few_rows),
