@@ -112,7 +112,7 @@ def test_pairs_add_up_to_more_than_float32_holds():
     data = np.full((5, len(weights)), 255, "uint8")
     assert 2**31 < 70_000 * 127 * 255 < 2**32
     got, origins = built(mod, data)
-    assert origins == {"matmul"}
+    assert "matmul" in origins
     assert (got.view("uint32") == 70_000 * 127 * 255).all()
 
 
