@@ -26,6 +26,7 @@ from tvm import relax, tirx
 
 from tvm_rammer.errors import InputError, ModelError
 from tvm_rammer.frontend import LoadedModel, load_model
+from tvm_rammer.frontend.loaded_model import one_line
 from tvm_rammer.frontend.onnx import onnx_file
 from tvm_rammer.frontend.onnx.onnx_file import read_onnx_file
 from tvm_rammer.tensors import empty
@@ -606,6 +607,23 @@ def test_unsupported_operators_are_named_with_their_first_nodes():
     assert message(ModelError, model) == (
         "the model: TVM's ONNX importer does not support Bernoulli (node 'c'), "
         "Det (node 'first'); export the model without"
+    )
+
+
+def test_pages_of_another_library_become_a_line():
+    assert one_line("no\nsuch  thing") == "no such thing"
+    short = one_line("node = nodes[0], " * 250)
+    assert len(short) <= 300
+    assert short.endswith("nodes[0], ...")
+
+
+def test_classical_models_are_sent_elsewhere():
+    node = helper.make_node("LinearRegressor", ["x"], ["y"], name="r", domain="ai.onnx.ml")
+    model = model_of(node, inputs=[tensor("x", (2, 3))], outputs=[tensor("y", (2, 1))])
+    model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 3))
+    assert message(ModelError, model) == (
+        "the model: TVM's ONNX importer does not support ai.onnx.ml.LinearRegressor (node 'r'); "
+        "run classical machine learning, as of scikit-learn, with ONNX Runtime"
     )
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import textwrap
 from dataclasses import dataclass
 
 import tvm
 from tvm import relax
+
+#: Letters of another library's message that say what the matter is.
+_LONGEST_MESSAGE = 300
 
 
 @dataclass(frozen=True)
@@ -36,5 +40,5 @@ def end_blocks(builder: relax.BlockBuilder) -> None:
 
 
 def one_line(message: object) -> str:
-    """A message of another library, for the middle of a line."""
-    return " ".join(str(message).split())
+    """A message of another library, for the middle of a line: some are pages long."""
+    return textwrap.shorten(str(message), _LONGEST_MESSAGE, placeholder=" ...")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import re
-import textwrap
 import traceback
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,11 +38,10 @@ from tvm_rammer.printable import printable
 #: What protobuf can hold in one message.
 _PROTOBUF_LIMIT = 2**31
 
-#: Characters of what TVM says, which may be the whole definition of an operator.
-_LONGEST_REASON = 300
-
+#: The domain of trees, linear models and the like.
+_CLASSICAL = "ai.onnx.ml"
 #: TVM's importer does not look at domains; another domain's Relu would silently become ONNX's.
-_DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "com.microsoft")
+_DOMAINS = ("", "ai.onnx", _CLASSICAL, "com.microsoft")
 
 #: Types of 1 to 7 bits.
 _PART_OF_A_BYTE = re.compile(r"(u?int|float)[1-7](_|$)")
@@ -89,7 +87,7 @@ def from_onnx(model: OnnxModel, shapes: Shapes, constants: Constants, where: str
         raise
     except Exception as error:
         # A valid model gives none: attributes have their types, and inputs are there.
-        cause = textwrap.shorten(str(error), _LONGEST_REASON, placeholder=" ...")
+        cause = one_line(error)
         raise ModelError(
             f"{where}: cannot be understood ({type(error).__name__}: {cause}); "
             "report it if onnx.checker.check_model finds nothing wrong with the model"
@@ -203,7 +201,7 @@ def _import(model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]], where: s
             nodes = [node for node in all_nodes(model.graph) if node.op_type in refused]
             raise ModelError(f"{where}: {_unsupported(nodes)}") from error
         except Exception as error:
-            reason = textwrap.shorten(str(error), _LONGEST_REASON, placeholder=" ...")
+            reason = one_line(error)
             reasons = "; ".join([reason, *_complaints(caught)])
             culprit = _culprit(error)
             raise ModelError(f"{where}: TVM cannot import {culprit}: {reasons}") from error
@@ -214,9 +212,12 @@ def _import(model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]], where: s
 
 def _unsupported(nodes: Iterable[onnx.NodeProto]) -> str:
     """Name each operator once, with its first node."""
-    first = {node.op_type: describe(node) for node in reversed(list(nodes))}
-    names = ", ".join(first[operator] for operator in sorted(first))
-    return f"TVM's ONNX importer does not support {names}; export the model without"
+    first = {node.op_type: node for node in reversed(list(nodes))}
+    names = ", ".join(describe(first[operator]) for operator in sorted(first))
+    advice = "export the model without"
+    if {node.domain for node in first.values()} == {_CLASSICAL}:
+        advice = "run classical machine learning, as of scikit-learn, with ONNX Runtime"
+    return f"TVM's ONNX importer does not support {names}; {advice}"
 
 
 def _culprit(error: Exception) -> str:
