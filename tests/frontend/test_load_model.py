@@ -614,7 +614,7 @@ def test_pages_of_another_library_become_a_line():
     assert one_line("no\nsuch  thing") == "no such thing"
     short = one_line("node = nodes[0], " * 250)
     assert len(short) <= 300
-    assert short.endswith("nodes[0], ...")
+    assert short.endswith(" ...")
 
 
 def test_classical_models_are_sent_elsewhere():
