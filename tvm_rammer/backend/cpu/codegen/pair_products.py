@@ -76,7 +76,8 @@ def _terms(store: Any, lane: Any) -> tuple[TensorLoad, list[_Product]] | None:
     """The sum that a store adds to, and the pair that it adds; ``None`` if it is no such store."""
     terms = _added(store.value)
     sums = [term for term in terms if isinstance(term, TensorLoad)]
-    products = [_product(term, lane) for term in terms if isinstance(term, tirx.Mul)]
+    found = [_product(term, lane) for term in terms if isinstance(term, tirx.Mul)]
+    products = [product for product in found if product is not None]
     if len(sums) != 1 or len(products) != PAIR or len(terms) != 1 + PAIR:
         return None
     return sums[0], products
@@ -88,11 +89,12 @@ def _added(value: Any) -> list[Any]:
     return [value]
 
 
-def _product(term: tirx.Mul, lane: Any) -> _Product:
+def _product(term: tirx.Mul, lane: Any) -> _Product | None:
     """The factor that is the same in all lanes, and the load of the other."""
-    factors = [term.a, term.b]
-    varying = [lane in variables(factor) for factor in factors]
-    return _Product(factors[varying.index(False)], factors[varying.index(True)].value)
+    same, varying = sorted((term.a, term.b), key=lambda factor: lane in variables(factor))
+    weights = varying.value if isinstance(varying, tirx.Cast) else None
+    known = isinstance(weights, TensorLoad) and lane not in variables(same)
+    return _Product(same, weights) if known else None
 
 
 def _pair(first: _Product, second: _Product) -> Any:
