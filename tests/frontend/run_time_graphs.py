@@ -174,6 +174,10 @@ CONSUMERS: dict[str, Callable[[Graph, str, int], Value]] = {
     "every second": _slice(0, _FAR, 2),
     "Concat": lambda g, v, r: (g.op("Concat", v, v, axis=-1), r),
     "Concat of two": lambda g, v, r: (g.op("Concat", _flat(g, v), _other(g), axis=0), 1),
+    "Concat of parts": lambda g, v, r: (
+        g.op("Concat", _slice(0, 1)(g, v, r)[0], _slice(1, _FAR)(g, v, r)[0], axis=0),
+        r,
+    ),
     "Transpose": lambda g, v, r: (g.op("Transpose", v), r),
     "ReduceSum": lambda g, v, r: (g.op("ReduceSum", v, g.constant([0])), r),
     "ReduceMean": lambda g, v, r: (g.op("ReduceMean", v, axes=[-1]), r),

@@ -10,6 +10,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 from run_time_graphs import CONSUMERS, PRODUCERS, Graph
+from tvm import relax
 
 import tvm_rammer
 from tvm_rammer.errors import InputError, ModelError
@@ -197,4 +198,37 @@ def test_values_from_which_other_sizes_follow_than_the_model_says_are_refused():
     assert str(refused.value) == (
         "the values of the inputs lead to a tensor whose dimension 0 is 0, and the model says 3: "
         "give values from which sizes follow that fit"
+    )
+
+
+@pytest.mark.parametrize("kind", ["Concat", "sequence"])
+def test_parts_with_sizes_of_the_run_are_concatenated(kind):
+    """Of the axes that were not cut, nobody knows before the run that they are equal."""
+    graph = Graph()
+    data, middle = graph.floats(6, 2), graph.input([2], [5])
+    parts = [
+        graph.op("Slice", data, graph.constant([0]), middle),
+        graph.op("Slice", data, middle, graph.constant([6])),
+    ]
+    if kind == "sequence":
+        sequence = graph.op("SequenceConstruct", *parts)
+        check(graph, [graph.op("ConcatFromSequence", sequence, axis=0)])
+    else:
+        check(graph, [graph.op("Concat", *parts, axis=0)])
+
+
+def test_what_needs_unknown_shapes_is_named():
+    x = relax.Var("x", relax.TensorType((6, 2), "float32"))
+    ends = relax.Var("ends", relax.TensorType((2,), "int64"))
+    zero, one = (relax.const(np.full(2, each), "int64") for each in (0, 1))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x, ends]):
+        part = builder.emit(relax.op.dynamic_strided_slice(x, zero, ends, one))
+        builder.emit_func_output(builder.emit(relax.op.concat([part, part])))
+    with pytest.raises(ModelError) as error:
+        tvm_rammer.build(builder.get(), "llvm", **OPTIONS)
+    assert str(error.value) == (
+        "TVM has no code for the operator concat where only the run tells the shapes of what it "
+        "reads: let them follow from the shapes of the inputs, or give what decides on them as "
+        "`constants`"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -14,7 +15,7 @@ from tvm import relax
 from tvm.runtime import Executable
 
 from tvm_rammer.backend.protocol import Backend
-from tvm_rammer.errors import InputError, LibraryError
+from tvm_rammer.errors import InputError, LibraryError, ModelError
 from tvm_rammer.files import working_folder
 from tvm_rammer.machine.target import architecture
 from tvm_rammer.options import Goal, Options
@@ -34,6 +35,9 @@ from tvm_rammer.transform.stock_memory import stock_plan_bytes
 from tvm_rammer.units import counted, listed
 from tvm_rammer.view.html import timeline_frame
 from tvm_rammer.view.svg import timeline_svg
+
+#: What TVM says of an operator that no pass has lowered.
+_LEFT_OVER = re.compile(r"CodeGenVM cannot emit.*Offending call:\s*R\.([\w.]+)", re.DOTALL)
 
 #: rTasks of a page inside a notebook, which is saved with it: each takes some 90 bytes.
 _MOST_TASKS = 20_000
@@ -260,7 +264,17 @@ def assemble(partitions: Partitions, goal: Goal, names: ModelNames | None = None
     planned = plan_module(partitions, goal, names)
     tell("linking")
     lowering = lower_for_vm(partitions.compiler)
-    executable = relax.build(planned.module, goal.target, relax_pipeline=lowering)
+    try:
+        executable = relax.build(planned.module, goal.target, relax_pipeline=lowering)
+    except tvm.error.InternalError as error:
+        left = _LEFT_OVER.search(str(error))
+        if left is None:
+            raise
+        raise ModelError(
+            f"TVM has no code for the operator {left[1]} where only the run tells the shapes of "
+            "what it reads: let them follow from the shapes of the inputs, or give what decides "
+            "on them as `constants`"
+        ) from error
     return Library(executable, LibraryDescription(planned.content), partitions, goal.options)
 
 

@@ -190,6 +190,48 @@ def _squeeze(
     return relax.op.squeeze(bb.match_cast(data, relax.TensorType(sizes, data.ty.dtype)), axes)
 
 
+def _concat(
+    bb: relax.BlockBuilder, inputs: Sequence[Any], attributes: Mapping[str, Any]
+) -> relax.Expr | None:
+    """Sizes that are data are the same in all parts, but along the axis, or the run ends there."""
+    if any(map(is_shape, inputs)):
+        return None
+    shapes = [list(each.ty.shape.values) for each in inputs]
+    axis = int(attributes["axis"]) % len(shapes[0])
+    sizes = [_known(each) for each in zip(*shapes, strict=True)]
+    wanted = [[*sizes[:axis], own[axis], *sizes[axis + 1 :]] for own in shapes]
+    fits = [all(map(_is_same, own, other)) for own, other in zip(shapes, wanted, strict=True)]
+    if all(fits):
+        return None
+    # Not as a cast, which TVM's passes drop with what it says.
+    parts = [
+        part if fit else bb.emit(relax.op.reshape(part, relax.ShapeExpr(shape)))
+        for part, fit, shape in zip(inputs, fits, wanted, strict=True)
+    ]
+    return relax.op.concat(parts, axis)
+
+
+def _concat_from_sequence(
+    bb: relax.BlockBuilder, inputs: Sequence[Any], attributes: Mapping[str, Any]
+) -> relax.Expr | None:
+    """As a concatenation of the sequence's tensors, along an axis that they have."""
+    (sequence,) = inputs
+    is_joined = isinstance(sequence, relax.Tuple) and len(sequence.fields) > 0
+    if attributes.get("new_axis", 0) or not is_joined:
+        return None
+    return _concat(bb, list(sequence.fields), attributes)
+
+
+def _known(sizes: Sequence[Any]) -> Any:
+    """One of some sizes that are equal: a number if there is one."""
+    return next((size for size in sizes if isinstance(size, tirx.IntImm)), sizes[0])
+
+
+def _is_same(size: Any, other: Any) -> bool:
+    """Whether two sizes are one symbol, or numbers: those are not compared here."""
+    return size is other or size.same_as(other) or isinstance(size, tirx.IntImm)
+
+
 def _space_to_depth(
     bb: relax.BlockBuilder, inputs: Sequence[Any], attributes: Mapping[str, Any]
 ) -> relax.Expr | None:
@@ -208,6 +250,8 @@ def _space_to_depth(
 #: By the operator's name; one that gives nothing leaves the node to TVM's converter.
 CONVERTERS: Mapping[str, Converter] = {
     "Cast": _cast,
+    "Concat": _concat,
+    "ConcatFromSequence": _concat_from_sequence,
     "Expand": _expand,
     "NonMaxSuppression": _non_max_suppression,
     "Reshape": _reshape,
