@@ -3,10 +3,10 @@
 - ``lift_branches``: branches of conditionals become functions
 - ``merge_products``: products that share a weight become one
 - ``prepare``: ``restore_operators``, ``simplify_operators``, ``keep_indices_inside``,
-  ``fold_constants``,
-  ``merge_equal_operators``, ``round_parts``, ``fold_affine``, ``channels_last`` with ``layouts``,
-  ``fuse_channel_windows``, ``separate_pools``, ``split_transposed_convolutions``,
-  ``widen_convolutions``, ``multiply_integers`` with ``products_in_pairs``,
+  ``fold_constants``, ``merge_equal_operators``, ``round_parts`` with ``scales``,
+  ``fold_affine``, ``channels_last`` with ``layouts``, ``fuse_channel_windows``,
+  ``separate_pools``, ``split_transposed_convolutions``,
+  ``widen_convolutions``, ``multiply_integers`` with ``integer_products``,
   ``narrow_weights`` with ``scaled_bytes``, ``sum_integers_in_floats``,
   ``fuse_normalizations`` with ``normalization_chains`` and ``normalize``,
   ``fold_transposes``, ``legalize_operators``, ``fuse_operators`` up to ``fusion_ends``;

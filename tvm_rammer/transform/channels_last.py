@@ -37,6 +37,7 @@ from tvm_rammer.transform.layouts import (
     transposed,
     transposed_type,
 )
+from tvm_rammer.transform.scales import DEQUANTIZE, QUANTIZE
 from tvm_rammer.transform.split_transposed_convolutions import TRANSPOSED
 
 #: Layouts in which neighbouring channels are neighbours in memory, so that they fill vectors.
@@ -50,7 +51,7 @@ _LAYOUTS = {
 _ANY_LAYOUT = frozenset({"relax.clip", "relax.nn.leakyrelu", "relax.nn.softplus", "relax.where"})
 _PAD = "relax.nn.pad"
 #: Operators that have a scale and a zero point for all elements, or for those along an axis.
-_OF_SCALES = frozenset({"relax.quantize", "relax.dequantize"})
+_OF_SCALES = frozenset({QUANTIZE, DEQUANTIZE})
 
 
 @tvm.transform.module_pass(opt_level=0, name="ChannelsLast")

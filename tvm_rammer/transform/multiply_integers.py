@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 import tvm
 from tvm import relax
-from tvm.ir import GenericConst
 
 from tvm_rammer.relax_util import bound_value, calls_any, operator_name, rewrite, static_shape
 from tvm_rammer.tensors import as_array, constant
-from tvm_rammer.transform.products_in_pairs import CONVOLUTION, gains_by_pairs, in_pairs
+from tvm_rammer.transform.integer_products import CONVOLUTION, gains_by_pairs, with_operands
 from tvm_rammer.transform.remove_dead_code import clean_up
 from tvm_rammer.transform.scaled_bytes import ScaledBytes, scaled_bytes
+from tvm_rammer.transform.scales import DEQUANTIZE, has_one_scale
 
-_DEQUANTIZE, _CONCAT = "relax.dequantize", "relax.concat"
+_CONCAT = "relax.concat"
 #: Types whose numbers, less a number of the type, are integers of 16 bits.
 _SMALL = frozenset({"int8", "uint8"})
 _LARGEST = 255
@@ -55,7 +55,7 @@ class MultiplyIntegers:
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Rewrite every Relax function of a module."""
-        if not calls_any(mod, {_DEQUANTIZE}):
+        if not calls_any(mod, {DEQUANTIZE}):
             return mod
         rewritten = rewrite(mod, _Multiplier(mod, self.few_rows))
         return mod if rewritten.same_as(mod) else clean_up(rewritten)
@@ -72,8 +72,9 @@ class _Multiplier(relax.PyExprMutator):
 
     def visit_call_(self, call: Any) -> Any:
         call = super().visit_call_(call)
-        floats = gains_by_pairs(call, self.few_rows) and str(call.ty.dtype) == "float32"
-        if not floats or any(str(each.ty.dtype) != "float32" for each in call.args):
+        if not gains_by_pairs(call, self.few_rows):
+            return call
+        if any(str(each.ty.dtype) != "float32" for each in (*call.args, call)):
             return call
         weights = self._bytes_of(call)
         if weights is None:
@@ -84,7 +85,7 @@ class _Multiplier(relax.PyExprMutator):
         shape = static_shape(call.args[1])
         columns = weights.values.astype(np.int16)
         kernel = columns.T.reshape(shape) if operator_name(call) == CONVOLUTION else columns
-        product = self.builder_.emit(in_pairs(call, data.values, constant(kernel)))
+        product = self.builder_.emit(with_operands(call, data.values, constant(kernel), "int32"))
         sums = self.builder_.emit(relax.op.astype(product, "float32"))
         scale = data.scale if weights.scale is None else data.scale * weights.scale
         return relax.op.multiply(sums, constant(np.asarray(scale, np.float32)))
@@ -108,7 +109,7 @@ class _Multiplier(relax.PyExprMutator):
         return self.integers[data]
 
     def _made(self, value: Any) -> _Integers | None:
-        if operator_name(value) == _DEQUANTIZE:
+        if operator_name(value) == DEQUANTIZE:
             return self._centred(value)
         if operator_name(value) != _CONCAT:
             return None
@@ -123,10 +124,7 @@ class _Multiplier(relax.PyExprMutator):
     def _centred(self, call: Any) -> _Integers | None:
         """What becomes floating-point numbers, less its zero point."""
         data, *steps = call.args
-        plain = all(
-            isinstance(each, GenericConst) and as_array(each.value).size == 1 for each in steps
-        )
-        if not plain or str(data.ty.dtype) not in _SMALL:
+        if not has_one_scale(call) or str(data.ty.dtype) not in _SMALL:
             return None
         scale, point = (as_array(each.value).reshape(()) for each in steps)
         wide = relax.op.astype(data, "int16")

@@ -13,19 +13,18 @@ from typing import Any
 import numpy as np
 import tvm
 from tvm import relax
-from tvm.ir import Call, GenericConst
+from tvm.ir import Call
 
 from tvm_rammer.relax_util import (
     bound_value,
     calls_any,
     operator_name,
     rewrite,
-    static_shape,
     used_once,
 )
 from tvm_rammer.transform.remove_dead_code import clean_up
+from tvm_rammer.transform.scales import DEQUANTIZE, QUANTIZE, has_one_scale
 
-_QUANTIZE, _DEQUANTIZE = "relax.quantize", "relax.dequantize"
 _CONCAT = "relax.concat"
 #: Steps of these types, times a scale and divided by it again, are nearer to themselves than to any
 #: other, unless float32 does not hold the scale or the largest number to full precision.
@@ -39,7 +38,7 @@ class RoundParts:
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Rewrite every Relax function of a module."""
-        if not calls_any(mod, {_QUANTIZE}):
+        if not calls_any(mod, {QUANTIZE}):
             return mod
         rewritten = rewrite(mod, _Rounder(mod))
         return mod if rewritten.same_as(mod) else clean_up(rewritten)
@@ -52,11 +51,11 @@ class _Rounder(relax.PyExprMutator):
         self.used_once = used_once(mod)
 
     def visit_call_(self, call: Any) -> Any:
-        if operator_name(call) not in (_QUANTIZE, _DEQUANTIZE):
+        if operator_name(call) not in (QUANTIZE, DEQUANTIZE):
             return super().visit_call_(call)
         is_only_reader = call.args[0] in self.used_once
         call = super().visit_call_(call)
-        if not _has_one_scale(call):
+        if not has_one_scale(call):
             return call
         made = bound_value(self, call.args[0])
         parts = bound_value(self, made.args[0]) if operator_name(made) == _CONCAT else None
@@ -68,24 +67,16 @@ class _Rounder(relax.PyExprMutator):
     def _changed(self, call: Any, data: Any) -> Any:
         """Other data in another scale."""
         before = bound_value(self, data)
-        if operator_name(before) == _DEQUANTIZE and _is_undone(before, call):
+        if operator_name(before) == DEQUANTIZE and _is_undone(before, call):
             return before.args[0]
         if data.same_as(call.args[0]):
             return call
         return self.builder_.normalize(Call(call.op, [data, *call.args[1:]], call.attrs))
 
 
-def _has_one_scale(call: Any) -> bool:
-    """Whether a change of scale is the same for all elements, and known."""
-    plain = all(
-        isinstance(each, GenericConst) and each.value.numpy().size == 1 for each in call.args[1:]
-    )
-    return plain and bool(static_shape(call))
-
-
 def _is_undone(dequantize: Any, quantize: Any) -> bool:
     """Whether steps that become numbers become the same steps again."""
-    if operator_name(quantize) != _QUANTIZE or not _has_one_scale(dequantize):
+    if operator_name(quantize) != QUANTIZE or not has_one_scale(dequantize):
         return False
     dtype = str(dequantize.args[0].ty.dtype)
     if dtype not in _STEPS or str(quantize.attrs.out_dtype) != dtype:

@@ -21,6 +21,7 @@ from tvm.ir import Call, GenericConst
 from tvm_rammer.relax_util import bound_value, operator_name, rewrite, static_shape
 from tvm_rammer.tensors import constant
 from tvm_rammer.transform.remove_dead_code import clean_up
+from tvm_rammer.transform.scales import DEQUANTIZE, QUANTIZE
 
 _BINARY = frozenset(
     f"relax.{name}"
@@ -66,7 +67,7 @@ class _Simplifier(relax.PyExprMutator):
             return call.args[0]
         if name in _OF_TWO:
             return self._of_stack(call, _OF_TWO[name])
-        if name in ("relax.quantize", "relax.dequantize"):
+        if name in (QUANTIZE, DEQUANTIZE):
             return self._scales_as_tensors(call)
         if name == "relax.tensor_to_shape":
             return _shape_of_data(call)

@@ -18,13 +18,15 @@ from tvm.ir import GenericConst
 
 from tvm_rammer.relax_util import bound_value, calls_of, operator_name, rewrite, static_shape
 from tvm_rammer.tensors import as_array, constant
-from tvm_rammer.transform.products_in_pairs import gains_by_pairs, in_pairs
+from tvm_rammer.transform.integer_products import (
+    CONVOLUTIONS,
+    MATMUL,
+    gains_by_pairs,
+    with_operands,
+)
 
 #: float32 has every integer up to this one.
 _EXACT = 2**24
-#: Convolutions, whose kernels have their outputs along an axis that their layout calls O.
-_CONVOLUTIONS = {"relax.nn.conv1d": relax.op.nn.conv1d, "relax.nn.conv2d": relax.op.nn.conv2d}
-_MATMUL = "relax.matmul"
 #: Operators whose results are elements of their first operand.
 _MOVING = frozenset(
     f"relax.{name}"
@@ -78,11 +80,15 @@ class _Converter(relax.PyExprMutator):
         if not _sums_integers(call):
             return call
         if self._are_pairs(call):
-            return in_pairs(call, *(self._as(operand, "int16") for operand in call.args))
+            return with_operands(call, *self._all_as(call, "int16"), "int32")
         if self._largest_sum(call) >= _EXACT:
             return call
-        operands = [self._as(operand, "float32") for operand in call.args]
-        return relax.op.astype(self.builder_.emit(_of_floats(call, operands)), "int32")
+        product = self.builder_.emit(with_operands(call, *self._all_as(call, "float32")))
+        return relax.op.astype(product, "int32")
+
+    def _all_as(self, call: Any, dtype: str) -> tuple[Any, Any]:
+        data, weights = (self._as(operand, dtype) for operand in call.args)
+        return data, weights
 
     def _as(self, operand: Any, dtype: str) -> Any:
         if isinstance(operand, GenericConst):
@@ -110,7 +116,7 @@ class _Converter(relax.PyExprMutator):
             summed = _axes_of_sums(call)
             magnitudes = np.abs(as_array(weights.value).astype(np.int64)).sum(axis=summed)
             return float(largest * int(magnitudes.max(initial=0)))
-        count = static_shape(data) if operator_name(call) == _MATMUL else None
+        count = static_shape(data) if operator_name(call) == MATMUL else None
         return float(largest * other * count[-1]) if count else np.inf
 
     def _limits(self, expression: Any, depth: int = _DEPTH) -> Limits | None:
@@ -136,34 +142,17 @@ class _Converter(relax.PyExprMutator):
 
 def _sums_integers(call: Any) -> bool:
     """Whether a call is a product or a convolution of integers of 32 bits."""
-    if operator_name(call) not in (_MATMUL, *_CONVOLUTIONS):
+    if operator_name(call) not in (MATMUL, *CONVOLUTIONS):
         return False
     plain = all(isinstance(each.ty, relax.TensorType) for each in (*call.args, call))
     return plain and all(str(each.ty.dtype) == "int32" for each in (*call.args, call))
-
-
-def _of_floats(call: Any, operands: list[Any]) -> Any:
-    """The same product or convolution of other operands."""
-    if operator_name(call) == _MATMUL:
-        return relax.op.matmul(*operands)
-    attrs = call.attrs
-    return _CONVOLUTIONS[operator_name(call)](
-        *operands,
-        strides=list(map(int, attrs.strides)),
-        padding=list(map(int, attrs.padding)),
-        dilation=list(map(int, attrs.dilation)),
-        groups=int(attrs.groups),
-        data_layout=str(attrs.data_layout),
-        kernel_layout=str(attrs.kernel_layout),
-        out_layout=str(attrs.out_layout),
-    )
 
 
 def _axes_of_sums(call: Any) -> tuple[int, ...]:
     """The axes of the weights that are summed over."""
     weights = call.args[1]
     rank = weights.ty.ndim
-    if operator_name(call) == _MATMUL:
+    if operator_name(call) == MATMUL:
         return (max(0, rank - 2),)
     outputs = str(call.attrs.kernel_layout).index("O")
     return tuple(axis for axis in range(rank) if axis != outputs)

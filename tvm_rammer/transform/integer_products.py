@@ -1,4 +1,4 @@
-"""Which products and convolutions of integers are taken in pairs, and how they are written.
+"""Products and convolutions of integers: which are taken in pairs, and one of other operands.
 
 Vectors that multiply pairs of 16-bit integers need pairs of data side by side in memory, and an
 even number of them. Windows that move by one element over more than a few stay with Winograd's
@@ -16,6 +16,8 @@ from tvm.ir import GenericConst
 from tvm_rammer.relax_util import operator_name, static_shape
 
 MATMUL, CONVOLUTION = "relax.matmul", "relax.nn.conv2d"
+#: Convolutions, whose kernels have their outputs along an axis that their layout calls O.
+CONVOLUTIONS = {"relax.nn.conv1d": relax.op.nn.conv1d, CONVOLUTION: relax.op.nn.conv2d}
 #: Fewer columns fill no vector.
 _FEWEST_COLUMNS = 8
 #: For so few places Winograd's algorithm takes longer to read its weights, four times as many, than
@@ -60,12 +62,14 @@ def _is_winograds(convolution: Any, window: int) -> bool:
     return moves_by_one and window > 1 and prod(places) > _FEW_PLACES
 
 
-def in_pairs(call: Any, data: Any, weights: Any) -> Any:
-    """The same product or convolution of 16-bit integers, with sums of 32 bits."""
-    if operator_name(call) == MATMUL:
-        return relax.op.matmul(data, weights, out_dtype="int32")
-    attrs = call.attrs
-    return relax.op.nn.conv2d(
+def with_operands(call: Any, data: Any, weights: Any, dtype: str | None = None) -> Any:
+    """The same product or convolution of other operands; ``dtype`` of the sums is theirs if not
+    given.
+    """
+    name, attrs = operator_name(call), call.attrs
+    if name == MATMUL:
+        return relax.op.matmul(data, weights, out_dtype=dtype)
+    return CONVOLUTIONS[name](
         data,
         weights,
         strides=list(map(int, attrs.strides)),
@@ -75,5 +79,5 @@ def in_pairs(call: Any, data: Any, weights: Any) -> Any:
         data_layout=str(attrs.data_layout),
         kernel_layout=str(attrs.kernel_layout),
         out_layout=str(attrs.out_layout),
-        out_dtype="int32",
+        out_dtype=dtype,
     )
