@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import tvm
@@ -65,10 +66,20 @@ def _inline(sch: s_tir.Schedule) -> None:
 
 
 def _moves_result(sch: s_tir.Schedule) -> bool:
-    """Whether the last block only follows an element-wise one: a reshape, an activation."""
+    """Whether the last block only follows an element-wise one: a reshape, an activation.
+
+    Behind a slice, which leaves out some of what its producer makes, not every column has a place.
+    """
     *_, last = root_blocks(sch)
     producers = sch.get_producers(last)
-    return len(producers) == 1 and not any(is_reduction(sch, b) for b in (last, producers[0]))
+    if len(producers) != 1 or any(is_reduction(sch, b) for b in (last, producers[0])):
+        return False
+    made, kept = (_num_points(sch, block) for block in (producers[0], last))
+    return made == kept
+
+
+def _num_points(sch: s_tir.Schedule, block: Any) -> int:
+    return prod(int(axis.dom.extent) for axis in sch.get(block).iter_vars)
 
 
 def _attempt(primitive: Any, block: Any) -> bool:
