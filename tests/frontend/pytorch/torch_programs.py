@@ -559,6 +559,18 @@ REDUCTIONS = {
     "reduce_scalar_tensor": Program(lambda s: (s.sum(), s.max(), s.mean()), (torch.tensor(2.0),)),
 }
 
+COUNTING = {
+    "histogram": Program(lambda x: torch.histc(x, 4, 0, 3), (SPECIAL,)),
+    "histogram_of_all": Program(torch.histc, (floats(6, 5),)),
+    "histogram_of_equals": Program(lambda x: torch.histc(x, 4), (torch.full((7,), 2.0),)),
+    "histogram_of_nothing": Program(lambda x: torch.histc(x, 3), (floats(0),)),
+    "histogram_doubles": Program(lambda x: torch.histc(x.double(), 5, -1, 2), (CUBE,)),
+    "histogram_half": Program(lambda x: torch.histc(x.half(), 5, -1, 2).float(), (CUBE,)),
+    "histogram_of_integers": Program(
+        lambda x: torch.histc(x.float(), 17, 0, 16), (ints(17, 40, dtype=torch.int32),)
+    ),
+}
+
 LAYOUTS = {
     "view": Program(lambda x: x.view(2, -1), (CUBE,)),
     "reshape_transposed": Program(lambda x: x.transpose(1, 2).reshape(2, -1), (CUBE,)),
@@ -702,6 +714,43 @@ PRODUCTS = {
     "cross": Program(lambda x, y: torch.linalg.cross(x, y), (floats(4, 3), floats(4, 3) + 1)),
     "inverse": Program(
         torch.linalg.inv, (floats(3, 3) + 3 * torch.eye(3),), "aten.linalg_inv_ex.default"
+    ),
+}
+
+
+def grouped(rows: int, ends: list[int]) -> Program:
+    """Products of groups of rows with a matrix each; behind the last group may be anything."""
+    return Program(
+        lambda x, y, e: F.grouped_mm(x.bfloat16(), y.bfloat16(), offs=e)[: ends[-1]].float(),
+        (floats(rows, 16), floats(len(ends), 16, 8), torch.tensor(ends, dtype=torch.int32)),
+    )
+
+
+GROUPED_PRODUCTS = {
+    "few_rows": grouped(8, [2, 2, 6]),
+    "a_row": grouped(1, [0, 0, 1, 1]),
+    "many_rows": grouped(40, [0, 17, 40]),
+    "many_rows_with_a_rest": grouped(130, [7, 15, 24, 129]),
+    "all_in_the_last": grouped(130, [0, 0, 130]),
+    "all_in_the_first": grouped(130, [130, 130, 130]),
+    "equal_groups": grouped(64, [16, 32, 48, 64]),
+    "more_groups_than_rows": grouped(5, [0, 1, 1, 2, 2, 3, 4, 4, 5]),
+    "linear": Program(
+        lambda x, y, e: F.grouped_mm(x.bfloat16(), y.bfloat16().mT, offs=e).float(),
+        (floats(40, 16), floats(3, 8, 16), torch.tensor([3, 30, 40], dtype=torch.int32)),
+    ),
+    "columns": Program(
+        lambda x, y, e: F.grouped_mm(x.bfloat16(), y.bfloat16(), offs=e).float(),
+        (floats(3, 8, 16), floats(16, 40), torch.tensor([3, 30, 40], dtype=torch.int32)),
+    ),
+    "batches": Program(
+        lambda x, y: F.grouped_mm(x.bfloat16(), y.bfloat16()).float(),
+        (floats(3, 8, 16), floats(3, 16, 8)),
+    ),
+    "sums": Program(
+        lambda x, y, e: F.grouped_mm(x.bfloat16(), y.bfloat16(), offs=e),
+        (floats(8, 8), floats(8, 16), torch.tensor([2, 2, 8], dtype=torch.int32)),
+        "sums over groups, as training has them, cannot be computed",
     ),
 }
 
@@ -1078,9 +1127,11 @@ FAMILIES: dict[str, dict[str, Program]] = {
     "arithmetic": ARITHMETIC,
     "activations": ACTIVATIONS,
     "reductions": REDUCTIONS,
+    "counting": COUNTING,
     "layouts": LAYOUTS,
     "creation": CREATION,
     "products": PRODUCTS,
+    "grouped_products": GROUPED_PRODUCTS,
     "convolutions": CONVOLUTIONS,
     "windows": WINDOWS,
     "resizing": RESIZING,

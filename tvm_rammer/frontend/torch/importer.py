@@ -44,7 +44,7 @@ class _Importer(ExportedProgramImporter):
         return {**own, "getitem": self._item_of_results, "cond": self._cond}
 
     def _convert(self, converter: Converter, node: Any) -> Any:
-        call = OperatorCall(node, self.block_builder.emit)
+        call = OperatorCall(node, self.block_builder)
         try:
             return converter(call, *self._arguments(node, converter))
         except ModelError as error:

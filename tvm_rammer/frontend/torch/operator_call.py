@@ -23,13 +23,19 @@ class OperatorCall:
     Attributes
     ----------
     node : torch.fx.Node
-    emit : callable
-        Puts a Relax expression into the function that is built; gives its variable.
     """
 
-    def __init__(self, node: Any, emit: Callable[[Any], Any]) -> None:
+    def __init__(self, node: Any, builder: relax.BlockBuilder) -> None:
         self.node = node
-        self.emit = emit
+        self._builder = builder
+
+    def emit(self, value: Any) -> Any:
+        """Put a Relax expression into the function that is built; gives its variable."""
+        return self._builder.emit(value)
+
+    def compute(self, function: Callable[..., Any], *tensors: Any) -> Any:
+        """What a function of ``te`` tensors computes, for what no Relax operator does."""
+        return self._builder.emit_te(function, *tensors)
 
     @property
     def dtype(self) -> str:

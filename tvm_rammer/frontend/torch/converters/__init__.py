@@ -3,31 +3,35 @@
 Each gives what PyTorch computes in eager mode, with one exception: a reduction (and a pooling) by
 maximum passes over NaN.
 
-=================  ==============================================================================
-``arithmetic``     two operands: promotion of types, division, comparison, limits, ``where``
-``elementwise``    one operand: mathematics, rounding, activations, casts
-``creation``       tensors made of numbers
-``recurrence``     LSTM, GRU and RNN
-``reduction``      sums, maxima, norms, cumulation, order, softmax
-``layout``         views, permutations, slices, concatenation, padding
-``indexing``       elements by their positions
-``scattering``     elements replaced or added to
-``bags``           ``EmbeddingBag``
-``product``        products of matrices
-``convolution``    convolutions, transposed ones too
-``pooling``        windows: maxima, averages
-``resizing``       images in another size
-``normalization``  by means and variances
-``quantization``   changes of scale
-=================  ==============================================================================
+===================  ============================================================================
+``arithmetic``       two operands: promotion of types, division, comparison, limits, ``where``
+``elementwise``      one operand: mathematics, rounding, activations, casts
+``creation``         tensors made of numbers
+``recurrence``       LSTM, GRU and RNN
+``reduction``        sums, maxima, norms, cumulation, order, softmax
+``counting``         histograms
+``layout``           views, permutations, slices, concatenation, padding
+``indexing``         elements by their positions
+``scattering``       elements replaced or added to
+``bags``             ``EmbeddingBag``
+``product``          products of matrices
+``grouped_product``  those of groups of rows with a matrix each
+``convolution``      convolutions, transposed ones too
+``pooling``          windows: maxima, averages
+``resizing``         images in another size
+``normalization``    by means and variances
+``quantization``     changes of scale
+===================  ============================================================================
 """
 
 from tvm_rammer.frontend.torch.converters import (
     arithmetic,
     bags,
     convolution,
+    counting,
     creation,
     elementwise,
+    grouped_product,
     indexing,
     layout,
     normalization,
@@ -45,8 +49,10 @@ _FAMILIES = (
     arithmetic,
     bags,
     convolution,
+    counting,
     creation,
     elementwise,
+    grouped_product,
     indexing,
     layout,
     normalization,
