@@ -1,4 +1,4 @@
-"""Data that were rounded meet constant weights as 16-bit integers, and nowhere else."""
+"""Data that were rounded meet constant weights as small integers, and nowhere else."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import tvm_rammer
 from tvm_rammer.backend.registry import backend_named
 from tvm_rammer.machine import VDevice
 from tvm_rammer.relax_util import calls_of, operator_name
+from tvm_rammer.transform.integer_products import IntegerProducts
 from tvm_rammer.transform.multiply_integers import MultiplyIntegers
 from tvm_rammer.transform.prepare import Prepare
 
@@ -61,9 +62,13 @@ def convolution(data: Any, weights: np.ndarray, stride: int = 1, pad: int = 0, *
     return OP.nn.conv2d(data, relax.const(weights), stride, [pad] * 4, **{**layouts, **more})
 
 
-def integers_in(mod: tvm.IRModule) -> list[str]:
+def multiplied(mod: tvm.IRModule, neighbours: int = 2) -> tvm.IRModule:
+    return MultiplyIntegers(IntegerProducts(few_rows=4, neighbours=neighbours))(mod)
+
+
+def integers_in(mod: tvm.IRModule, neighbours: int = 2) -> list[str]:
     """The operators of a rewritten module that make integers of 32 bits."""
-    after = MultiplyIntegers(few_rows=4)(mod)
+    after = multiplied(mod, neighbours)
     return [operator_name(each) for each in calls_of(after) if str(each.ty.dtype) == "int32"]
 
 
@@ -83,7 +88,7 @@ def steps(shape: tuple[int, ...], dtype: str = "int8") -> np.ndarray:
 def test_a_product_becomes_one_of_integers_and_a_scale():
     weights = scaled((6, 8), per_column=True)
     mod = module(lambda x: OP.matmul(floats(x), relax.const(weights)), ((5, 6), "int8"))
-    after = list(calls_of(MultiplyIntegers(few_rows=4)(mod)))
+    after = list(calls_of(multiplied(mod)))
     assert [operator_name(each) for each in after] == [
         "relax.astype",
         "relax.subtract",
@@ -105,10 +110,61 @@ def test_without_a_zero_point_nothing_is_subtracted_and_what_two_read_is_made_on
         data = floats(x, point=np.int8(0))
         return OP.add(OP.matmul(data, weights[0]), OP.matmul(data, weights[1]))
 
-    after = list(calls_of(MultiplyIntegers(few_rows=4)(module(build, ((5, 6), "int8")))))
+    after = list(calls_of(multiplied(module(build, ((5, 6), "int8")))))
     names = [operator_name(each) for each in after]
     assert names.count("relax.astype") == 3
     assert "relax.subtract" not in names
+
+
+def test_fours_are_of_bytes_whose_zero_point_is_taken_from_the_sums():
+    weights = scaled((6, 8))
+    mod = module(lambda x: OP.matmul(floats(x), relax.const(weights)), ((5, 6), "int8"))
+    after = list(calls_of(multiplied(mod, 4)))
+    assert [operator_name(each).removeprefix("relax.") for each in after] == (
+        ["astype", "add", "astype", "nn.pad", "matmul", "subtract", "astype", "multiply"]
+    )
+    product, centred = after[4], after[5]
+    assert [str(each.ty.dtype) for each in product.args] == ["uint8", "int8"]
+    values = product.args[1].value.numpy()
+    # The sum of six has two zeros more.
+    np.testing.assert_array_equal(values[6:], 0)
+    beyond = centred.args[1].value.numpy()
+    np.testing.assert_array_equal(beyond, (int(POINT) + 128) * values.astype(int).sum(axis=0))
+
+
+def test_data_without_a_zero_point_are_read_as_they_are():
+    def build(x: Any) -> Any:
+        return convolution(floats(x, point=np.uint8(0)), scaled((16, 3, 3, 8)), 1, 1)
+
+    after = list(calls_of(multiplied(module(build, ((1, 12, 12, 8), "uint8")), 4)))
+    names = [operator_name(each).removeprefix("relax.") for each in after]
+    assert names == ["nn.conv2d", "astype", "multiply"]
+    assert list(map(int, after[0].attrs.padding)) == [1] * 4
+
+
+def test_a_window_beyond_the_data_meets_the_zero_point():
+    def build(x: Any) -> Any:
+        return convolution(floats(x, point=np.uint8(9)), scaled((16, 3, 3, 8)), 1, 1)
+
+    after = list(calls_of(multiplied(module(build, ((1, 12, 12, 8), "uint8")), 4)))
+    names = [operator_name(each).removeprefix("relax.") for each in after]
+    assert names == ["nn.pad", "nn.conv2d", "subtract", "astype", "multiply"]
+    assert int(after[0].attrs.pad_value) == 9
+    assert list(map(int, after[1].attrs.padding)) == [0] * 4
+
+
+@pytest.mark.parametrize("neighbours", [2, 4])
+def test_data_that_only_moved_are_still_integers(neighbours):
+    weights = scaled((16, 1, 1, 3))
+    mod = module(
+        lambda x: convolution(OP.permute_dims(floats(x), [0, 2, 3, 1]), weights),
+        ((1, 3, 6, 6), "int8"),
+    )
+    assert integers_in(mod, neighbours)[0] == "relax.nn.conv2d"
+    data = steps((1, 3, 6, 6))
+    wanted = np.einsum("nchw,oc->nhwo", (data - np.float64(POINT)) * SCALE, weights[:, 0, 0])
+    got = computed(multiplied(mod, neighbours), data)
+    assert np.abs(got - wanted).max() <= 2e-6 * np.abs(wanted).max()
 
 
 def test_concatenations_of_equal_scales_are_of_integers():
@@ -144,9 +200,9 @@ ROWS = ((5, 8), "int8")
             id="a window for Winograd",
         ),
         pytest.param(
-            lambda x: convolution(floats(x), scaled((16, 1, 1, 7))),
-            ((1, 9, 9, 7), "int8"),
-            id="an odd number of channels",
+            lambda x: convolution(floats(x), scaled((16, 1, 1, 1))),
+            ((1, 9, 9, 1), "int8"),
+            id="one channel",
         ),
         pytest.param(
             lambda x: convolution(floats(x), scaled((4, 1, 1, 8))), IMAGE, id="few outputs"
@@ -175,11 +231,6 @@ ROWS = ((5, 8), "int8")
             lambda x: OP.matmul(floats(x), relax.const(scaled((8, 16)))),
             ((4, 8), "int8"),
             id="few rows",
-        ),
-        pytest.param(
-            lambda x: OP.matmul(floats(x), relax.const(scaled((7, 16)))),
-            ((5, 7), "int8"),
-            id="an odd sum",
         ),
         pytest.param(
             lambda x: OP.matmul(floats(x, point=np.int32(0)), relax.const(scaled((8, 16)))),
@@ -222,13 +273,16 @@ def test_convolutions_that_are_rewritten(build: Callable[[Any], Any]):
 @settings(max_examples=12, deadline=None)
 @given(
     size=st.integers(3, 9),
-    channels=st.sampled_from((2, 6, 8, 30)),
+    channels=st.sampled_from((1, 2, 3, 6, 8, 30)),
     outputs=st.sampled_from((8, 13, 24, 40)),
     window=st.sampled_from(((1, 1, 0), (1, 2, 0), (3, 2, 1), (3, 1, 0), (3, 1, 1), (5, 3, 2))),
     dtype=st.sampled_from(("int8", "uint8")),
     per_column=st.booleans(),
+    neighbours=st.sampled_from((2, 4)),
 )
-def test_convolutions_compute_what_is_defined(size, channels, outputs, window, dtype, per_column):
+def test_convolutions_compute_what_is_defined(
+    size, channels, outputs, window, dtype, per_column, neighbours
+):
     kernel, stride, pad = window
     weights = scaled((outputs, kernel, kernel, channels), per_column)
     point = np.array(9, dtype)[()]
@@ -240,28 +294,39 @@ def test_convolutions_compute_what_is_defined(size, channels, outputs, window, d
     windows = np.lib.stride_tricks.sliding_window_view(exact, (kernel, kernel), (1, 2))
     windows = windows[:, ::stride, ::stride]
     wanted = np.einsum("nhwcyx,oyxc->nhwo", windows, weights.astype(np.float64))
-    got = computed(mod, data)
+    got = computed(multiplied(mod, neighbours), data)
     assert np.abs(got - wanted).max() <= 2e-6 * np.abs(wanted).max()
 
 
 @settings(max_examples=8, deadline=None)
 @given(
     rows=st.integers(5, 40),
-    summed=st.sampled_from((2, 10, 64, 600)),
+    summed=st.sampled_from((2, 7, 10, 64, 600)),
     columns=st.sampled_from((8, 10, 33, 64)),
+    neighbours=st.sampled_from((2, 4)),
 )
-def test_products_compute_what_is_defined(rows, summed, columns):
+def test_products_compute_what_is_defined(rows, summed, columns, neighbours):
     weights, data = scaled((summed, columns), True), steps((rows, summed))
     mod = module(lambda x: OP.matmul(floats(x), relax.const(weights)), (data.shape, "int8"))
     wanted = (data - np.float64(POINT)) * SCALE @ weights.astype(np.float64)
-    assert np.abs(computed(mod, data) - wanted).max() <= 2e-6 * np.abs(wanted).max()
+    got = computed(multiplied(mod, neighbours), data)
+    assert np.abs(got - wanted).max() <= 2e-6 * np.abs(wanted).max()
 
 
-@pytest.mark.parametrize("features", [(), ("avx2",)])
-def test_only_devices_with_the_instruction_get_integers(features):
-    vdevice = VDevice("any", vector_bytes=32, features=features)
-    pairs = backend_named("cpu").multiplies_pairs(vdevice)
-    assert pairs == bool(features)
+@pytest.mark.parametrize(
+    ("vector_bytes", "features", "count"),
+    [
+        (32, (), 1),
+        (32, ("avx2",), 2),
+        (32, ("avx2", "avxvnni"), 4),
+        (64, ("avx2", "avx512bw"), 2),
+        (64, ("avx512bw", "avx512vnni"), 4),
+    ],
+)
+def test_devices_get_what_they_have_an_instruction_for(vector_bytes, features, count):
+    vdevice = VDevice("any", vector_bytes=vector_bytes, features=features)
+    assert backend_named("cpu").most_neighbours(vdevice) == count
     mod = module(lambda x: convolution(floats(x), scaled((16, 1, 1, 8))), IMAGE)
-    assert ("int16" in Prepare(4, pairs)(mod).script()) == pairs
-    assert not backend_named("interpret").multiplies_pairs(vdevice)
+    script = Prepare(4, count)(mod).script()
+    assert ("int16" in script, "uint8" in script) == (count > 1, count > 2)
+    assert backend_named("interpret").most_neighbours(vdevice) == 1

@@ -288,9 +288,11 @@ class Backend(Protocol):
     def few_rows(self) -> int:
         return 0
 
-    def multiplies_pairs(self, vdevice: VDevice) -> bool:
-        """Whether products of 16-bit integers are taken in pairs, faster than of float32."""
-        return False
+    def most_neighbours(self, vdevice: VDevice) -> int:
+        """How many neighbouring products of integers, 4 of bytes or 2 of 16 bits, are added at
+        once, faster than of float32; 1 if none.
+        """
+        return 1
 
     @property
     def vector_bytes(self) -> int:

@@ -10,9 +10,8 @@ from tvm import tirx
 
 #: Function whose call marks a loop that LLVM must not unroll.
 ROLLED = "rammer_keep_loop"
-#: What marks a vector loop that adds products of so many neighbours to each sum.
-PAIRED = "tvm_rammer.pairs"
-PAIR = 2
+#: What marks a vector loop that adds products of neighbours to each sum: how many.
+NEIGHBOURS = "tvm_rammer.neighbours"
 
 
 def number(value: int) -> Any:

@@ -1,8 +1,9 @@
 """How much a kernel computes and how many bytes it needs, counted from its body.
 
 Counted is the algorithm that was chosen, not the operator: a Winograd convolution has fewer
-operations than a direct one. A multiply-add is two operations. What a vector unit does not do in
-one instruction counts as many as a good vector routine takes.
+operations than a direct one. A multiply-add is two operations, and so are the products of integers
+that one instruction adds. What a vector unit does not do in one instruction counts as many as a
+good vector routine takes.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ from tvm.ir import Call, TensorLoad
 
 from tvm_rammer.kernel.blocks import variables
 from tvm_rammer.kernel.iterations import Iterations
+from tvm_rammer.kernel.loops import NEIGHBOURS
 from tvm_rammer.kernel.nodes import expressions, parts_of
 from tvm_rammer.rprogram import dtype_bytes
 
 #: Operations of exp, tanh, erf, log, pow and the like: a polynomial of ten multiply-adds.
 TRANSCENDENTAL_FLOPS = 20
+_MULTIPLY_ADD = 2
 
 #: Calls that are one operation, or none.
 _PLAIN_CALLS = {
@@ -44,7 +47,7 @@ class Work:
     Attributes
     ----------
     flops : float
-        Floating-point operations.
+        Floating-point operations, and those of integers that are multiplied together.
     nbytes : int
         Bytes that it reads or writes, each counted once.
     """
@@ -95,7 +98,9 @@ class _Work:
     def visit(self, statement: Any, around: Iterations) -> Iterations:
         """Count a statement; returns what surrounds those that follow it."""
         if isinstance(statement, tirx.For):
-            self.visit(statement.body, around.inside(statement))
+            inside = around.inside(statement)
+            self.visit(statement.body, inside)
+            self.flops += _MULTIPLY_ADD * inside.times if NEIGHBOURS in statement.annotations else 0
         elif isinstance(statement, tirx.IfThenElse):
             conditions = (statement.condition, tirx.Not(statement.condition))
             for case, condition in zip(parts_of(statement), conditions, strict=False):

@@ -1,70 +1,201 @@
-"""Products and convolutions of integers: which are taken in pairs, and one of other operands.
+"""Products and convolutions of integers: how many are added at once, and one of other operands.
 
-Vectors that multiply pairs of 16-bit integers need pairs of data side by side in memory, and an
-even number of them. Windows that move by one element over more than a few stay with Winograd's
-algorithm, which needs fewer products still, but more weights.
+Vectors that multiply neighbours, two of 16 bits or four bytes, need them side by side in memory;
+where they do not divide the sum, zeros are added to the weights. Against pairs, windows that move
+by one element over more than a few stay with Winograd's algorithm, which needs fewer products
+still, but more weights.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from math import prod
 from typing import Any
 
+import numpy as np
 from tvm import relax
 from tvm.ir import GenericConst
 
 from tvm_rammer.relax_util import operator_name, static_shape
+from tvm_rammer.tensors import constant
 
 MATMUL, CONVOLUTION = "relax.matmul", "relax.nn.conv2d"
 #: Convolutions, whose kernels have their outputs along an axis that their layout calls O.
 CONVOLUTIONS = {"relax.nn.conv1d": relax.op.nn.conv1d, CONVOLUTION: relax.op.nn.conv2d}
+#: Operators whose results are elements of their first operand.
+MOVING = frozenset(
+    f"relax.{name}"
+    for name in ("permute_dims", "reshape", "squeeze", "expand_dims", "strided_slice")
+)
 #: Fewer columns fill no vector.
 _FEWEST_COLUMNS = 8
 #: For so few places Winograd's algorithm takes longer to read its weights, four times as many, than
 #: it saves.
 _FEW_PLACES = 64
+#: How many products of bytes are added at once, and what a byte with a sign is more without one.
+_OF_BYTES, _SHIFT = 4, 128
+
+Shape = tuple[int, ...]
+Emit = Callable[[Any], Any]
 
 
-def gains_by_pairs(call: Any, few_rows: int) -> bool:
-    """Whether a call is a product with constant weights that takes less time in pairs.
+@dataclass(frozen=True)
+class IntegerProducts:
+    """What pays on a device.
 
-    Parameters
+    Attributes
     ----------
-    call : Call
-        Whatever the types of its operands are.
     few_rows : int
         A product with so many rows or fewer takes as long as reading its weights.
+    neighbours : int
+        How many products are added at once: 4 of bytes and 2 of 16 bits, 2 alone, or 1: none.
     """
-    name = operator_name(call)
-    if name not in (MATMUL, CONVOLUTION) or not isinstance(call.args[1], GenericConst):
-        return False
-    data, weights = map(static_shape, call.args)
-    if data is None or weights is None or not prod((*data, *weights)):
-        return False
-    if name == MATMUL:
-        is_even, many_rows = data[-1] % 2 == 0, prod(data[:-1]) > few_rows
-        return is_even and many_rows and len(weights) == 2 and weights[-1] >= _FEWEST_COLUMNS
+
+    few_rows: int = 0
+    neighbours: int = 1
+
+    def together(self, call: Any, most: int = _OF_BYTES) -> int:
+        """How many neighbours a product with constant weights takes least time with.
+
+        Parameters
+        ----------
+        call : Call
+            Whatever the types of its operands are.
+        most : int
+            2 where its operands are no bytes.
+
+        Returns
+        -------
+        int
+            1 for what is no such product, or faster otherwise.
+        """
+        name = operator_name(call)
+        if name not in (MATMUL, CONVOLUTION) or not isinstance(call.args[1], GenericConst):
+            return 1
+        data, weights = map(static_shape, call.args)
+        if data is None or weights is None or not prod((*data, *weights)):
+            return 1
+        is_taken = self._takes_matmul if name == MATMUL else _takes_convolution
+        if not is_taken(call, data, weights):
+            return 1
+        counts = [count for count in (1, 2, _OF_BYTES) if count <= min(most, self.neighbours)]
+        found = min(counts, key=lambda count: -(-data[-1] // count))
+        is_winograds = name == CONVOLUTION and found < _OF_BYTES and _is_winograds(call, weights)
+        return 1 if is_winograds else found
+
+    def _takes_matmul(self, call: Any, data: Shape, weights: Shape) -> bool:
+        many_rows = prod(data[:-1]) > self.few_rows
+        return many_rows and len(weights) == 2 and weights[-1] >= _FEWEST_COLUMNS
+
+
+def _takes_convolution(call: Any, data: Shape, weights: Shape) -> bool:
     attrs = call.attrs
     layouts = (str(attrs.data_layout), str(attrs.kernel_layout), str(attrs.out_layout))
-    return (
-        layouts == ("NHWC", "OHWI", "NHWC")
-        and int(attrs.groups) == 1
-        and not _is_winograds(call, prod(weights[1:3]))
-        and weights[0] >= _FEWEST_COLUMNS
-        and weights[-1] % 2 == 0
-    )
+    plain = layouts == ("NHWC", "OHWI", "NHWC") and int(attrs.groups) == 1
+    return plain and weights[0] >= _FEWEST_COLUMNS
 
 
-def _is_winograds(convolution: Any, window: int) -> bool:
+def _is_winograds(convolution: Any, weights: Shape) -> bool:
     """Whether Winograd's algorithm is better, which takes windows that move by one element."""
     _, *places, _ = static_shape(convolution) or ()
     moves_by_one = all(int(stride) == 1 for stride in convolution.attrs.strides)
-    return moves_by_one and window > 1 and prod(places) > _FEW_PLACES
+    return moves_by_one and prod(weights[1:3]) > 1 and prod(places) > _FEW_PLACES
 
 
-def with_operands(call: Any, data: Any, weights: Any, dtype: str | None = None) -> Any:
+@dataclass(frozen=True)
+class Integers:
+    """``values - point``.
+
+    Attributes
+    ----------
+    values : Expr
+        Of uint8, or of int16 and without a point.
+    point : int or Expr
+        One number of int32.
+    """
+
+    values: Any
+    point: Any = 0
+
+
+def small_integers(emit: Emit, data: Any, point: Any, count: int) -> Integers:
+    """Bytes less a point, as an instruction takes them that adds ``count`` products."""
+    is_known = isinstance(point, int)
+    if count < _OF_BYTES:
+        wide = emit(relax.op.astype(data, "int16"))
+        if is_known and not point:
+            return Integers(wide)
+        small = constant(np.array(point, np.int16)) if is_known else relax.op.astype(point, "int16")
+        return Integers(emit(relax.op.subtract(wide, small)))
+    if str(data.ty.dtype) == "uint8":
+        return Integers(data, point)
+    wide = emit(relax.op.astype(data, "int16"))
+    shifted = emit(relax.op.add(wide, constant(np.array(_SHIFT, np.int16))))
+    unsigned = emit(relax.op.astype(shifted, "uint8"))
+    if is_known:
+        return Integers(unsigned, point + _SHIFT)
+    return Integers(unsigned, emit(relax.op.add(point, constant(np.array(_SHIFT, np.int32)))))
+
+
+def sums_of(emit: Emit, call: Any, data: Integers, weights: np.ndarray, count: int) -> Any:
+    """The sums, of int32, of a product or convolution of integers.
+
+    Data are padded where neighbours are missing, and where a window would meet zeros in place of
+    the point. What the point adds to a sum is the same for all places.
+
+    Parameters
+    ----------
+    emit : callable
+        Puts an expression into the function.
+    call : Call
+        Of other operands.
+    data : Integers
+        Where a window meets zeros, their point is known, and a value.
+    weights : ndarray
+        Integers of 8 bits, or of 16 for pairs.
+    count : int
+        How many products the instruction adds.
+    """
+    is_matmul, shape = operator_name(call) == MATMUL, static_shape(data.values)
+    assert shape is not None
+    missing = (0, -shape[-1] % count)
+    widths, padding, point = [*([(0, 0)] * (len(shape) - 1)), missing], None, 0
+    if meets_zeros(call) and data.point != 0:
+        point = data.point
+        top, left, bottom, right = map(int, call.attrs.padding)
+        widths, padding = [(0, 0), (top, bottom), (left, right), missing], (0, 0, 0, 0)
+    values = data.values
+    if any(map(sum, widths)):
+        values = emit(relax.op.nn.pad(values, [*chain(*widths)], pad_value=point))
+    others = [(0, 0)] * (weights.ndim - 1)
+    small = weights.astype("int8" if count == _OF_BYTES else "int16")
+    small = np.pad(small, [missing, *others] if is_matmul else [*others, missing])
+    sums = with_operands(call, values, constant(small), "int32", padding)
+    summed = (0,) if is_matmul else tuple(range(1, weights.ndim))
+    ones = weights.sum(axis=summed, dtype=np.int32)
+    if not isinstance(data.point, int):
+        return relax.op.subtract(emit(sums), emit(relax.op.multiply(constant(ones), data.point)))
+    if not data.point:
+        return sums
+    return relax.op.subtract(emit(sums), constant(ones * np.int32(data.point)))
+
+
+def meets_zeros(call: Any) -> bool:
+    """Whether a window of a convolution reaches beyond the data."""
+    return operator_name(call) == CONVOLUTION and any(map(int, call.attrs.padding))
+
+
+def with_operands(
+    call: Any,
+    data: Any,
+    weights: Any,
+    dtype: str | None = None,
+    padding: Sequence[int] | None = None,
+) -> Any:
     """The same product or convolution of other operands; ``dtype`` of the sums is theirs if not
-    given.
+    given, ``padding`` of a convolution its own.
     """
     name, attrs = operator_name(call), call.attrs
     if name == MATMUL:
@@ -73,7 +204,7 @@ def with_operands(call: Any, data: Any, weights: Any, dtype: str | None = None) 
         data,
         weights,
         strides=list(map(int, attrs.strides)),
-        padding=list(map(int, attrs.padding)),
+        padding=list(map(int, attrs.padding if padding is None else padding)),
         dilation=list(map(int, attrs.dilation)),
         groups=int(attrs.groups),
         data_layout=str(attrs.data_layout),

@@ -2,8 +2,9 @@
 
 Between a change of scale and the next, a quantised model computes with floating-point numbers that
 are 8-bit integers, less a zero point, times a scale. The sums of products of integers are exact,
-and vectors that multiply pairs of 16-bit integers take half as many instructions for them. So data
-are kept as 16-bit integers without their zero point, which every reader can have, and the scales
+and some vectors multiply neighbouring integers in one instruction: two of 16 bits, or four bytes,
+those of the data without a sign. For pairs, data are kept as 16-bit integers without their zero
+point. Bytes keep it, and what it adds to a sum, the same for all places, is subtracted. The scales
 multiply the sums.
 """
 
@@ -18,7 +19,14 @@ from tvm import relax
 
 from tvm_rammer.relax_util import bound_value, calls_any, operator_name, rewrite, static_shape
 from tvm_rammer.tensors import as_array, constant
-from tvm_rammer.transform.integer_products import CONVOLUTION, gains_by_pairs, with_operands
+from tvm_rammer.transform.integer_products import (
+    MATMUL,
+    MOVING,
+    IntegerProducts,
+    Integers,
+    small_integers,
+    sums_of,
+)
 from tvm_rammer.transform.remove_dead_code import clean_up
 from tvm_rammer.transform.scaled_bytes import ScaledBytes, scaled_bytes
 from tvm_rammer.transform.scales import DEQUANTIZE, has_one_scale
@@ -32,63 +40,55 @@ _MOST = np.iinfo(np.int32).max
 
 
 @dataclass(frozen=True)
-class _Integers:
-    """``values * scale``, the values of 16 bits."""
+class _Scaled:
+    """``integers * scale``."""
 
-    values: Any
+    integers: Integers
     scale: np.float32
 
 
 @tvm.transform.module_pass(opt_level=0, name="MultiplyIntegers")
 class MultiplyIntegers:
-    """Rewrite products and convolutions of what was rounded with constant weights.
+    """Rewrite products and convolutions of what was rounded with constant weights."""
 
-    Parameters
-    ----------
-    few_rows : int
-        A product with so many rows or fewer takes as long as reading its weights, and those are
-        smaller as bytes.
-    """
-
-    def __init__(self, few_rows: int) -> None:
-        self.few_rows = few_rows
+    def __init__(self, products: IntegerProducts) -> None:
+        self.products = products
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Rewrite every Relax function of a module."""
         if not calls_any(mod, {DEQUANTIZE}):
             return mod
-        rewritten = rewrite(mod, _Multiplier(mod, self.few_rows))
+        rewritten = rewrite(mod, _Multiplier(mod, self.products))
         return mod if rewritten.same_as(mod) else clean_up(rewritten)
 
 
 @relax.expr_functor.mutator
 class _Multiplier(relax.PyExprMutator):
-    def __init__(self, mod: tvm.IRModule, few_rows: int) -> None:
+    def __init__(self, mod: tvm.IRModule, products: IntegerProducts) -> None:
         super().__init__(mod)
-        self.few_rows = few_rows
+        self.products = products
         #: Of data that were asked for: what several operators read is made once.
-        self.integers: dict[Any, _Integers | None] = {}
+        self.scaled: dict[tuple[Any, int], _Scaled | None] = {}
         self.weights: dict[Any, ScaledBytes | None] = {}
 
     def visit_call_(self, call: Any) -> Any:
         call = super().visit_call_(call)
-        if not gains_by_pairs(call, self.few_rows):
-            return call
-        if any(str(each.ty.dtype) != "float32" for each in (*call.args, call)):
+        count = self.products.together(call)
+        if count == 1 or any(str(each.ty.dtype) != "float32" for each in (*call.args, call)):
             return call
         weights = self._bytes_of(call)
         if weights is None:
             return call
-        data = self._integers_of(call.args[0])
+        data = self._scaled_of(call.args[0], count)
         if data is None:
             return call
         shape = static_shape(call.args[1])
-        columns = weights.values.astype(np.int16)
-        kernel = columns.T.reshape(shape) if operator_name(call) == CONVOLUTION else columns
-        product = self.builder_.emit(with_operands(call, data.values, constant(kernel), "int32"))
-        sums = self.builder_.emit(relax.op.astype(product, "float32"))
+        is_matrix = operator_name(call) == MATMUL
+        array = weights.values if is_matrix else weights.values.T.reshape(shape)
+        sums = sums_of(self.builder_.emit, call, data.integers, array, count)
         scale = data.scale if weights.scale is None else data.scale * weights.scale
-        return relax.op.multiply(sums, constant(np.asarray(scale, np.float32)))
+        floats = self.builder_.emit(relax.op.astype(sums, "float32"))
+        return relax.op.multiply(floats, constant(np.asarray(scale, np.float32)))
 
     def _bytes_of(self, call: Any) -> ScaledBytes | None:
         """The weights as a matrix of bytes, if no sum can leave 32 bits."""
@@ -103,32 +103,43 @@ class _Multiplier(relax.PyExprMutator):
             self.weights[weights] = found
         return self.weights[weights]
 
-    def _integers_of(self, data: Any) -> _Integers | None:
-        if data not in self.integers:
-            self.integers[data] = self._made(bound_value(self, data))
-        return self.integers[data]
+    def _scaled_of(self, data: Any, count: int) -> _Scaled | None:
+        if (data, count) not in self.scaled:
+            self.scaled[data, count] = self._made(bound_value(self, data), count)
+        return self.scaled[data, count]
 
-    def _made(self, value: Any) -> _Integers | None:
-        if operator_name(value) == DEQUANTIZE:
-            return self._centred(value)
-        if operator_name(value) != _CONCAT:
+    def _made(self, value: Any, count: int) -> _Scaled | None:
+        name = operator_name(value)
+        if name == DEQUANTIZE:
+            return self._rounded(value, count)
+        if name in MOVING:
+            return self._moved(value, count)
+        return self._joined(value, count) if name == _CONCAT else None
+
+    def _moved(self, value: Any, count: int) -> _Scaled | None:
+        data, *more = value.args
+        found = self._scaled_of(data, count)
+        if found is None:
             return None
+        moved = tvm.ir.Call(value.op, [found.integers.values, *more], value.attrs)
+        return _Scaled(Integers(self.builder_.emit(moved), found.integers.point), found.scale)
+
+    def _joined(self, value: Any, count: int) -> _Scaled | None:
         parts = bound_value(self, value.args[0])
-        found = [self._integers_of(part) for part in getattr(parts, "fields", ())]
+        found = [self._scaled_of(part, count) for part in getattr(parts, "fields", ())]
         known = [part for part in found if part is not None]
-        if not known or len(known) < len(found) or len({part.scale for part in known}) > 1:
+        steps = {(part.integers.point, part.scale) for part in known}
+        if len(known) < len(found) or len(steps) != 1:
             return None
-        joined = relax.op.concat([part.values for part in known], int(value.attrs.axis))
-        return _Integers(self.builder_.emit(joined), known[0].scale)
+        ((point, scale),) = steps
+        joined = relax.op.concat([part.integers.values for part in known], int(value.attrs.axis))
+        return _Scaled(Integers(self.builder_.emit(joined), point), scale)
 
-    def _centred(self, call: Any) -> _Integers | None:
-        """What becomes floating-point numbers, less its zero point."""
+    def _rounded(self, call: Any, count: int) -> _Scaled | None:
+        """What becomes floating-point numbers."""
         data, *steps = call.args
         if not has_one_scale(call) or str(data.ty.dtype) not in _SMALL:
             return None
         scale, point = (as_array(each.value).reshape(()) for each in steps)
-        wide = relax.op.astype(data, "int16")
-        if int(point):
-            zero = constant(np.array(int(point), np.int16))
-            wide = relax.op.subtract(self.builder_.emit(wide), zero)
-        return _Integers(self.builder_.emit(wide), np.float32(scale))
+        made = small_integers(self.builder_.emit, data, int(point), count)
+        return _Scaled(made, np.float32(scale))

@@ -102,8 +102,8 @@ class Partitions:
     def _partition(self, mod: tvm.IRModule, rows: int) -> tvm.IRModule:
         """Call_tirs of fused PrimFuncs; what can be planned together becomes a function."""
         backend, vdevice = self.compiler.backend, self.compiler.kernels.vdevice
-        pairs = backend.multiplies_pairs(vdevice)
-        prepare = [MergeProducts(rows), Prepare(backend.few_rows, pairs)]
+        neighbours = backend.most_neighbours(vdevice)
+        prepare = [MergeProducts(rows), Prepare(backend.few_rows, neighbours)]
         refusal = partial(backend.refusal, vdevice=vdevice)
         partition = [PartitionRegions(refusal=refusal)] if self._form != "per-op" else []
         with self.compiler.target:

@@ -18,6 +18,7 @@ from tvm_rammer.transform.fold_transposes import FoldTransposes
 from tvm_rammer.transform.fuse_channel_windows import FuseChannelWindows
 from tvm_rammer.transform.fuse_normalizations import FuseNormalizations
 from tvm_rammer.transform.fuse_operators import FuseOperators
+from tvm_rammer.transform.integer_products import IntegerProducts
 from tvm_rammer.transform.keep_indices_inside import KeepIndicesInside
 from tvm_rammer.transform.legalize_operators import LegalizeOperators
 from tvm_rammer.transform.merge_equal_operators import MergeEqualOperators
@@ -45,13 +46,13 @@ class Prepare:
     few_rows : int, optional
         A product with so many rows or fewer takes as long as reading its weights; on this machine's
         processors if not given.
-    pairs : bool
-        Products of 16-bit integers are faster than those of float32.
+    neighbours : int
+        How many products of integers are added at once, as in :class:`.IntegerProducts`.
     """
 
-    def __init__(self, few_rows: int | None = None, pairs: bool = False) -> None:
+    def __init__(self, few_rows: int | None = None, neighbours: int = 1) -> None:
         self.few_rows = backend_for().few_rows if few_rows is None else few_rows
-        self.pairs = pairs
+        self.products = IntegerProducts(self.few_rows, neighbours)
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Prepare a module; one that is prepared already stays as it is."""
@@ -72,9 +73,9 @@ class Prepare:
             SeparatePools(),
             SplitTransposedConvolutions(),
             WidenConvolutions(),
-            *([MultiplyIntegers(self.few_rows)] if self.pairs else []),
+            MultiplyIntegers(self.products),
             NarrowWeights(self.few_rows),
-            SumIntegersInFloats(self.few_rows if self.pairs else None),
+            SumIntegersInFloats(self.products),
             # 3. PrimFuncs, as few as fusion allows.
             FuseNormalizations(),
             FoldTransposes(self.few_rows),

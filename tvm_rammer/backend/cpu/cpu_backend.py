@@ -166,10 +166,10 @@ class CpuBackend(Backend):
 
         return FEW_ROWS
 
-    def multiplies_pairs(self, vdevice: VDevice) -> bool:
-        from tvm_rammer.backend.cpu.templates.pairs import multiplies_pairs
+    def most_neighbours(self, vdevice: VDevice) -> int:
+        from tvm_rammer.backend.cpu.templates.neighbours import most_neighbours
 
-        return multiplies_pairs(vdevice)
+        return most_neighbours(vdevice)
 
     @property
     def rules(self) -> tuple[str, ...]:

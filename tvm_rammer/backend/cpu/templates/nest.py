@@ -18,6 +18,7 @@ from tvm import tirx
 from tvm.tirx import ForKind
 
 from tvm_rammer.backend.cpu.templates.columns import Columns, Layout
+from tvm_rammer.backend.cpu.templates.neighbours import Neighbours
 from tvm_rammer.backend.cpu.templates.nest_statements import digits, loop, unrolled
 from tvm_rammer.backend.cpu.templates.prefetch import SECOND, prefetch, prefetches
 from tvm_rammer.backend.cpu.templates.reduction_loops import Guards, ReductionLoops, Values
@@ -29,7 +30,7 @@ from tvm_rammer.backend.cpu.templates.repeated_results import (
 )
 from tvm_rammer.kernel.blocks import variables
 from tvm_rammer.kernel.contraction import Axis, Contraction, load_of, rewrite
-from tvm_rammer.kernel.loops import PAIR, PAIRED, keep_loop, number, sequence, turn_of
+from tvm_rammer.kernel.loops import NEIGHBOURS, keep_loop, number, sequence, turn_of
 from tvm_rammer.kernel.nodes import substitute
 
 
@@ -56,10 +57,11 @@ class Nest:
         one with the next rows of the same columns.
     far_data : Axis, optional
         Where the second-level cache does not hold the data, the axis of the reduction.
-    pairs : Axis, optional
-        The reduced axis whose neighbours are multiplied in pairs: a step takes two of them.
+    neighbours : Neighbours, optional
+        The reduced axis of which a step takes several elements.
     packed : Var, optional
-        The buffer of packed weights: ``[outer..., vector, reduced..., lane]``, pairs in each lane.
+        The buffer of packed weights: ``[outer..., vector, reduced..., lane]``, neighbours in each
+        lane.
     packed_axes : tuple of Axis, tuple of Axis
         The ``outer`` and the ``reduced`` axes of that buffer.
     """
@@ -73,14 +75,14 @@ class Nest:
     row_tasks: bool = False
     rows_first: bool = False
     far_data: Axis | None = None
-    pairs: Axis | None = None
+    neighbours: Neighbours | None = None
     packed: Any = None
     packed_axes: tuple[tuple[Axis, ...], tuple[Axis, ...]] = ((), ())
 
     @property
     def together(self) -> int:
         """Products that a step adds up in each lane."""
-        return PAIR if self.pairs else 1
+        return self.neighbours.count if self.neighbours else 1
 
     @property
     def num_tasks(self) -> int:
@@ -173,7 +175,7 @@ class Nest:
             return (row * tile.vectors + vector) * tile.lanes + lane
 
         def inside(
-            store: Callable[[Any, Any, Values, Any], Any], marks: Mapping[str, bool] | None = None
+            store: Callable[[Any, Any, Values, Any], Any], marks: Mapping[str, int] | None = None
         ) -> Any:
             def statement(row: Any, vector: Any, lane: Any) -> Any:
                 values = self._values(at, first_row, row, vector, lane)
@@ -227,17 +229,17 @@ class Nest:
                 place = place + chain * size
                 values = {**values, **reduced}
                 products = (
-                    self._data(at, guards, self._of_pair(values, k))
+                    self._data(at, guards, self._neighbour(values, k))
                     * self._weights(at, vector, values, lane * self.together + k)
                     for k in range(self.together)
                 )
                 return tirx.BufferStore(sums, sums[place] + reduce(plus, products), [place])
 
             before = self._next_rows(at, first_row, rows, reduced)
-            if self.pairs is None:
+            if self.neighbours is None:
                 return sequence([*before, inside(statement)])
             # LLVM takes several steps at once otherwise, adds in another order, and spills sums.
-            return sequence([keep_loop(), *before, inside(statement, {PAIRED: True})])
+            return sequence([keep_loop(), *before, inside(statement, {NEIGHBOURS: self.together})])
 
         def prepare(row: Any) -> list[Any]:
             return self._prefetches(at, first_row, row)
@@ -268,24 +270,25 @@ class Nest:
             return []
         turn = turn_of(reduced[self.far_data.var], rows)
         place = self._values(at, first_row, number(rows) + turn, number(0), number(0))
-        first = self._of_pair({**place, **reduced}, 0)
+        first = self._neighbour({**place, **reduced}, 0)
         return [prefetch(load_of(self._data(at, (), first)), level=SECOND)]
 
     @cached_property
     def reduction(self) -> ReductionLoops:
         """The loops around the multiply-adds of a tile."""
-        contraction, pairs = self.contraction, self.pairs
-        if pairs is not None:
-            steps = replace(pairs, extent=pairs.extent // PAIR)
-            reduced = (steps if axis is pairs else axis for axis in contraction.reduced)
+        contraction, neighbours = self.contraction, self.neighbours
+        if neighbours is not None:
+            steps = replace(neighbours.axis, extent=neighbours.axis.extent // neighbours.count)
+            reduced = (steps if axis is neighbours.axis else axis for axis in contraction.reduced)
             contraction = replace(contraction, reduced=tuple(reduced))
         return ReductionLoops(contraction, self.columns, self.rows, self.taps, self.tile.chains)
 
-    def _of_pair(self, values: Values, number: int) -> Values:
+    def _neighbour(self, values: Values, number: int) -> Values:
         """The axes of one of the neighbours that a step multiplies."""
-        if self.pairs is None:
+        if self.neighbours is None:
             return values
-        return {**values, self.pairs.var: values[self.pairs.var] * PAIR + number}
+        var = self.neighbours.axis.var
+        return {**values, var: values[var] * self.together + number}
 
     def _values(
         self, at: _Place, first_row: Any, row: Any, vector: Any, lane: Any

@@ -16,7 +16,7 @@ def loop(
     extent: int,
     body: Callable[[Any], Any],
     kind: ForKind = ForKind.SERIAL,
-    marks: Mapping[str, bool] | None = None,
+    marks: Mapping[str, int] | None = None,
 ) -> Any:
     """A loop of constant extent; one of a single iteration only if it is a loop of tasks."""
     if extent == 1 and kind != ForKind.PARALLEL:
@@ -31,7 +31,7 @@ def unrolled(
     vectors: int,
     lanes: int,
     body: Callable[[Any, Any, Any], Any],
-    marks: Mapping[str, bool] | None = None,
+    marks: Mapping[str, int] | None = None,
 ) -> Any:
     """``body(row, vector, lane)`` for all of a register tile, without a loop that is left.
 

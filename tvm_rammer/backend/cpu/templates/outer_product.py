@@ -30,9 +30,9 @@ from tvm_rammer.backend.cpu.templates.finer import (
     Option,
     finer_tilings,
 )
+from tvm_rammer.backend.cpu.templates.neighbours import Neighbours, find_neighbours
 from tvm_rammer.backend.cpu.templates.nest import Nest
 from tvm_rammer.backend.cpu.templates.pack_weights import pack
-from tvm_rammer.backend.cpu.templates.pairs import pair_axis
 from tvm_rammer.backend.cpu.templates.register_tile import (
     RegisterTile,
     cycles_of_step,
@@ -41,7 +41,7 @@ from tvm_rammer.backend.cpu.templates.register_tile import (
 )
 from tvm_rammer.kernel.blocks import variables
 from tvm_rammer.kernel.contraction import Axis, Contraction, find_contraction, load_of
-from tvm_rammer.kernel.loops import PAIR, sequence
+from tvm_rammer.kernel.loops import sequence
 from tvm_rammer.kernel.scheduled import Packing, Scheduled, Template
 from tvm_rammer.machine import VDevice
 from tvm_rammer.rprogram import dtype_bytes
@@ -92,8 +92,8 @@ class OuterProduct:
         The axis whose neighbours share the weights of a tile.
     taps : Axis, optional
         A reduced axis whose loop is unrolled.
-    pairs : Axis, optional
-        The reduced axis whose neighbours are multiplied in pairs.
+    neighbours : Neighbours, optional
+        The reduced axis of which a step takes several elements.
     constants : frozenset of int
         Parameters that may be packed.
     vdevice : VDevice
@@ -104,7 +104,7 @@ class OuterProduct:
     columns: Columns
     rows: Axis | None
     taps: Axis | None
-    pairs: Axis | None
+    neighbours: Neighbours | None
     constants: frozenset[int]
     vdevice: VDevice
 
@@ -117,8 +117,8 @@ class OuterProduct:
         vdevice: VDevice,
     ) -> OuterProduct:
         rows, taps = _rows(contraction, columns), _taps(contraction, columns)
-        pairs = pair_axis(contraction, columns, constants, vdevice)
-        return cls(contraction, columns, rows, taps, pairs, constants, vdevice)
+        neighbours = find_neighbours(contraction, columns, constants, vdevice)
+        return cls(contraction, columns, rows, taps, neighbours, constants, vdevice)
 
     def efficient(self) -> Cut | None:
         """The configuration that takes the fewest cycles in all, ``None`` if no tile fits.
@@ -172,7 +172,7 @@ class OuterProduct:
         tile, (rows, _, _, itemsize, taps) = cut.tile, self._sizes()
         own_rows = min(tile.rows, rows) if cut.row_tasks else rows
         steps = prod(axis.extent for axis in self.contraction.reduced)
-        steps //= PAIR if self.pairs else 1
+        steps //= self.neighbours.count if self.neighbours else 1
         step = cycles_of_step(tile, own_rows, self.vdevice, itemsize, taps, rows == 1)
         cycles = step * steps / max(1, taps)
         stores = own_rows * tile.vectors
@@ -195,7 +195,7 @@ class OuterProduct:
             self.taps,
             cut.row_tasks,
             cut.rows_first,
-            pairs=self.pairs,
+            neighbours=self.neighbours,
         )
 
     def _chained(self, tile: RegisterTile) -> RegisterTile:
