@@ -624,6 +624,19 @@ LAYOUTS = {
     "as_strided_of_part": Program(
         lambda x: (x[1:].as_strided((2, 3), (1, 2), 5), x[1:].as_strided((2, 3), (1, 2))), (X,)
     ),
+    "as_strided_transposed": Program(
+        lambda x: (x.mT.as_strided((2, 2, 3), (12, 2, 4)), x.mT[1:].as_strided((3, 3), (4, 1), 13)),
+        (CUBE,),
+    ),
+    "as_strided_overlapping": Program(
+        lambda x: x.unfold(1, 2, 1).as_strided((2, 2, 2), (1, 4, 3)) * 2, (X,)
+    ),
+    "as_strided_repeated": Program(lambda x: x[0].expand(5, 4).as_strided((3, 2), (0, 2)), (X,)),
+    "as_strided_empty": Program(lambda x: x.mT.as_strided((0, 3), (1, 2)), (X,)),
+    "unfold_channels_last": Program(
+        lambda x: x.unfold(2, 3, 2).unfold(3, 2, 1).sum(-1),
+        (IMAGE.to(memory_format=torch.channels_last),),
+    ),
     "as_strided_outside": Program(
         lambda x: x[1:].as_strided((2, 3), (1, 2), 1), (X,), "it reads memory outside"
     ),

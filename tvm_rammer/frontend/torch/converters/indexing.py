@@ -106,19 +106,26 @@ def _diagonal(call: OperatorCall, x: Any, offset: int = 0, first: int = 0, secon
 def _strided(
     call: OperatorCall, x: Any, size: list[int], stride: list[int], offset: Any = None
 ) -> Any:
-    """Positions in the memory of a contiguous tensor; the offset is that in the whole storage."""
+    """Elements by their places in memory, whose order the operand's strides tell."""
     source = call.node.args[0].meta["val"]
-    if not source.is_contiguous():
-        call.refuse("its operand is not contiguous; use permute, reshape or unfold")
-    start = source.storage_offset()
-    positions = np.full((), 0 if offset is None else offset - start)
-    for count, step in zip(size, stride, strict=True):
-        positions = np.expand_dims(positions, -1) + np.arange(count) * step
-    count = math.prod(shape_of(x))
-    if positions.size and not 0 <= positions.min() <= positions.max() < count:
+    start = int(source.storage_offset())
+    own = _places(shape_of(x), source.stride()).reshape(-1)
+    wanted = _places(size, stride) + (0 if offset is None else offset - start)
+    if not wanted.size:
+        return call.reshape(x, size)
+    if not np.isin(wanted, own).all():
         call.refuse("it reads memory outside of its operand; call it on the whole tensor")
-    flat = call.reshape(x, (count,))
-    return call.take(flat, table(positions), 0)
+    order = np.argsort(own, kind="stable")
+    elements = order[np.searchsorted(own, wanted, sorter=order)]
+    return call.take(call.reshape(x, (own.size,)), table(elements), 0)
+
+
+def _places(size: Sequence[int], stride: Sequence[int]) -> Any:
+    """Where the elements of a tensor lie, from its first one on."""
+    places = np.zeros((), np.int64)
+    for count, step in zip(size, stride, strict=True):
+        places = np.expand_dims(places, -1) + np.arange(count) * step
+    return places
 
 
 def _triangle(lower: bool) -> Converter:
