@@ -1,14 +1,15 @@
 """A model, from a file or from memory, as a Relax module with its weights inside.
 
-===================  ===============================================================
-``load``             tells what a model is, and has it imported
-``loaded_model``     what comes out
-``input_shapes``     the shapes of inputs: what the model says, what the user gives
-``input_constants``  inputs that the user fixes to a value
-``relax_module``     Relax modules
-``onnx``             ONNX models
-``torch``            programs of PyTorch
-===================  ===============================================================
+==========================  ===============================================================
+``load``                    tells what a model is, and has it imported
+``loaded_model``            what comes out
+``input_shapes``            the shapes of inputs: what the model says, what the user gives
+``input_constants``         inputs that the user fixes to a value
+``relax_module``            Relax modules
+``deformable_convolution``  convolutions that read at places of the data, for both importers
+``onnx``                    ONNX models
+``torch``                   programs of PyTorch
+==========================  ===============================================================
 """
 
 from tvm_rammer.frontend.load import load_model

@@ -61,6 +61,10 @@ def refuse_unequal_branches(graph: onnx.GraphProto, where: str) -> None:
 class _Importer(ONNXGraphImporter):
     _nodes: dict[str, Any]
 
+    def _check_for_unsupported_ops(self, graph: onnx.GraphProto) -> None:
+        others = (node for node in graph.node if node.op_type not in CONVERTERS)
+        super()._check_for_unsupported_ops(onnx.GraphProto(node=others))
+
     def _convert_operator(
         self, op_name: str, inputs: list[Any], attrs: dict[str, Any], opset: int
     ) -> relax.Expr:

@@ -1,4 +1,7 @@
-"""Converters in place of those of TVM's importer whose results have another shape than they say."""
+"""Converters in place of those of TVM's importer whose results have another shape than they say.
+
+And for operators that it has none for.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import tvm
 from onnx import TensorProto
 from tvm import relax, te, tirx, topi
 
+from tvm_rammer.frontend.deformable_convolution import DeformableConvolution
 from tvm_rammer.frontend.onnx.run_time_sizes import as_shape, broadcast, expanded, is_shape
 
 #: Makes an expression of a node's operands and attributes.
@@ -247,11 +251,30 @@ def _space_to_depth(
     return relax.op.reshape(apart, [batch, channels * side * side, height // side, width // side])
 
 
+def _deform_conv(
+    bb: relax.BlockBuilder, inputs: Sequence[Any], attributes: Mapping[str, Any]
+) -> relax.Expr:
+    x, weight, offset, bias, mask = [*inputs, None, None][:5]
+    if x.ty.ndim != 4:
+        raise ValueError("deformable convolutions of images can be computed, of nothing else")
+    pads = attributes.get("pads", [0] * 4)
+    stride, dilation = (attributes.get(name, [1, 1]) for name in ("strides", "dilations"))
+    convolution = DeformableConvolution(
+        (int(stride[0]), int(stride[1])),
+        (int(pads[0]), int(pads[1])),
+        (int(dilation[0]), int(dilation[1])),
+        int(attributes.get("group", 1)),
+        int(attributes.get("offset_group", 1)),
+    )
+    return convolution.convert(bb.emit, x, weight, offset, mask, bias)
+
+
 #: By the operator's name; one that gives nothing leaves the node to TVM's converter.
 CONVERTERS: Mapping[str, Converter] = {
     "Cast": _cast,
     "Concat": _concat,
     "ConcatFromSequence": _concat_from_sequence,
+    "DeformConv": _deform_conv,
     "Expand": _expand,
     "NonMaxSuppression": _non_max_suppression,
     "Reshape": _reshape,

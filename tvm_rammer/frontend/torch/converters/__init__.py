@@ -21,6 +21,7 @@ maximum passes over NaN.
 ``resizing``         images in another size
 ``normalization``    by means and variances
 ``quantization``     changes of scale
+``vision``           operators of torchvision
 ===================  ============================================================================
 """
 
@@ -42,6 +43,7 @@ from tvm_rammer.frontend.torch.converters import (
     reduction,
     resizing,
     scattering,
+    vision,
 )
 from tvm_rammer.frontend.torch.operator_call import Converter
 
@@ -63,6 +65,7 @@ _FAMILIES = (
     reduction,
     resizing,
     scattering,
+    vision,
 )
 
 #: Converters by the name of the operator and its overload, such as "add.Tensor".
