@@ -272,6 +272,18 @@ def test_a_branch_that_the_data_choose(sign):
     torch.testing.assert_close(run(loaded, x)[0], body(x), rtol=1e-6, atol=1e-6)
 
 
+def test_a_view_of_what_its_definition_lays_out_otherwise():
+    """As in GPT-2: a view of an attention, whose heads eager mode leaves side by side."""
+
+    def body(q: torch.Tensor) -> torch.Tensor:
+        heads = torch.nn.functional.scaled_dot_product_attention(q, q, q)
+        return heads.transpose(1, 2).reshape(2, 3, 8).contiguous().view(-1, 8)
+
+    q = floats(2, 2, 3, 4)
+    loaded = load_model(exported(body, q))
+    torch.testing.assert_close(run(loaded, q)[0], body(q), rtol=1e-6, atol=1e-6)
+
+
 # Refusals
 
 

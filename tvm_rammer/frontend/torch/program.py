@@ -59,9 +59,13 @@ def decomposed(program: Any) -> Any:
         if isinstance(op, torch._ops.OpOverload)
     }
     definitions.update(torch.export.default_decompositions().items())
-    return program.run_decompositions(
-        {op: how for op, how in definitions.items() if op.__name__ not in CONVERTERS}
-    )
+    definitions = {op: how for op, how in definitions.items() if op.__name__ not in CONVERTERS}
+    return program.run_decompositions(definitions | {torch.ops.aten.view.default: _view})
+
+
+def _view(x: Any, sizes: list[int]) -> Any:
+    """A view, or a copy where a definition has laid out its result otherwise than the operator."""
+    return NotImplemented if x.is_contiguous() else x.contiguous().view(sizes)
 
 
 def _check_state(program: Any, where: str) -> None:
