@@ -132,6 +132,13 @@ def test_fours_are_of_bytes_whose_zero_point_is_taken_from_the_sums():
     np.testing.assert_array_equal(beyond, (int(POINT) + 128) * values.astype(int).sum(axis=0))
 
 
+def test_fours_of_a_single_row_too():
+    """Weights are bytes in both, and vectors widen them more slowly than they multiply them."""
+    mod = module(lambda x: OP.matmul(floats(x), relax.const(scaled((8, 16)))), ((1, 8), "int8"))
+    assert integers_in(mod, 2) == []
+    assert integers_in(mod, 4) == ["relax.matmul", "relax.subtract"]
+
+
 def test_data_without_a_zero_point_are_read_as_they_are():
     def build(x: Any) -> Any:
         return convolution(floats(x, point=np.uint8(0)), scaled((16, 3, 3, 8)), 1, 1)

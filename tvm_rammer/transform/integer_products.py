@@ -48,7 +48,8 @@ class IntegerProducts:
     Attributes
     ----------
     few_rows : int
-        A product with so many rows or fewer takes as long as reading its weights.
+        A product with so many rows or fewer takes as long as reading its weights, which are smaller
+        as bytes than in pairs.
     neighbours : int
         How many products are added at once: 4 of bytes and 2 of 16 bits, 2 alone, or 1: none.
     """
@@ -77,20 +78,22 @@ class IntegerProducts:
         data, weights = map(static_shape, call.args)
         if data is None or weights is None or not prod((*data, *weights)):
             return 1
-        is_taken = self._takes_matmul if name == MATMUL else _takes_convolution
-        if not is_taken(call, data, weights):
+        if not (_is_matrix(weights) if name == MATMUL else _is_plain(call, weights)):
             return 1
         counts = [count for count in (1, 2, _OF_BYTES) if count <= min(most, self.neighbours)]
         found = min(counts, key=lambda count: -(-data[-1] // count))
-        is_winograds = name == CONVOLUTION and found < _OF_BYTES and _is_winograds(call, weights)
-        return 1 if is_winograds else found
+        if found == _OF_BYTES:
+            return found
+        few_rows = name == MATMUL and prod(data[:-1]) <= self.few_rows
+        is_winograds = name == CONVOLUTION and _is_winograds(call, weights)
+        return 1 if few_rows or is_winograds else found
 
-    def _takes_matmul(self, call: Any, data: Shape, weights: Shape) -> bool:
-        many_rows = prod(data[:-1]) > self.few_rows
-        return many_rows and len(weights) == 2 and weights[-1] >= _FEWEST_COLUMNS
+
+def _is_matrix(weights: Shape) -> bool:
+    return len(weights) == 2 and weights[-1] >= _FEWEST_COLUMNS
 
 
-def _takes_convolution(call: Any, data: Shape, weights: Shape) -> bool:
+def _is_plain(call: Any, weights: Shape) -> bool:
     attrs = call.attrs
     layouts = (str(attrs.data_layout), str(attrs.kernel_layout), str(attrs.out_layout))
     plain = layouts == ("NHWC", "OHWI", "NHWC") and int(attrs.groups) == 1
