@@ -106,6 +106,42 @@ def _qlinear_conv(dtype: Any, w_dtype: Any, *, per_channel: bool, **attributes: 
     )
 
 
+def _nbits(bits: int, block: int, summed: int, *, points: Any = None, bias: bool = False) -> Case:
+    columns, blocks = 10, -(-summed // block)
+    zeros = None
+    if points is np.uint8:
+        zeros = _bytes(columns, -(-blocks * bits // 8), seed=1)
+    elif points is not None:
+        zeros = _floats(columns, blocks) + 8
+    return case(
+        "MatMulNBits",
+        _floats(2, 3, summed),
+        _bytes(columns, blocks, block * bits // 8),
+        np.abs(_floats(columns, blocks)),
+        zeros,
+        None,
+        *([_floats(columns)] if bias else []),
+        constants=(1, 2, 3, 5),
+        K=summed,
+        N=columns,
+        bits=bits,
+        block_size=block,
+    )
+
+
+def _gathered(bits: int, *, points: bool = False) -> Case:
+    return case(
+        "GatherBlockQuantized",
+        _bytes(20, 64 * bits // 8),
+        np.array([[0, 19, -1], [7, 7, 3]], np.int64),
+        np.abs(_floats(20, 4)),
+        *([_bytes(20, 2 * bits // 4, seed=1)] if points else []),
+        constants=(0, 2, 3),
+        bits=bits,
+        block_size=16,
+    )
+
+
 def _pooled(kind: str, x: np.ndarray, **attributes: Any) -> Case:
     return case(kind, x, _f(0.03), _u(100), _f(0.02), _u(90), steps=1, **attributes)
 
@@ -488,6 +524,15 @@ CASES: dict[str, Callable[[], Case]] = {
     "GroupQueryAttention without angles": lambda: _grouped(6, 7, [6, 6]),
     "GroupQueryAttention, other lengths": lambda: _grouped(8, 7, [6, 4], do_rotary=1),
     "GroupQueryAttention, a window": lambda: _grouped(6, 7, [6, 6], local_window_size=3),
+    "MatMulNBits": lambda: _nbits(4, 32, 64),
+    "MatMulNBits, zero points": lambda: _nbits(4, 16, 64, points=np.uint8),
+    "MatMulNBits, real zero points": lambda: _nbits(4, 32, 64, points=np.float32),
+    "MatMulNBits, a block that is cut, bias": lambda: _nbits(4, 32, 72, bias=True),
+    "MatMulNBits, eight bits": lambda: _nbits(8, 32, 64, points=np.uint8),
+    "MatMulNBits, two bits": lambda: _nbits(2, 32, 64, points=np.uint8),
+    "GatherBlockQuantized": lambda: _gathered(4),
+    "GatherBlockQuantized, zero points": lambda: _gathered(4, points=True),
+    "GatherBlockQuantized, eight bits": lambda: _gathered(8),
     "RotaryEmbedding": lambda: case(
         "RotaryEmbedding",
         _floats(2, 3, 8),

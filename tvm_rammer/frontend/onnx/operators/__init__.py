@@ -10,6 +10,7 @@
 ``integers``           products and convolutions of integers
 ``quantized``          other operators on quantised tensors
 ``quantized_lstm``     the LSTM of com.microsoft whose products are of integers
+``packed_weights``     weights of few bits in blocks with a scale of their own
 ``fused``              operators of com.microsoft that are some of ONNX's in one
 ``norms``              normalizations
 ``reductions``         reductions of nothing, and of truth values
