@@ -7,6 +7,7 @@
 ``input_constants``         inputs that the user fixes to a value
 ``relax_module``            Relax modules
 ``deformable_convolution``  convolutions that read at places of the data, for both importers
+``fourier``                 Fourier transforms, for both importers
 ``onnx``                    ONNX models
 ``torch``                   programs of PyTorch
 ==========================  ===============================================================

@@ -139,15 +139,28 @@ INDEXING = {
     "scatter_reduce_sum": Program(
         lambda x, i, s: x.scatter_reduce(1, i, s, "sum"), (X, ints(4, 3, 6), floats(3, 6))
     ),
-    "scatter_reduce_mean": Program(
-        lambda x, i, s: x.scatter_reduce(1, i, s, "mean"),
-        (X, ints(4, 3, 6), floats(3, 6)),
-        "aten.scatter_reduce.two",
+    **{
+        f"scatter_reduce_{how}_{own}": Program(
+            lambda x, y, i, j, s, t, how=how, own=own: (
+                x.scatter_reduce(1, i, s, how, include_self=own),
+                y.scatter_reduce(-2, j, t, how, include_self=own),
+            ),
+            (
+                *(X, ints(9, 3, 4, low=-9), ints(4, 3, 6), ints(3, 2, 4)),
+                *(floats(3, 6), ints(9, 2, 4, low=-9)),
+            ),
+        )
+        for how in ("sum", "prod", "mean", "amax", "amin")
+        for own in (True, False)
+    },
+    "scatter_reduce_nothing": Program(
+        lambda x, i: x.scatter_reduce(1, i, x, "mean", include_self=False), (X, ints(4, 3, 0))
     ),
-    "scatter_reduce_without_self": Program(
-        lambda x, i, s: x.scatter_reduce(1, i, s, "sum", include_self=False),
-        (X, ints(4, 3, 6), floats(3, 6)),
-        "aten.scatter_reduce.two",
+    "masked_scatter": Program(
+        lambda x, m, s: x.masked_scatter(m, s), (CUBE, bools(3, 4), floats(30))
+    ),
+    "masked_scatter_nothing": Program(
+        lambda x, m, s: x.masked_scatter(m, s), (X, torch.zeros(3, 1) > 0, floats(2))
     ),
     "index_add": Program(
         lambda x, i, s: x.index_add(0, i, s), (X, torch.tensor([0, 2, 0]), floats(3, 4))
@@ -321,7 +334,10 @@ ARITHMETIC = {
     "clamp_crossed": Program(lambda x: x.clamp(1, -1), (X,)),
     "atan2": Program(torch.atan2, (X, Y)),
     "hypot": Program(torch.hypot, (X, Y)),
-    "copysign": Program(torch.copysign, (X, Y), "prims.signbit.default"),
+    "copysign": Program(
+        lambda x, y: (x.copysign(y), x.copysign(-0.0)), (SPECIAL[1:], SPECIAL.flip(0)[:-1])
+    ),
+    "signbit": Program(lambda x, i: (x.signbit(), i.signbit()), (SPECIAL, I)),
     "logaddexp": Program(torch.logaddexp, (X, Y)),
     "lerp": Program(lambda x, y: torch.lerp(x, y, 0.3), (X, Y)),
     "addcmul": Program(lambda x, y: torch.addcmul(x, x, y, value=0.5), (X, Y)),
@@ -390,7 +406,6 @@ ARITHMETIC = {
     ),
     "erf": Program(lambda x: (x.erf(), torch.erfc(x)), (X,)),
     "lgamma": Program(torch.lgamma, (X.abs() + 1,), "prims.lgamma.default"),
-    "complex": Program(lambda x: torch.fft.rfft(x).abs(), (X,), "aten._fft_r2c.default"),
 }
 
 ACTIVATIONS = {
@@ -419,6 +434,10 @@ ACTIVATIONS = {
     },
     "relu_nan": Program(F.relu, (SPECIAL,)),
     "relu6_nan": Program(F.relu6, (SPECIAL,)),
+    "rrelu": Program(lambda x: F.rrelu(x, 0.1, 0.5), (SPECIAL,)),
+    "rrelu_training": Program(
+        lambda x: F.rrelu(x, training=True), (X,), "random slopes are not supported; call model.ev"
+    ),
     "leaky_relu_nan": Program(lambda x: F.leaky_relu(x, 0.2), (SPECIAL,)),
     "relu_int": Program(F.relu, (I,)),
     "elu_alpha": Program(lambda x: F.elu(x, 0.5), (X,)),
@@ -446,6 +465,9 @@ ACTIVATIONS = {
     "random": Program(lambda x: x + torch.rand(3, 4), (X,), "aten.rand.default"),
 }
 
+_RUNNING = torch.tensor(
+    [[1.0, 3.0, 3.0, NAN, 2.0, 5.0], [-math.inf, -math.inf, 0.0, 0.0, -1.0, math.inf]]
+)
 _SWINGS = torch.tensor([128.0, -128.0]).repeat(1, 512)
 
 REDUCTIONS = {
@@ -501,7 +523,24 @@ REDUCTIONS = {
     "cumsum_dtype": Program(lambda i: i.cumsum(1, dtype=torch.float32), (I,)),
     "cumprod": Program(lambda x: x.cumprod(0), (CUBE,)),
     "cumprod_int": Program(lambda i: i.int().cumprod(1), (I,)),
-    "cummax": Program(lambda x: x.cummax(1), (X,), "aten.cummax.default"),
+    **{
+        f"running_{name}{axis}": Program(
+            lambda x, i, b, name=name, axis=axis: [
+                getattr(each, name)(axis) for each in (x, i, b, x[:, :1], x[:0], x[:1])
+            ],
+            (_RUNNING, ints(4, 9, 3), bools(5, 3)),
+        )
+        for name in ("cummax", "cummin")
+        for axis in (-1, 0)
+    },
+    "running_long": Program(lambda x: (x.cummax(1), x.cummin(1)[1]), (floats(2, 33),)),
+    "running_scalar": Program(lambda x: x.sum().cummax(0), (X,)),
+    "logcumsumexp": Program(
+        lambda x, y: (x.logcumsumexp(-1), y.logcumsumexp(0), y[:0].logcumsumexp(0)),
+        (_RUNNING, 100 * floats(33, 2)),
+    ),
+    "kthvalue": Program(lambda x: (x.kthvalue(3, 0), x.kthvalue(1, keepdim=True)), (X,)),
+    "kthvalue_of_equals": Program(lambda x: x.kthvalue(3, 1)[0], (ints(3, 3, 7),)),
     "topk": Program(lambda x: x.topk(2, dim=1), (CUBE,)),
     "topk_smallest": Program(lambda x: x.topk(3, dim=-1, largest=False), (CUBE,)),
     "sort": Program(lambda x: x.sort(-1), (CUBE,)),
@@ -566,8 +605,162 @@ COUNTING = {
     "histogram_of_nothing": Program(lambda x: torch.histc(x, 3), (floats(0),)),
     "histogram_doubles": Program(lambda x: torch.histc(x.double(), 5, -1, 2), (CUBE,)),
     "histogram_half": Program(lambda x: torch.histc(x.half(), 5, -1, 2).float(), (CUBE,)),
+    **{
+        f"searchsorted_{side}": Program(
+            lambda s, x, t, y, side=side: (
+                torch.searchsorted(s, x, side=side),
+                torch.searchsorted(t, y, right=side == "right", out_int32=True),
+                torch.searchsorted(s, 0.0, side=side),
+                torch.searchsorted(s.int(), x, side=side),
+                torch.bucketize(x, s, right=side == "right"),
+                torch.searchsorted(s[:0], x, side=side),
+                torch.searchsorted(s, x[:0], side=side),
+            ),
+            (
+                torch.tensor([-1.0, 0.0, 0.0, 2.0, 3.0]),
+                torch.tensor([[-2.0, 0.0, 0.5, 3.0], [NAN, 5.0, -1.0, 2.0]]),
+                *(floats(2, 3, 7).sort(-1)[0], floats(2, 3, 4)),
+            ),
+        )
+        for side in ("left", "right")
+    },
+    "searchsorted_by_an_order": Program(
+        lambda s, x: torch.searchsorted(s, x, sorter=s.argsort(-1)), (CUBE, floats(2, 3, 5))
+    ),
     "histogram_of_integers": Program(
         lambda x: torch.histc(x.float(), 17, 0, 16), (ints(17, 40, dtype=torch.int32),)
+    ),
+}
+
+_Numbers = Callable[..., torch.Tensor]
+
+
+def complex_numbers(function: _Numbers, *shapes: tuple[int, ...]) -> Program:
+    """A function of complex numbers, whose parts come in and go out along a last axis."""
+
+    def body(*inputs: torch.Tensor) -> torch.Tensor:
+        return torch.view_as_real(function(*map(torch.view_as_complex, inputs)).resolve_conj())
+
+    shapes = shapes or ((3, 4), (3, 4))
+    return Program(body, tuple(floats(*shape, 2) + k for k, shape in enumerate(shapes)))
+
+
+def transformed(function: _Numbers, *shape: int) -> Program:
+    """The results of a transform, as real numbers if they are not."""
+
+    def body(x: torch.Tensor) -> torch.Tensor:
+        result = function(x)
+        return torch.view_as_real(result.resolve_conj()) if result.is_complex() else result
+
+    return Program(body, (floats(*shape),))
+
+
+class Rotary(nn.Module):
+    """Turns by the angles of positions, as complex numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        angles = torch.outer(torch.arange(7.0), 0.1 ** torch.arange(4))
+        self.register_buffer("turns", torch.polar(torch.ones_like(angles), angles))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        numbers = torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2))
+        return torch.view_as_real(numbers * self.turns[:, None]).flatten(3)
+
+
+_HANN = torch.hann_window(16)
+
+COMPLEX_NUMBERS = {
+    "rotary": Program(Rotary(), (floats(2, 7, 3, 8),)),
+    **{
+        f"both_{name}": complex_numbers(function)
+        for name, function in {
+            "add": lambda x, y: x + y,
+            "sub": lambda x, y: x - 2 * y.real,
+            "rsub": lambda x, y: 2 - x + 1j * y,
+            "mul": lambda x, y: x * y * y.imag,
+            "div": lambda x, y: x / y + y / 3 + 2 / y,
+            "matmul": lambda x, y: x @ y.mT,
+            "bmm": lambda x, y: x[None] @ y.mH[None],
+            "cat": lambda x, y: torch.cat([x, y.real, y]),
+            "stack": lambda x, y: torch.stack([x, y], -1),
+            "where": lambda x, y: torch.where(x.real > 0, x, y),
+            "conjugate": lambda x, y: x.conj() * y.conj().imag,
+            "functions": lambda x, y: x**2 + y.exp() + y.reciprocal(),
+        }.items()
+    },
+    **{
+        f"moved_{name}": complex_numbers(function, (3, 4))
+        for name, function in {
+            "view": lambda x: x.mT.reshape(2, 6),
+            "part": lambda x: x[1:, ::2],
+            "row": lambda x: x[-1],
+            "expand": lambda x: x[None].expand(2, 3, 4),
+            "flip": lambda x: x.flip(0).roll(1, 1).repeat(2, 1),
+            "sums": lambda x: x.sum(1) + x.mean(),
+            "taken": lambda x: x[torch.tensor([2, 0])],
+            "split": lambda x: x.split(2, 1)[1],
+            "pad": lambda x: F.pad(x, (1, 2)),
+            "cast": lambda x: x.to(torch.complex128).to(torch.complex64),
+            "filled": lambda x: torch.full_like(x.real, 2 + 1j, dtype=x.dtype) + x,
+        }.items()
+    },
+    "parts": Program(
+        lambda x, y: (
+            torch.view_as_real(torch.complex(x, y)),
+            torch.view_as_real(torch.polar(x.abs(), y)),
+            torch.complex(x, y).abs(),
+            torch.complex(x, y).angle(),
+        ),
+        (X, floats(3, 4) + 1),
+    ),
+    **{
+        f"{name}_{size}_{norm}": transformed(
+            lambda x, name=name, norm=norm: getattr(torch.fft, name)(x, norm=norm), 3, size
+        )
+        for name in ("fft", "ifft", "rfft", "ihfft", "hfft")
+        for size in (2, 5, 12)
+        for norm in ("backward", "ortho", "forward")
+    },
+    **{
+        f"irfft_{size}": transformed(lambda x, n=size: torch.fft.irfft(torch.fft.rfft(x), n), 3, 8)
+        for size in (1, 7, 8, 10)
+    },
+    "fft_other_axis": transformed(lambda x: torch.fft.fft(x, 7, 0), 3, 4, 5),
+    "fft2": transformed(torch.fft.fft2, 3, 4, 5),
+    "fftn": transformed(lambda x: torch.fft.fftshift(torch.fft.fftn(x)), 3, 4, 5),
+    "rfft2": transformed(lambda x: torch.fft.rfft2(x, dim=(0, 1), norm="ortho"), 3, 4, 5),
+    "irfft2": transformed(
+        lambda x: torch.fft.irfft2(torch.fft.rfft2(x, norm="ortho"), x.shape[1:], norm="ortho"),
+        *(3, 4, 5),
+    ),
+    "ifft2": transformed(
+        lambda x: torch.fft.ifft2(torch.fft.fft2(x, dim=(0, 2)), dim=(2, 0)), 3, 4, 5
+    ),
+    "fft_doubles": transformed(lambda x: torch.fft.rfft(x.double()), 3, 9),
+    "stft": transformed(
+        lambda x: torch.stft(x, 16, 4, window=_HANN, return_complex=True, normalized=True), 2, 64
+    ),
+    "stft_whole": transformed(
+        lambda x: torch.stft(x, 16, 4, 12, onesided=False, center=False, return_complex=True), 2, 64
+    ),
+    "istft": transformed(
+        lambda x: torch.istft(
+            torch.stft(x, 16, 4, window=_HANN, return_complex=True), 16, 4, window=_HANN, length=60
+        ),
+        *(2, 64),
+    ),
+    "returned": Program(
+        torch.fft.rfft, (X,), "the program returns complex numbers (node '_fft_r2c'"
+    ),
+    "given": Program(
+        lambda x: x.real + 1,
+        (torch.complex(X, X),),
+        "is complex; take torch.view_as_real of it, and begin with torch.view_as_complex",
+    ),
+    "root": Program(lambda x: torch.fft.fft(x).sqrt().real, (X,), "complex numbers are not supp"),
+    "fft_large": Program(
+        lambda x: torch.fft.fft(x).real, (floats(1, 5000),), "it transforms more than 4096 elem"
     ),
 }
 
@@ -642,7 +835,16 @@ LAYOUTS = {
     ),
     "identity": Program(lambda x: (x, x), (X,)),
     "contiguous": Program(lambda x: x.t().contiguous().view(-1), (X,)),
-    "view_as_bits": Program(lambda x: x.view(torch.int32), (X,), "aten.view.dtype"),
+    "view_as_bits": Program(
+        lambda x, i: (x.view(torch.int32), i.view(torch.float32), x.half().view(torch.int16)),
+        (X, ints(2**30, 4, dtype=torch.int32)),
+    ),
+    "view_as_bytes": Program(
+        lambda x: x.view(torch.uint8), (X,), "it makes elements of another size"
+    ),
+    "repeat_interleave_as_told": Program(
+        lambda x, r: x.repeat_interleave(r, -1, output_size=6), (X, torch.tensor([0, 3, 1, 2]))
+    ),
 }
 
 CREATION = {
@@ -662,6 +864,15 @@ CREATION = {
     "tril_mask": Program(lambda x: x.masked_fill(torch.ones(4, 4).tril() == 0, 0), (floats(4, 4),)),
     "causal_indices": Program(lambda x: x[torch.arange(3)[:, None], torch.arange(2)], (X,)),
     "hamming_window": Program(lambda x: x * torch.hamming_window(4), (X,)),
+    "windows": Program(
+        lambda x: (
+            x * torch.blackman_window(4),
+            x * torch.bartlett_window(4, periodic=False),
+            x * torch.kaiser_window(4),
+            x * torch.kaiser_window(4, True, 3.0),
+        ),
+        (X,),
+    ),
     "empty_filled": Program(lambda x: torch.empty(3, 4).copy_(x), (X,)),
     "bfloat16": Program(
         lambda x: (
@@ -706,8 +917,11 @@ PRODUCTS = {
     "outer": Program(torch.outer, (Y, floats(3))),
     "linear": Program(F.linear, (CUBE, floats(5, 4), floats(5))),
     "linear_1d": Program(F.linear, (Y, floats(5, 4))),
-    "bilinear": Program(
-        F.bilinear, (X, floats(3, 5), floats(2, 4, 5), floats(2)), "aten._trilinear.default"
+    "bilinear": Program(F.bilinear, (X, floats(3, 5), floats(2, 4, 5), floats(2))),
+    "bilinear_3d": Program(F.bilinear, (CUBE, floats(2, 3, 5), floats(2, 4, 5))),
+    "integers": Program(
+        torch._int_mm,
+        (ints(127, 32, 8, low=-128, dtype=torch.int8), ints(127, 8, 8, low=-128, dtype=torch.int8)),
     ),
     "einsum_product": Program(
         lambda x, y: torch.einsum("bij,bjk->bik", x, y), (CUBE, floats(2, 4, 5))
@@ -1141,6 +1355,7 @@ FAMILIES: dict[str, dict[str, Program]] = {
     "activations": ACTIVATIONS,
     "reductions": REDUCTIONS,
     "counting": COUNTING,
+    "complex_numbers": COMPLEX_NUMBERS,
     "layouts": LAYOUTS,
     "creation": CREATION,
     "products": PRODUCTS,

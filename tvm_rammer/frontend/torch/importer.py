@@ -12,7 +12,8 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 
 from tvm_rammer.errors import ModelError
 from tvm_rammer.frontend.loaded_model import end_blocks, one_line
-from tvm_rammer.frontend.torch.converters import CONVERTERS
+from tvm_rammer.frontend.torch.complex_weights import has_complex_numbers, with_real_ends
+from tvm_rammer.frontend.torch.converters import COMPLEX_CONVERTERS, CONVERTERS
 from tvm_rammer.frontend.torch.operator_call import Converter, OperatorCall, refusal
 
 
@@ -25,6 +26,7 @@ def imported(program: Any, where: str) -> tvm.IRModule:
         A converter refuses an operator's arguments.
     """
     importer = _Importer(where)
+    program = with_real_ends(program, where)
     try:
         return importer.from_exported_program(program, False, False, False, None)
     except Exception:
@@ -40,10 +42,14 @@ class _Importer(ExportedProgramImporter):
         self.where = where
 
     def create_convert_map(self) -> dict[str, Callable[[Any], Any]]:
-        own = {name: partial(self._convert, function) for name, function in CONVERTERS.items()}
+        own = {name: partial(self._convert, name) for name in CONVERTERS}
         return {**own, "getitem": self._item_of_results, "cond": self._cond}
 
-    def _convert(self, converter: Converter, node: Any) -> Any:
+    def _convert(self, name: str, node: Any) -> Any:
+        converter = (COMPLEX_CONVERTERS if has_complex_numbers(node) else CONVERTERS).get(name)
+        if converter is None:
+            why = "complex numbers are not supported here"
+            raise ModelError(f"{self.where}: {refusal(node, why)}")
         call = OperatorCall(node, self.block_builder)
         try:
             return converter(call, *self._arguments(node, converter))

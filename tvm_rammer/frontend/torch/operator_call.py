@@ -106,9 +106,9 @@ class OperatorCall:
                 self.refuse("only its first result can be computed")
         return [value]
 
-    def refuse(self, why: str) -> Any:
-        """Say that this call cannot be converted."""
-        raise ModelError(refusal(self.node, why))
+    def refuse(self, why: str, advice: str = _ADVICE) -> Any:
+        """Say that this call cannot be converted, and what to do."""
+        raise ModelError(refusal(self.node, why, advice))
 
 
 def refusal(node: Any, why: str, advice: str = _ADVICE) -> str:
@@ -131,8 +131,9 @@ def place(node: Any) -> str:
 
 
 def tvm_dtype(dtype: Any) -> str:
-    """TVM's name of a ``torch.dtype``."""
-    return str(dtype).removeprefix("torch.")
+    """TVM's name of a ``torch.dtype``; of complex numbers, that of their parts."""
+    name = str(dtype).removeprefix("torch.")
+    return f"float{int(name[7:]) // 2}" if name.startswith("complex") else name
 
 
 def dtype_of(value: Any) -> str:

@@ -9,7 +9,8 @@ maximum passes over NaN.
 ``creation``         tensors made of numbers
 ``recurrence``       LSTM, GRU and RNN
 ``reduction``        sums, maxima, norms, cumulation, order, softmax
-``counting``         histograms
+``scan``             running maxima, minima, sums of exponentials
+``counting``         histograms, places in what is sorted
 ``layout``           views, permutations, slices, concatenation, padding
 ``indexing``         elements by their positions
 ``scattering``       elements replaced or added to
@@ -22,6 +23,7 @@ maximum passes over NaN.
 ``normalization``    by means and variances
 ``quantization``     changes of scale
 ``vision``           operators of torchvision
+``complex_numbers``  all that complex numbers have a converter for
 ===================  ============================================================================
 """
 
@@ -42,9 +44,11 @@ from tvm_rammer.frontend.torch.converters import (
     recurrence,
     reduction,
     resizing,
+    scan,
     scattering,
     vision,
 )
+from tvm_rammer.frontend.torch.converters.complex_numbers import complex_converters
 from tvm_rammer.frontend.torch.operator_call import Converter
 
 _FAMILIES = (
@@ -64,13 +68,19 @@ _FAMILIES = (
     recurrence,
     reduction,
     resizing,
+    scan,
     scattering,
     vision,
 )
 
-#: Converters by the name of the operator and its overload, such as "add.Tensor".
-CONVERTERS: dict[str, Converter] = {
+_REAL: dict[str, Converter] = {
     name: converter for family in _FAMILIES for name, converter in family.CONVERTERS.items()
 }
 
-__all__ = ["CONVERTERS"]
+#: Those of calls whose operands or results are complex numbers.
+COMPLEX_CONVERTERS: dict[str, Converter] = complex_converters(_REAL)
+
+#: Converters by the name of the operator and its overload, such as "add.Tensor".
+CONVERTERS: dict[str, Converter] = {**COMPLEX_CONVERTERS, **_REAL}
+
+__all__ = ["COMPLEX_CONVERTERS", "CONVERTERS"]

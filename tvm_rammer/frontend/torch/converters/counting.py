@@ -1,4 +1,4 @@
-"""How many elements there are of a kind: in the bins of a histogram, below a limit."""
+"""How many elements there are of a kind: in the bins of a histogram, or less than another one."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
+from tvm_rammer.frontend.torch.converters.indexing import table
 from tvm_rammer.frontend.torch.operator_call import (
     Converter,
     OperatorCall,
     dtype_of,
     is_float,
     shape_of,
+    tvm_dtype,
 )
 
 
@@ -44,6 +46,56 @@ def _ends(call: OperatorCall, x: Any) -> tuple[Any, Any]:
     return call.emit(relax.op.subtract(least, around)), call.emit(relax.op.add(most, around))
 
 
+def _sorted_places(
+    call: OperatorCall,
+    ordered: Any,
+    values: Any,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Any = None,
+) -> Any:
+    """``searchsorted``: how many are less; a NaN is larger than all numbers."""
+    if sorter is not None:
+        ordered = call.emit(relax.op.gather_elements(ordered, sorter, ordered.ty.ndim - 1))
+    kind = _common_type(call)
+    ordered, values = call.cast(ordered, kind), call.cast(values, kind)
+    shape, count = call.shape, shape_of(ordered)[-1]
+    if 0 in (*shape, count):
+        return call.filled(shape, 0)
+    if ordered.ty.ndim > 1:
+        ordered = call.emit(relax.op.expand_dims(ordered, -2))
+    values = call.reshape(values, (*shape, 1))
+    upper = right or side == "right"
+    passed = call.emit((relax.op.less_equal if upper else relax.op.less)(ordered, values))
+    if is_float(kind):
+        passed = call.emit(relax.op.logical_or(passed, relax.op.isnan(values)))
+    return call.emit(relax.op.sum(call.cast(passed), axis=[-1]))
+
+
+def _common_type(call: OperatorCall) -> str:
+    """The type that PyTorch compares two tensors, or a tensor and a number, in."""
+    import torch
+
+    operands = [arg.meta["val"] if hasattr(arg, "meta") else arg for arg in call.node.args[:2]]
+    return tvm_dtype(torch.result_type(*operands))
+
+
+def _repeated_places(call: OperatorCall, repeats: Any, *_: Any) -> Any:
+    """``repeat_interleave`` of places: of every place as many as it says."""
+    (count,), (given,) = call.shape, shape_of(repeats)
+    if not count:
+        return call.filled(call.shape, 0)
+    ends = call.emit(relax.op.cumsum(call.cast(repeats, "int64"), axis=0, dtype="int64"))
+    passed = relax.op.greater_equal(
+        table(np.arange(count)[:, None]), call.reshape(ends, (1, given))
+    )
+    return call.emit(relax.op.sum(call.cast(call.emit(passed)), axis=[-1]))
+
+
 CONVERTERS: dict[str, Converter] = {
     "histc.default": _histogram,
+    "searchsorted.Tensor": _sorted_places,
+    "searchsorted.Scalar": _sorted_places,
+    "repeat_interleave.Tensor": _repeated_places,
 }

@@ -41,10 +41,12 @@ CONVERTERS: dict[str, Converter] = {
     "scalar_tensor.default": _evaluated,
     "eye.default": _evaluated,
     "eye.m": _evaluated,
-    "hamming_window.default": _evaluated,
-    "hamming_window.periodic": _evaluated,
-    "hann_window.default": _evaluated,
-    "hann_window.periodic": _evaluated,
+    **{
+        f"{window}_window.{overload}": _evaluated
+        for window in ("bartlett", "blackman", "hamming", "hann", "kaiser")
+        for overload in ("default", "periodic")
+    },
+    "kaiser_window.beta": _evaluated,
     "tril_indices.default": _evaluated,
     "triu_indices.default": _evaluated,
 }

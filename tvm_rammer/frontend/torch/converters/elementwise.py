@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
-from tvm import relax
+from tvm import relax, te, tirx
 
 from tvm_rammer.frontend.torch.converters.arithmetic import clamped
-from tvm_rammer.frontend.torch.operator_call import Converter, OperatorCall, dtype_of, is_float
+from tvm_rammer.frontend.torch.operator_call import (
+    Converter,
+    OperatorCall,
+    dtype_of,
+    is_float,
+    shape_of,
+)
 
 _LN2 = 0.6931471805599453
 _LN10 = 2.302585092994046
@@ -53,6 +60,28 @@ def _absolute(call: OperatorCall, x: Any) -> Any:
 
 def _sign(call: OperatorCall, x: Any) -> Any:
     return x if call.dtype == "bool" else call.emit(relax.op.sign(x))
+
+
+def _with_sign_of(call: OperatorCall, x: Any, y: Any) -> Any:
+    """``copysign``."""
+    x = call.cast(x)
+    if isinstance(y, relax.Expr):
+        own = _sign_bit(call, call.cast(y))
+    else:
+        own = relax.const(math.copysign(1, y) < 0, "bool")
+    differs = relax.op.logical_xor(_sign_bit(call, x), own)
+    return call.emit(relax.op.where(differs, relax.op.negative(x), x))
+
+
+def _sign_bit(call: OperatorCall, x: Any) -> Any:
+    """A zero with the sign is found by its reciprocal; that of a NaN is not told."""
+    if dtype_of(x) == "bool" or dtype_of(x).startswith("uint"):
+        return call.broadcast(relax.const(False, "bool"), shape_of(x))
+    zero = relax.const(0, dtype_of(x))
+    if is_float(dtype_of(x)):
+        reciprocal = relax.op.divide(relax.const(1, dtype_of(x)), x)
+        x = call.emit(relax.op.where(relax.op.equal(x, zero), reciprocal, x))
+    return call.emit(relax.op.less(x, zero))
 
 
 def _bitwise_not(call: OperatorCall, x: Any) -> Any:
@@ -136,6 +165,20 @@ def _prelu(call: OperatorCall, x: Any, weight: Any) -> Any:
     return call.emit(relax.op.where(positive, x, relax.op.multiply(x, weight)))
 
 
+def _randomized_relu(
+    call: OperatorCall,
+    x: Any,
+    noise: Any,
+    lower: Any = 1 / 8,
+    upper: Any = 1 / 3,
+    training: bool = False,
+) -> list[Any]:
+    """The slope of what is negative is random in training, the mean otherwise."""
+    if training:
+        call.refuse("random slopes are not supported", "call model.eval() before the export")
+    return [_leaky_relu(call, x, (lower + upper) / 2), noise]
+
+
 def _elu(call: OperatorCall, x: Any, alpha: Any = 1, scale: Any = 1, inner: Any = 1) -> Any:
     scaled = x if inner == 1 else call.emit(relax.op.multiply(x, call.cast(inner)))
     below = relax.op.subtract(relax.op.exp(scaled), call.cast(1))
@@ -169,6 +212,17 @@ def _softplus(call: OperatorCall, x: Any, beta: Any = 1, threshold: Any = 20) ->
     return call.emit(relax.op.where(linear, x, smooth))
 
 
+def _same_bits(call: OperatorCall, x: Any, *_: Any) -> Any:
+    """``view`` as another type."""
+    if call.shape != shape_of(x) or "bool" in (call.dtype, dtype_of(x)):
+        call.refuse("it makes elements of another size")
+
+    def reinterpreted(x: te.Tensor) -> te.Tensor:
+        return te.compute(x.shape, lambda *at: tirx.reinterpret(call.dtype, x(*at)), "bits")
+
+    return x if call.dtype == dtype_of(x) else call.compute(reinterpreted, x)
+
+
 def _cast(call: OperatorCall, x: Any, *_: Any) -> Any:
     return call.cast(x)
 
@@ -189,8 +243,12 @@ CONVERTERS: dict[str, Converter] = {
     "isnan.default": _test(relax.op.isnan),
     "abs.default": _absolute,
     "neg.default": _of_result(relax.op.negative),
+    "_neg_view.default": _of_result(relax.op.negative),
     "reciprocal.default": _of_result(lambda x: relax.op.divide(relax.const(1, dtype_of(x)), x)),
     "sign.default": _sign,
+    "signbit.default": _sign_bit,
+    "copysign.Tensor": _with_sign_of,
+    "copysign.Scalar": _with_sign_of,
     "bitwise_not.default": _bitwise_not,
     "logical_not.default": _logical_not,
     "log2.default": _logarithm(_LN2),
@@ -205,6 +263,8 @@ CONVERTERS: dict[str, Converter] = {
     "leaky_relu.default": _leaky_relu,
     "_prelu_kernel.default": _prelu,
     "prelu.default": _prelu,
+    "rrelu_with_noise.default": _randomized_relu,
+    "rrelu_with_noise_functional.default": _randomized_relu,
     "elu.default": _elu,
     "gelu.default": _gelu,
     "silu.default": _of_result(relax.op.nn.silu),
@@ -212,6 +272,7 @@ CONVERTERS: dict[str, Converter] = {
     "hardswish.default": _hardswish,
     "softplus.default": _softplus,
     "_to_copy.default": _cast,
+    "view.dtype": _same_bits,
     "alias.default": _unchanged,
     "clone.default": _unchanged,
     "contiguous.default": _unchanged,

@@ -42,6 +42,30 @@ def _distances(call: OperatorCall, x: Any, y: Any, order: float, *_: Any) -> Any
     return vector_norm(call, call.emit(relax.op.subtract(rows, columns)), order, [-1])
 
 
+def _integer_product(call: OperatorCall, x: Any, y: Any) -> Any:
+    return call.emit(relax.op.matmul(x, y, call.dtype))
+
+
+def _product_of_three(
+    call: OperatorCall,
+    x: Any,
+    y: Any,
+    z: Any,
+    expand_x: list[int],
+    expand_y: list[int],
+    expand_z: list[int],
+    summed: list[int],
+    *_: Any,
+) -> Any:
+    """Of tensors with new axes, added up along some."""
+    parts = [
+        call.wide(call.emit(relax.op.expand_dims(tensor, sorted(axes))) if axes else tensor)
+        for tensor, axes in ((x, expand_x), (y, expand_y), (z, expand_z))
+    ]
+    whole = call.emit(relax.op.multiply(relax.op.multiply(parts[0], parts[1]), parts[2]))
+    return call.cast(call.emit(relax.op.sum(whole, axis=summed)) if summed else whole)
+
+
 CONVERTERS: dict[str, Converter] = {
     "mm.default": product,
     "bmm.default": product,
@@ -50,4 +74,6 @@ CONVERTERS: dict[str, Converter] = {
     "addmm.default": _product_and_sum,
     "baddbmm.default": _product_and_sum,
     "_cdist_forward.default": _distances,
+    "_int_mm.default": _integer_product,
+    "_trilinear.default": _product_of_three,
 }

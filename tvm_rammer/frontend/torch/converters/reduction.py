@@ -181,12 +181,18 @@ def _stably_sorted(
     return _sorted(call, x, dim, descending)
 
 
+def _at_rank(call: OperatorCall, x: Any, k: int, dim: int = -1, keepdim: bool = False) -> list[Any]:
+    """``kthvalue``: the k-th smallest, from 1 on."""
+    if not shape_of(x):
+        return [x, relax.const(0, "int64")]
+    axis = axes_of(x, dim)[0]
+    found = [call.take(part, relax.const(k - 1, "int64"), axis) for part in _sorted(call, x, axis)]
+    return [call.reshape(part, call.shape) for part in found]
+
+
 def _median(call: OperatorCall, x: Any, dim: int, keepdim: bool = False) -> list[Any]:
     """The lower of the two in the middle."""
-    axis = axes_of(x, dim)[0]
-    middle = relax.const((shape_of(x)[axis] - 1) // 2, "int64")
-    found = [call.take(part, middle, axis) for part in _sorted(call, x, axis)]
-    return [call.reshape(part, call.shape) for part in found]
+    return _at_rank(call, x, (shape_of(x)[axes_of(x, dim)[0]] + 1) // 2, dim)
 
 
 def _median_of_all(call: OperatorCall, x: Any) -> Any:
@@ -222,6 +228,7 @@ CONVERTERS: dict[str, Converter] = {
     "any.dims": _any,
     "var.correction": _variance,
     "var_mean.correction": _variance_and_mean,
+    "kthvalue.default": _at_rank,
     "median.dim": _median,
     "median.default": _median_of_all,
     "linalg_vector_norm.default": vector_norm,

@@ -10,7 +10,13 @@ from tvm import relax
 
 from tvm_rammer.frontend.torch.converters.indexing import joined, table
 from tvm_rammer.frontend.torch.converters.layout import sliced
-from tvm_rammer.frontend.torch.operator_call import Converter, OperatorCall, dtype_of, shape_of
+from tvm_rammer.frontend.torch.operator_call import (
+    Converter,
+    OperatorCall,
+    dtype_of,
+    is_float,
+    shape_of,
+)
 
 _REDUCTIONS = {
     "sum": "add",
@@ -76,10 +82,15 @@ def _scattered(call: OperatorCall, x: Any, dim: int, index: Any, source: Any, ho
         return x
     if not isinstance(source, relax.Expr):
         source = call.filled(shape_of(index), source)
+    return _scattered_as(call, x, dim, index, call.cast(source), how)
+
+
+def _scattered_as(call: OperatorCall, x: Any, dim: int, index: Any, source: Any, how: str) -> Any:
+    """In the operand's type, which may not be the result's."""
     for axis, size in enumerate(shape_of(index)):
         source = sliced(call, source, axis, 0, size)
-    axis = dim % max(len(call.shape), 1)
-    return call.emit(relax.op.scatter_elements(x, index, call.cast(source), axis, how))
+    axis = dim % max(len(shape_of(x)), 1)
+    return call.emit(relax.op.scatter_elements(x, index, source, axis, how))
 
 
 def _scatter(call: OperatorCall, x: Any, dim: int, index: Any, source: Any) -> Any:
@@ -105,9 +116,46 @@ def _scatter_reduce(
     reduce: str,
     include_self: bool = True,
 ) -> Any:
-    if reduce not in _REDUCTIONS or not include_self:
-        call.refuse("only sum, prod, amax and amin with include_self=True can be computed")
-    return _scattered(call, x, dim, index, source, _REDUCTIONS[reduce])
+    """Elements that do not count themselves, and that others are scattered to, start anew."""
+    how = _REDUCTIONS["sum" if reduce == "mean" else reduce]
+    if 0 in shape_of(index) or (include_self and reduce != "mean"):
+        return _scattered(call, x, dim, index, source, how)
+    one = relax.const(1, "int32")
+    own = call.broadcast(relax.const(int(include_self), "int32"), call.shape)
+    counts = _scattered_as(call, own, dim, index, call.broadcast(one, shape_of(index)), "add")
+    if not include_self:
+        reached = relax.op.greater(counts, relax.const(0, "int32"))
+        x = call.emit(relax.op.where(reached, call.cast(_neutral(call, how)), x))
+    result = _scattered(call, x, dim, index, source, how)
+    if reduce != "mean":
+        return result
+    counts = call.cast(call.emit(relax.op.maximum(counts, one)))
+    op = relax.op.divide if is_float(call.dtype) else relax.op.floor_divide
+    return call.emit(op(result, counts))
+
+
+def _neutral(call: OperatorCall, how: str) -> float:
+    """What changes nothing that it is combined with."""
+    if how in ("add", "mul"):
+        return 0 if how == "add" else 1
+    if is_float(call.dtype):
+        return -math.inf if how == "max" else math.inf
+    limits = np.iinfo(call.dtype)
+    return int(limits.min if how == "max" else limits.max)
+
+
+def _masked_scatter(call: OperatorCall, x: Any, mask: Any, source: Any) -> Any:
+    """The first elements of the source go where the mask is true, one after the other."""
+    count = math.prod(call.shape)
+    if 0 in (count, *shape_of(source)):
+        return x
+    flat = call.reshape(call.broadcast(mask, call.shape), (count,))
+    before = call.emit(relax.op.cumsum(call.cast(flat, "int64"), axis=0, dtype="int64"))
+    # Of those that no element goes to, which is not read.
+    place = call.emit(relax.op.maximum(relax.op.subtract(before, table(1)), table(0)))
+    taken = call.take(call.reshape(source, (math.prod(shape_of(source)),)), place, 0)
+    flat_x = call.reshape(call.broadcast(x, call.shape), (count,))
+    return call.reshape(call.emit(relax.op.where(flat, taken, flat_x)), call.shape)
 
 
 def _slice_replaced(
@@ -159,6 +207,7 @@ CONVERTERS: dict[str, Converter] = {
     "scatter.value_reduce": _scatter_reduce_into,
     "scatter_add.default": _scatter_add,
     "scatter_reduce.two": _scatter_reduce,
+    "masked_scatter.default": _masked_scatter,
     "slice_scatter.default": _slice_replaced,
     "select_scatter.default": _row_replaced,
 }
