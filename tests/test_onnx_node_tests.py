@@ -47,21 +47,6 @@ def test_what_stock_computes_wrong(name):
     assert not failures([case], run_build)
 
 
-#: Operators that stock TVM has no converter for.
-ABSENT_IN_STOCK = ("DeformConv",)
-
-
-@pytest.mark.parametrize("operator", ABSENT_IN_STOCK)
-def test_what_stock_has_no_converter_for(operator):
-    cases = [
-        case
-        for case in node_tests().values()
-        if {node.op_type for node in case.model.graph.node} == {operator}
-    ]
-    assert len(cases) > 1
-    assert failures(cases, run_build) == {}
-
-
 RUNS: dict[str, Run] = {
     "pipeline": run_relax(tvm_rammer.pipeline(**_OPTIONS)),
     "build": run_build,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Set
 from functools import cache
 from typing import Any
 
@@ -38,6 +39,8 @@ _SHAPE_OPERANDS = {
     "Unsqueeze": (1,),
     "AffineGrid": (1,),
     "CumSum": (1,),
+    "DFT": (1, 2),
+    "STFT": (1, 3),
     "Resize": (1, 2, 3),
     "Upsample": (1,),
     "Dropout": (1, 2),
@@ -73,13 +76,26 @@ LEFT_OUT = (
 )
 
 
+#: Operators that TVM's importer has no converter for, but ours has.
+CONVERTED = frozenset({"DFT", "DeformConv", "STFT"})
+
+
 @cache
 def node_tests() -> dict[str, Any]:
-    """Those whose single node is an operator of ours, by name."""
+    """Those whose single node is an operator that is rewritten, by name."""
+    return _tests_of({name for domain, name in {*RULES, *FUNCTIONS} if not domain})
+
+
+@cache
+def converted_node_tests() -> dict[str, Any]:
+    """Those whose single node is one of ``CONVERTED``, by name."""
+    return _tests_of(CONVERTED)
+
+
+def _tests_of(owned: Set[str]) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         cases = load_model_tests(kind="node")
-    owned = {name for domain, name in {*RULES, *FUNCTIONS} if not domain}
     return {
         case.name.removeprefix("test_"): case
         for case in cases

@@ -181,3 +181,30 @@ def test_a_cast_to_eight_bits_and_back_rounds(name):
     graph = helper.make_graph(casts, "g", ends[:1], ends[1:])
     opset = helper.make_opsetid("", 19)
     assert_as_onnxruntime(helper.make_model(graph, opset_imports=[opset], ir_version=9), [x])
+
+
+@pytest.mark.parametrize("inverse", [0, 1])
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("length", [5, 8, 11])
+def test_transforms_of_a_part_of_the_elements_or_with_zeros_behind(length, parts, inverse):
+    x = np.random.default_rng(0).normal(size=(2, 8, 3, parts)).astype("float32")
+    made = model("DFT", [x], (np.array(length), np.array(1)), version=20, inverse=inverse)
+    (found,) = run(made, [x])
+    numbers = x[..., 0] + (1j * x[..., 1] if parts == 2 else 0)
+    # ONNX Runtime is less exact.
+    expected = (np.fft.ifft if inverse else np.fft.fft)(numbers, length, 1)
+    np.testing.assert_allclose(found[..., 0] + 1j * found[..., 1], expected, atol=1e-5)
+
+
+def test_windows_of_a_signal_that_leave_out_its_end():
+    x = np.random.default_rng(0).normal(size=(2, 45, 1)).astype("float32")
+    window = np.hanning(16).astype("float32")
+    made = model("STFT", [x], (np.array(7), window, np.array(16)), version=17, onesided=0)
+    assert_as_onnxruntime(made, [x])
+
+
+def test_a_transform_along_an_axis_that_the_run_knows_is_refused():
+    x = np.zeros((2, 8, 3, 1), "float32")
+    made = model("DFT", [x, np.array(8), np.array(1)], version=20)
+    with pytest.raises(ModelError, match="its axis is known only at run time; fix it with const"):
+        tvm_rammer.build(made)

@@ -16,7 +16,8 @@
 ``operators``          operators that TVM's importer lacks, as operators it knows
 ``constant_operands``  refuses data where that importer needs constants
 ``branches``           TVM's importer, with branches of ``If`` that hold their operators
-``onnx_converters``    what that importer gets wrong
+``onnx_converters``    what that importer gets wrong, or has no converter for
+``signals``            Fourier transforms
 ``run_time_sizes``     shapes, where sizes are data at run time
 ``sequences``          sequences of tensors under one name
 ``recurrent``          LSTM, GRU and RNN as operators for each step

@@ -14,6 +14,7 @@ from onnx import TensorProto
 from tvm import relax, te, tirx, topi
 
 from tvm_rammer.frontend.deformable_convolution import DeformableConvolution
+from tvm_rammer.frontend.onnx import signals
 from tvm_rammer.frontend.onnx.run_time_sizes import as_shape, broadcast, expanded, is_shape
 
 #: Makes an expression of a node's operands and attributes.
@@ -274,11 +275,13 @@ CONVERTERS: Mapping[str, Converter] = {
     "Cast": _cast,
     "Concat": _concat,
     "ConcatFromSequence": _concat_from_sequence,
+    "DFT": signals.dft,
     "DeformConv": _deform_conv,
     "Expand": _expand,
     "NonMaxSuppression": _non_max_suppression,
     "Reshape": _reshape,
     "Slice": _slice,
+    "STFT": signals.stft,
     "SpaceToDepth": _space_to_depth,
     "Squeeze": _squeeze,
 }
