@@ -139,3 +139,52 @@ def test_results_are_those_of_the_wide_weights(dtype, rows):
 def test_an_unquantised_module_stays_the_same():
     mod = module(RNG.standard_normal((128, 160)).astype("float32"))
     tvm.ir.assert_structural_equal(NarrowWeights(few_rows=4)(mod), mod)
+
+
+def in_blocks(shape, size, bits=4, seed=0):
+    """Integers of few bits, with a scale for each block of a column."""
+    rng = np.random.default_rng(seed)
+    most = 1 << (bits - 1)
+    values = rng.integers(-most, most, shape).astype("float32")
+    scale = rng.uniform(1e-3, 1e-1, (shape[0] // size, shape[1])).astype("float32")
+    return values * np.repeat(scale, size, axis=0)
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    blocks=st.integers(2, 5),
+    size=st.sampled_from((16, 32, 128)),
+    columns=st.integers(1, 20),
+    bits=st.integers(2, 8),
+    seed=st.integers(0, 99),
+)
+def test_columns_may_have_a_scale_for_each_block(blocks, size, columns, bits, seed):
+    weights = in_blocks((blocks * size, columns), size, bits, seed)
+    weights[:size, 0] = 0
+    found = scaled_bytes(weights, in_blocks=True)
+    assert found is not None
+    scale = np.ones(1) if found.scale is None else found.scale
+    if scale.ndim > 1:
+        scale = np.repeat(scale, len(weights) // len(scale), axis=0)
+    np.testing.assert_allclose(found.values * scale, weights, rtol=3e-7)
+
+
+def test_blocks_are_looked_for_where_they_are_asked_for():
+    weights = in_blocks((128, 160), 32)
+    assert scaled_bytes(weights) is None
+    found = scaled_bytes(weights, in_blocks=True)
+    assert found is not None and found.scale is not None and found.scale.shape == (4, 160)
+    weights[77, 80] = 0.12345
+    assert scaled_bytes(weights, in_blocks=True) is None
+    assert scaled_bytes(weights[:-1], in_blocks=True) is None
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_sums_of_blocks_are_those_of_the_wide_weights(rows):
+    weights = in_blocks((256, 160), 32)
+    assert narrows(weights, rows)
+    library = tvm_rammer.build(module(weights, rows))
+    x = RNG.standard_normal((rows, 256)).astype("float32")
+    assert_close(library.create()(x)[0].numpy(), x @ weights, 2e-6)
+    nbytes = sum(region.constant_bytes for region in library.report.regions)
+    assert nbytes < weights.nbytes / 2.5

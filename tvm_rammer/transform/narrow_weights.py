@@ -1,9 +1,10 @@
 """A compiler pass that keeps weights as bytes where reading them is what a product waits for.
 
-A quantised model's weights are integers of 8 bits times a scale, and importers turn them into
-floating-point numbers of four times the size. A product of few rows takes as long as its weights
-take to be read, so there they become bytes again: the kernel widens them in registers, and the
-scale multiplies the sums. What counts are the numbers, not where a model has them from.
+A quantised model's weights are integers of 8 bits or fewer times a scale, and importers turn them
+into floating-point numbers of four times the size. A product of few rows takes as long as its
+weights take to be read, so there they become bytes again: the kernel widens them in registers, and
+the scale multiplies the sums, those of each block where a column has several scales. What counts
+are the numbers, not where a model has them from.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ class NarrowWeights:
 def _narrow_weights(mod: tvm.IRModule, few_rows: int) -> dict[Any, tuple[Any, Any]]:
     """For weights that are bytes times a scale: constants of both, the scale if there is one."""
     found = (call.args[1].value for call in calls_of(mod) if _reads_weights(call, few_rows))
-    narrow = {weights: scaled_bytes(as_array(weights)) for weights in dict.fromkeys(found)}
+    narrow = {
+        weights: scaled_bytes(as_array(weights), in_blocks=True) for weights in dict.fromkeys(found)
+    }
     return {
         weights: (constant(own.values), None if own.scale is None else constant(own.scale))
         for weights, own in narrow.items()
@@ -71,8 +74,19 @@ class _Narrower(relax.PyExprMutator):
         if weights is None:
             return call
         values, scale = weights
+        if scale is not None and scale.ty.ndim > 1:
+            return self._sum_of_blocks(call, values, scale)
         product = self.builder_.emit(self._product(call, values))
         return product if scale is None else relax.op.multiply(product, scale)
+
+    def _sum_of_blocks(self, call: Any, values: Any, scale: Any) -> Any:
+        (count, columns), (rows, _) = scale.value.shape, values.value.shape
+        cut = constant(values.value.numpy().reshape(count, rows // count, columns))
+        products = self.builder_.emit(self.builder_.call_te(_products, call.args[0], cut))
+        ones = [1] * (call.ty.ndim - 1)
+        steps = constant(scale.value.numpy().reshape(count, *ones, columns))
+        scaled = self.builder_.emit(relax.op.multiply(products, steps))
+        return relax.op.sum(scaled, axis=0)
 
     def _product(self, call: Any, values: Any) -> Any:
         data, dtype = call.args[0], str(call.ty.dtype)
@@ -110,3 +124,17 @@ def _product(data: te.Tensor, weights: te.Tensor) -> te.Tensor:
         return te.sum(data[(*rows, k)] * weights[k, column].astype(data.dtype), axis=k)
 
     return te.compute((*data.shape[:-1], weights.shape[1]), element, "matmul")
+
+
+def _products(data: te.Tensor, weights: te.Tensor) -> te.Tensor:
+    """The product of each block of a sum by itself: ``[blocks, rows..., columns]``."""
+    size = weights.shape[1]
+    k = te.reduce_axis((0, size), "k")
+
+    def element(block: Any, *places: Any) -> Any:
+        *rows, column = places
+        factor = weights[block, k, column].astype(data.dtype)
+        return te.sum(data[(*rows, block * size + k)] * factor, axis=k)
+
+    shape = (weights.shape[0], *data.shape[:-1], weights.shape[2])
+    return te.compute(shape, element, "matmul")

@@ -7,6 +7,7 @@ numbers, not where a model has them from.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,10 @@ import numpy as np
 _ROUNDING = 3e-7
 #: So many rows tell of most columns that they are no bytes times a scale.
 _SAMPLE = 64
+#: Magnitudes of bytes, the largest first.
+_BYTES = range(128, 0, -1)
+#: How many neighbours of a column have a scale in common where it has several.
+_BLOCKS = (256, 128, 64, 32, 16)
 
 
 @dataclass(frozen=True)
@@ -24,28 +29,64 @@ class ScaledBytes:
     ----------
     values : ndarray of int8
     scale : ndarray, optional
-        One number, or one for each column; ``None`` where the values are the matrix.
+        One number, one for each column, or ``[blocks, N]`` for each block of equal size of every
+        column; ``None`` where the values are the matrix.
     """
 
     values: np.ndarray
     scale: np.ndarray | None
 
 
-def scaled_bytes(weights: np.ndarray) -> ScaledBytes | None:
+def scaled_bytes(weights: np.ndarray, *, in_blocks: bool = False) -> ScaledBytes | None:
     """The bytes and the scale of a matrix, ``None`` if it has none or they take as much memory.
 
     Parameters
     ----------
     weights : ndarray of float32 or int32, [K, N]
+    in_blocks : bool
+        Whether parts of a column may have scales of their own.
     """
     if _are_bytes(weights):
         return ScaledBytes(weights.astype(np.int8), None)
     if weights.dtype.kind == "i" or not np.all(np.isfinite(weights)):
         return None
     scale = _scale(weights)
-    if scale is None:
+    if scale is not None:
+        return ScaledBytes(np.rint(weights / scale).astype(np.int8), scale)
+    return _bytes_in_blocks(weights) if in_blocks else None
+
+
+def _bytes_in_blocks(weights: np.ndarray) -> ScaledBytes | None:
+    """A matrix whose columns have a scale for each of their blocks, the largest that there are."""
+    rows, columns = weights.shape
+    sample = np.ascontiguousarray(weights[:, columns // 2])
+    sizes = (size for size in _BLOCKS if rows % size == 0)
+    size = next((n for n in sizes if _scale_of_rows(sample.reshape(-1, n)) is not None), 0)
+    if not size:
         return None
-    return ScaledBytes(np.rint(weights / scale).astype(np.int8), scale)
+    blocks = weights.reshape(-1, size, columns)
+    flat = np.ascontiguousarray(blocks.transpose(0, 2, 1)).reshape(-1, size)
+    found = _scale_of_rows(flat)
+    if found is None:
+        return None
+    scale = found.reshape(-1, columns)
+    values = np.rint(blocks / scale[:, None]).astype(np.int8)
+    return ScaledBytes(values.reshape(rows, columns), scale)
+
+
+def _scale_of_rows(values: np.ndarray) -> np.ndarray | None:
+    """For each row the smallest step of which its numbers are bytes, ``None`` if one has none."""
+    largest = np.abs(values).max(axis=1)
+    found = np.ones(len(values), np.float32)
+    left = np.flatnonzero(largest)
+    for byte in _BYTES:
+        steps = (largest[left] / np.float32(byte))[:, None]
+        fits = _are_steps(values[left], steps).all(axis=1)
+        found[left[fits]] = steps[fits, 0]
+        left = left[~fits]
+        if not len(left):
+            return found
+    return None
 
 
 def _scale(weights: np.ndarray) -> np.ndarray | None:
@@ -82,15 +123,20 @@ def _scale_of_columns(weights: np.ndarray) -> np.ndarray | None:
 def _candidates(most: np.float32, least: np.float32) -> list[np.float32]:
     """The steps of which the largest magnitude is a byte, the smallest steps first."""
     largest = max(most, -least)
-    return [np.float32(largest / byte) for byte in range(128, 0, -1)]
+    return [np.float32(largest / byte) for byte in _BYTES]
 
 
 def _fits(values: np.ndarray, step: np.float32) -> bool:
     """Whether all values are bytes times a step."""
+    return bool(_are_steps(values, step).all())
+
+
+def _are_steps(values: np.ndarray, step: Any) -> np.ndarray:
+    """Which values are bytes times a step."""
     with np.errstate(all="ignore"):
         bytes_ = np.rint(values / step)
         near = np.abs(bytes_ * step - values) <= _ROUNDING * np.abs(values)
-    return bool(np.all(near & (bytes_ >= -128) & (bytes_ <= 127)))
+    return near & (bytes_ >= -128) & (bytes_ <= 127)
 
 
 def _are_bytes(values: np.ndarray) -> bool:

@@ -106,8 +106,10 @@ def _qlinear_conv(dtype: Any, w_dtype: Any, *, per_channel: bool, **attributes: 
     )
 
 
-def _nbits(bits: int, block: int, summed: int, *, points: Any = None, bias: bool = False) -> Case:
-    columns, blocks = 10, -(-summed // block)
+def _nbits(
+    bits: int, block: int, summed: int, *, columns: int = 10, points: Any = None, bias: bool = False
+) -> Case:
+    blocks = -(-summed // block)
     zeros = None
     if points is np.uint8:
         zeros = _bytes(columns, -(-blocks * bits // 8), seed=1)
@@ -530,6 +532,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "MatMulNBits, a block that is cut, bias": lambda: _nbits(4, 32, 72, bias=True),
     "MatMulNBits, eight bits": lambda: _nbits(8, 32, 64, points=np.uint8),
     "MatMulNBits, two bits": lambda: _nbits(2, 32, 64, points=np.uint8),
+    "MatMulNBits, more than a million bytes": lambda: _nbits(4, 32, 1088, columns=2048),
     "GatherBlockQuantized": lambda: _gathered(4),
     "GatherBlockQuantized, zero points": lambda: _gathered(4, points=True),
     "GatherBlockQuantized, eight bits": lambda: _gathered(8),

@@ -125,7 +125,7 @@ def result_values(
     if (empty := _without_elements(node, types)) is not None:
         return empty
     operands = set(filter(None, node.input))
-    if not all(name in values for name in operands):
+    if not all(name in values and prod(values[name].dims) <= LARGEST_OPERAND for name in operands):
         return None
     constant = bool(operands) or node.op_type == "Constant"
     if not constant or node.op_type in _RANDOM or not _small(node, types):

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Iterable
-from math import prod
 
 import onnx
 from onnx import helper
 
 from tvm_rammer.frontend.onnx.infer import (
-    LARGEST_OPERAND,
     opsets_of,
     result_types,
     result_values,
@@ -172,8 +170,7 @@ class _Walk:
         for tensor in tensors:
             kind = helper.make_tensor_type_proto(tensor.data_type, tuple(tensor.dims))
             self._types[tensor.name] = kind
-            if prod(tensor.dims) <= LARGEST_OPERAND:
-                self._values[tensor.name] = tensor
+            self._values[tensor.name] = tensor
 
     def _inferred(self, proto: onnx.NodeProto) -> dict[str, onnx.TypeProto]:
         """Types of results, where they are not known as a whole."""
