@@ -298,7 +298,7 @@ def test_a_refusal_names_operator_place_and_remedy():
     assert message(exported(model, X)) == (
         "the model: PyTorch's prims.lgamma.default (node 'lgamma', at "
         f"\"{__file__}\", line {line}, in forward, layer '1'): it is not supported; "
-        "export the model with torch.onnx.export instead, or rewrite this operation"
+        "rewrite this operation with others, or compute it outside of the model"
     )
 
 

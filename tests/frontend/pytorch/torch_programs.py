@@ -101,9 +101,21 @@ INDEXING = {
     "index_list": Program(lambda x: x[[2, 0, 1, 1]], (X,)),
     "index_lists": Program(lambda x: x[:, [0, 2], [1, 3]], (CUBE,)),
     "index_int32": Program(lambda x, i: x[i], (X, ints(3, 5, dtype=torch.int32))),
-    "index_mask": Program(lambda x, m: x[m], (X, bools(3, 4)), "depends on the data"),
-    "masked_select": Program(torch.masked_select, (X, bools(3, 4)), "aten.masked_select.default"),
-    "nonzero": Program(torch.nonzero, (bools(3, 4),), "aten.nonzero.default"),
+    "index_mask": Program(
+        lambda x, m: x[m],
+        (X, bools(3, 4)),
+        "depends on the data; make it constant, or export the model with torch.onnx.export instead",
+    ),
+    "masked_select": Program(
+        torch.masked_select,
+        (X, bools(3, 4)),
+        "not supported; index with the mask, and export the model with torch.onnx.export instead",
+    ),
+    "nonzero": Program(
+        torch.nonzero,
+        (bools(3, 4),),
+        "it is not supported; export the model with torch.onnx.export instead",
+    ),
     "index_select": Program(lambda x, i: x.index_select(-1, i), (CUBE, ints(4, 3))),
     "index_select_one": Program(lambda x, i: x.index_select(1, i), (CUBE, torch.tensor(2))),
     "take": Program(torch.take, (X, ints(12, 2, 3, low=-12))),
@@ -758,7 +770,7 @@ COMPLEX_NUMBERS = {
         (torch.complex(X, X),),
         "is complex; take torch.view_as_real of it, and begin with torch.view_as_complex",
     ),
-    "root": Program(lambda x: torch.fft.fft(x).sqrt().real, (X,), "complex numbers are not supp"),
+    "root": Program(lambda x: torch.fft.fft(x).sqrt().real, (X,), "compute with their real"),
     "fft_large": Program(
         lambda x: torch.fft.fft(x).real, (floats(1, 5000),), "it transforms more than 4096 elem"
     ),
@@ -1155,6 +1167,20 @@ RESIZING = {
         for mode in ("bilinear", "nearest", "bicubic")
         for padding, corners in (("zeros", 0), ("border", 1), ("reflection", 0), ("reflection", 1))
     },
+    "grid_sample_3d": Program(
+        lambda x, g: [
+            F.grid_sample(x, g, mode, padding, corners)
+            for mode in ("bilinear", "nearest")
+            for padding in ("zeros", "border", "reflection")
+            for corners in (False, True)
+        ],
+        (floats(2, 3, 4, 5, 6), 2 * floats(2, 3, 4, 5, 3)),
+    ),
+    "grid_sample_3d_reflected_point": Program(
+        lambda x, g: F.grid_sample(x, g, "bilinear", "reflection", True),
+        (floats(1, 2, 1, 3, 4), floats(1, 2, 2, 2, 3)),
+        "it reflects an axis of one element",
+    ),
     "affine_grid": Program(
         lambda t: F.affine_grid(t, (2, 1, 3, 4), align_corners=False), (floats(2, 2, 3),)
     ),

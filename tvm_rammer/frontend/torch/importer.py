@@ -49,7 +49,8 @@ class _Importer(ExportedProgramImporter):
         converter = (COMPLEX_CONVERTERS if has_complex_numbers(node) else CONVERTERS).get(name)
         if converter is None:
             why = "complex numbers are not supported here"
-            raise ModelError(f"{self.where}: {refusal(node, why)}")
+            advice = "compute with their real and imaginary parts"
+            raise ModelError(f"{self.where}: {refusal(node, why, advice)}")
         call = OperatorCall(node, self.block_builder)
         try:
             return converter(call, *self._arguments(node, converter))

@@ -14,7 +14,20 @@ from tvm_rammer.errors import ModelError
 #: filled in; tensors are Relax expressions. It gives the result, or a list of results.
 Converter = Callable[..., Any]
 
-_ADVICE = "export the model with torch.onnx.export instead, or rewrite this operation"
+_ADVICE = "rewrite this operation with others, or compute it outside of the model"
+_THROUGH_ONNX = "export the model with torch.onnx.export instead"
+#: What helps with operators that ONNX has, which sizes that depend on the data are no obstacle for.
+_ADVICE_FOR = {
+    **dict.fromkeys(
+        (
+            *("nonzero.default", "index.Tensor", "_unsafe_index.Tensor", "nms.default"),
+            *("_unique2.default", "unique_consecutive.default", "bincount.default"),
+            *("pow.Tensor_Tensor", "pow.Scalar"),
+        ),
+        _THROUGH_ONNX,
+    ),
+    "masked_select.default": f"index with the mask, and {_THROUGH_ONNX}",
+}
 
 
 class OperatorCall:
@@ -106,13 +119,14 @@ class OperatorCall:
                 self.refuse("only its first result can be computed")
         return [value]
 
-    def refuse(self, why: str, advice: str = _ADVICE) -> Any:
+    def refuse(self, why: str, advice: str | None = None) -> Any:
         """Say that this call cannot be converted, and what to do."""
         raise ModelError(refusal(self.node, why, advice))
 
 
-def refusal(node: Any, why: str, advice: str = _ADVICE) -> str:
+def refusal(node: Any, why: str, advice: str | None = None) -> str:
     """One line: which operator, where in the user's code, why, and what to do."""
+    advice = advice or _ADVICE_FOR.get(getattr(node.target, "__name__", ""), _ADVICE)
     return f"PyTorch's {node.target} ({place(node)}): {why}; {advice}"
 
 

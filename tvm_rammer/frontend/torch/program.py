@@ -217,7 +217,7 @@ def _check(node: Any, where: str) -> None:
         if isinstance(value, torch.Tensor) and not all(isinstance(s, int) for s in value.shape):
             raise ModelError(
                 f"{where}: the shape of the result of {node.target} ({place(node)}) depends on "
-                "the data; make it constant"
+                "the data; make it constant, or export the model with torch.onnx.export instead"
             )
 
 

@@ -114,6 +114,19 @@ def _along(call: OperatorCall, x: Any, matrix: Any, axis: int) -> Any:
     return result
 
 
+def _sampled_volume(
+    call: OperatorCall, x: Any, grid: Any, mode: int, padding: int, align_corners: bool
+) -> Any:
+    """``grid_sample`` of three axes."""
+    _check_floats(call)
+    rule = ("zeros", "border", "reflection")[padding]
+    if rule == "reflection" and align_corners and 1 in shape_of(x)[2:]:
+        call.refuse("it reflects an axis of one element")
+    grid = call.permute(grid, [0, 4, 1, 2, 3])
+    method = ("bilinear", "nearest")[mode]
+    return call.emit(relax.op.image.grid_sample(x, grid, method, "NCDHW", rule, align_corners))
+
+
 CONVERTERS: dict[str, Converter] = {
     "upsample_nearest2d.vec": _nearest,
     "upsample_bilinear2d.vec": _bilinear,
@@ -123,4 +136,5 @@ CONVERTERS: dict[str, Converter] = {
     "_upsample_bicubic2d_aa.default": _weighted,
     "_upsample_bilinear2d_aa.vec": _weighted,
     "_upsample_bicubic2d_aa.vec": _weighted,
+    "grid_sampler_3d.default": _sampled_volume,
 }
