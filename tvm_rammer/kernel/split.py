@@ -22,6 +22,7 @@ from tvm_rammer.errors import ModelError
 from tvm_rammer.kernel.blocks import distinct, loads, variables
 from tvm_rammer.kernel.footprint import Matrix, footprints
 from tvm_rammer.kernel.loops import sequence
+from tvm_rammer.kernel.lowering.positive_division import PositiveDivision
 from tvm_rammer.kernel.nodes import collect, statements
 from tvm_rammer.rprogram import dtype_bytes
 from tvm_rammer.rprogram.program import Mode
@@ -40,6 +41,7 @@ _LOWER_BLOCKS = (
 #: their axes at first.
 _LOWER_LOOPS = (
     s_tir.transform.StmtSimplify(),
+    PositiveDivision(),
     s_tir.transform.LowerOpaqueBlock(),
 )
 _LOWER_BUFFERS = (

@@ -16,6 +16,7 @@ from tvm.ir import TensorLoad
 
 from tvm_rammer.backend.cuda.launches import launches_of
 from tvm_rammer.errors import ModelError
+from tvm_rammer.kernel.lowering.positive_division import PositiveDivision
 from tvm_rammer.kernel.lowering.safe_division import SafeDivision
 from tvm_rammer.kernel.nodes import collect
 
@@ -54,7 +55,7 @@ def with_aligned_vectors(func: tirx.PrimFunc, target: tvm.target.Target) -> tirx
 def _with_vectors(launch: tirx.PrimFunc, target: tvm.target.Target) -> tirx.PrimFunc:
     high, low = s_tir.transform, tirx.transform
     passes = [
-        *(low.BindTarget(target), SafeDivision()),
+        *(low.BindTarget(target), SafeDivision(), PositiveDivision()),
         *(high.CanonicalizeLoop(), high.LowerCrossThreadReduction(), high.LowerInitBlock()),
         *(high.PlanAndUpdateBufferAllocationLocation(), high.ConvertBlocksToOpaque()),
         *(high.LiftThreadBinding(), high.ManifestSharedMemoryLocalStage()),

@@ -14,6 +14,7 @@ from tvm import tirx
 
 from tvm_rammer.kernel.lowering.compare_booleans import CompareBooleans
 from tvm_rammer.kernel.lowering.keep_nan import KeepNaN
+from tvm_rammer.kernel.lowering.positive_division import PositiveDivision
 from tvm_rammer.kernel.lowering.safe_division import SafeDivision
 
 
@@ -49,7 +50,7 @@ def _stages(before: Sequence[Any], after: Sequence[Any], needless: Any) -> Any:
     from tvm.s_tir.pipeline import default_s_tir_pipeline
 
     stock, finalize_host, finalize_device = default_s_tir_pipeline()
-    first = [SafeDivision(), *(make() for make in before)]
+    first = [SafeDivision(), PositiveDivision(), *(make() for make in before)]
     last = [CompareBooleans(), KeepNaN(), *(make() for make in after)]
     passes = tvm.transform.Sequential([*first, stock, *last])
 
