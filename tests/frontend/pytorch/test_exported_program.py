@@ -217,6 +217,22 @@ def test_a_buffer_that_changes_is_refused():
     )
 
 
+class Moved(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = torch.nn.Buffer(floats(5, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.table = self.table.to(x.device, x.dtype)
+        return x + self.table[2]
+
+
+def test_a_buffer_may_be_given_the_value_that_it_has():
+    """As the table of positions of CTRL."""
+    loaded = load_model(exported(Moved(), X, strict=False))
+    assert torch.equal(run(loaded, X)[0], Moved()(X))
+
+
 class Counting(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -41,6 +41,7 @@ def prepared(program: Any, shapes: Shapes, where: str) -> Any:
         ``shapes`` does not fit the program.
     """
     program = decomposed(_specialised(program, shapes, where))
+    _drop_unchanged_state(program)
     _check_state(program, where)
     _drop_what_is_no_tensor(program)
     _share_equal_weights(program)
@@ -156,7 +157,20 @@ def _drop_constant_outputs(program: Any) -> None:
     import torch
 
     end = next(iter(program.graph.find_nodes(op="output")))
-    kept = [isinstance(value, torch.fx.Node) for value in end.args[0]]
+    _keep_outputs(program, [isinstance(value, torch.fx.Node) for value in end.args[0]])
+
+
+def _drop_unchanged_state(program: Any) -> None:
+    """A buffer may be given the value that it has: ``self.table = self.table.to(x.device)``."""
+    signature = program.graph_signature
+    names = {spec.target: spec.arg.name for spec in signature.input_specs if spec.target}
+    changes = [names.get(spec.target) != spec.arg.name for spec in signature.output_specs]
+    if not all(changes):
+        _keep_outputs(program, changes)
+
+
+def _keep_outputs(program: Any, kept: list[bool]) -> None:
+    end = next(iter(program.graph.find_nodes(op="output")))
     end.args = (tuple(itertools.compress(end.args[0], kept)),)
     specs = program.graph_signature.output_specs
     specs[:] = list(itertools.compress(specs, kept))
