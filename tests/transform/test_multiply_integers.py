@@ -69,7 +69,8 @@ def multiplied(mod: tvm.IRModule, neighbours: int = 2) -> tvm.IRModule:
 def integers_in(mod: tvm.IRModule, neighbours: int = 2) -> list[str]:
     """The operators of a rewritten module that make integers of 32 bits."""
     after = multiplied(mod, neighbours)
-    return [operator_name(each) for each in calls_of(after) if str(each.ty.dtype) == "int32"]
+    made = [each for each in calls_of(after) if isinstance(each.ty, relax.TensorType)]
+    return [operator_name(each) for each in made if str(each.ty.dtype) == "int32"]
 
 
 def computed(mod: tvm.IRModule, *data: np.ndarray) -> np.ndarray:
@@ -172,6 +173,50 @@ def test_data_that_only_moved_are_still_integers(neighbours):
     wanted = np.einsum("nchw,oc->nhwo", (data - np.float64(POINT)) * SCALE, weights[:, 0, 0])
     got = computed(multiplied(mod, neighbours), data)
     assert np.abs(got - wanted).max() <= 2e-6 * np.abs(wanted).max()
+
+
+def rounded(x: Any) -> Any:
+    """As an LSTM rounds its state: bytes on the range of the data, as floating-point numbers."""
+    zero, most = relax.const(0.0), relax.const(255.0)
+    low = OP.minimum(OP.min(x), zero)
+    scale = OP.divide(OP.subtract(OP.maximum(OP.max(x), zero), low), most)
+    point = OP.round(OP.subtract(zero, OP.divide(low, scale)))
+    inside = OP.minimum(OP.maximum(OP.add(OP.round(OP.divide(x, scale)), point), zero), most)
+    return OP.subtract(inside, point)
+
+
+@pytest.mark.parametrize("neighbours", [2, 4])
+def test_what_was_rounded_on_its_own_range_is_of_integers_too(neighbours):
+    weights = scaled((10, 16), per_column=True)
+
+    def build(x: Any) -> Any:
+        """Rounded together, multiplied in parts."""
+        parts = OP.split(rounded(x), 2, 0)
+        rows = (OP.reshape(relax.TupleGetItem(parts, k), (9, 10)) for k in range(2))
+        return OP.concat([OP.matmul(each, relax.const(weights)) for each in rows])
+
+    mod = module(build, ((2, 9, 10), "float32"))
+    assert integers_in(mod, neighbours).count("relax.matmul") == 2
+    data = RNG.normal(size=(2, 9, 10)).astype("float32")
+    got, wanted = computed(multiplied(mod, neighbours), data), computed(mod, data)
+    assert np.abs(got - wanted).max() <= 2e-6 * np.abs(wanted).max()
+
+
+def test_floats_that_are_no_bytes_stay():
+    weights = relax.const(scaled((10, 16)))
+
+    def of(least: float, most: float, inner: Callable[[Any], Any]) -> tvm.IRModule:
+        def build(x: Any) -> Any:
+            point = OP.round(OP.max(x))
+            inside = OP.maximum(OP.add(inner(x), point), relax.const(least))
+            return OP.matmul(OP.subtract(OP.minimum(inside, relax.const(most)), point), weights)
+
+        return module(build, ((9, 10), "float32"))
+
+    assert "relax.matmul" in integers_in(of(0.0, 255.0, OP.round), 4)
+    assert integers_in(of(0.0, 256.0, OP.round), 4) == []
+    assert integers_in(of(-1.0, 255.0, OP.round), 4) == []
+    assert integers_in(of(0.0, 255.0, OP.floor), 4) == []
 
 
 def test_concatenations_of_equal_scales_are_of_integers():

@@ -157,6 +157,22 @@ def test_other_reductions_of_stacked_tensors_are_chains_as_well(reduction, of_tw
     assert_close(got, of_two(a, b), 1e-6)
 
 
+def test_a_number_is_not_repeated_before_it_meets_a_tensor():
+    """As ONNX's Max of a tensor and a constant is imported."""
+    x = relax.Var("x", relax.TensorType((2, 3), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            most = builder.emit(relax.op.broadcast_to(relax.const(6.0), (2, 3)))
+            stacked = builder.emit(relax.op.stack([x, most], axis=0))
+            y = builder.emit_output(relax.op.min(stacked, axis=[0]))
+        builder.emit_func_output(y)
+    after = SimplifyOperators()(builder.get())
+    (call,) = calls(after["main"])
+    assert operator_name(call) == "relax.minimum"
+    assert call.args[1].value.numpy().shape == ()
+
+
 @pytest.mark.parametrize(
     ("stack_axis", "options"),
     [(1, {"axis": [0]}), (0, {"axis": [1]}), (0, {"axis": [0], "keepdims": True}), (0, {})],

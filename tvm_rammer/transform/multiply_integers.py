@@ -10,12 +10,15 @@ multiply the sums.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 import tvm
 from tvm import relax
+from tvm.ir import GenericConst
 
 from tvm_rammer.relax_util import bound_value, calls_any, operator_name, rewrite, static_shape
 from tvm_rammer.tensors import as_array, constant
@@ -31,7 +34,7 @@ from tvm_rammer.transform.remove_dead_code import clean_up
 from tvm_rammer.transform.scaled_bytes import ScaledBytes, scaled_bytes
 from tvm_rammer.transform.scales import DEQUANTIZE, has_one_scale
 
-_CONCAT = "relax.concat"
+_CONCAT, _SPLIT, _ROUND = "relax.concat", "relax.split", "relax.round"
 #: Types whose numbers, less a number of the type, are integers of 16 bits.
 _SMALL = frozenset({"int8", "uint8"})
 _LARGEST = 255
@@ -56,7 +59,7 @@ class MultiplyIntegers:
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Rewrite every Relax function of a module."""
-        if not calls_any(mod, {DEQUANTIZE}):
+        if not calls_any(mod, {DEQUANTIZE, _ROUND}):
             return mod
         rewritten = rewrite(mod, _Multiplier(mod, self.products))
         return mod if rewritten.same_as(mod) else clean_up(rewritten)
@@ -70,6 +73,8 @@ class _Multiplier(relax.PyExprMutator):
         #: Of data that were asked for: what several operators read is made once.
         self.scaled: dict[tuple[Any, int], _Scaled | None] = {}
         self.weights: dict[Any, ScaledBytes | None] = {}
+        #: Splits of integers, by the split of what they stand for.
+        self.splits: dict[tuple[Any, int], Any] = {}
 
     def visit_call_(self, call: Any) -> Any:
         call = super().visit_call_(call)
@@ -87,8 +92,11 @@ class _Multiplier(relax.PyExprMutator):
         array = weights.values if is_matrix else weights.values.T.reshape(shape)
         sums = sums_of(self.builder_.emit, call, data.integers, array, count)
         scale = data.scale if weights.scale is None else data.scale * weights.scale
-        floats = self.builder_.emit(relax.op.astype(sums, "float32"))
-        return relax.op.multiply(floats, constant(np.asarray(scale, np.float32)))
+        floats = relax.op.astype(self.builder_.emit(sums), "float32")
+        if np.all(scale == 1):
+            return floats
+        factor = constant(np.asarray(scale, np.float32))
+        return relax.op.multiply(self.builder_.emit(floats), factor)
 
     def _bytes_of(self, call: Any) -> ScaledBytes | None:
         """The weights as a matrix of bytes, if no sum can leave 32 bits."""
@@ -110,8 +118,12 @@ class _Multiplier(relax.PyExprMutator):
 
     def _made(self, value: Any, count: int) -> _Scaled | None:
         name = operator_name(value)
+        if isinstance(value, relax.TupleGetItem):
+            return self._part(value, count)
         if name == DEQUANTIZE:
             return self._rounded(value, count)
+        if name == "relax.subtract":
+            return self._clipped(value, count)
         if name in MOVING:
             return self._moved(value, count)
         return self._joined(value, count) if name == _CONCAT else None
@@ -134,6 +146,46 @@ class _Multiplier(relax.PyExprMutator):
         ((point, scale),) = steps
         joined = relax.op.concat([part.integers.values for part in known], int(value.attrs.axis))
         return _Scaled(Integers(self.builder_.emit(joined), point), scale)
+
+    def _part(self, item: Any, count: int) -> _Scaled | None:
+        split = bound_value(self, item.tuple_value)
+        if operator_name(split) != _SPLIT:
+            return None
+        found = self._scaled_of(split.args[0], count)
+        if found is None:
+            return None
+        key = item.tuple_value, count
+        if key not in self.splits:
+            moved = tvm.ir.Call(split.op, [found.integers.values, *split.args[1:]], split.attrs)
+            self.splits[key] = self.builder_.emit(moved)
+        part = self.builder_.emit(relax.TupleGetItem(self.splits[key], item.index))
+        return _Scaled(Integers(part, found.integers.point), found.scale)
+
+    def _clipped(self, difference: Any, count: int) -> _Scaled | None:
+        """Floating-point numbers that are bytes less a point of the run, as these:
+        ``min(max(round(x / scale) + round(point), 0), 255) - round(point)``.
+        """
+        inside, point = difference.args
+        low = self._operand_beside(inside, "relax.minimum", _LARGEST)
+        total = bound_value(self, self._operand_beside(low, "relax.maximum", 0))
+        if operator_name(total) != "relax.add" or not self._are_rounded((*total.args, point)):
+            return None
+        emit, shape = self.builder_.emit, static_shape(point)
+        if shape is None or prod(shape) != 1:
+            return None
+        bytes_ = emit(relax.op.astype(inside, "uint8"))
+        whole = emit(relax.op.astype(point, "int32"))
+        return _Scaled(small_integers(emit, bytes_, whole, count), np.float32(1))
+
+    def _operand_beside(self, expression: Any, name: str, number: int) -> Any:
+        """The operand of an operator whose other one is a number; ``None`` if it is none such."""
+        value = bound_value(self, expression)
+        if operator_name(value) != name or not isinstance(value.args[1], GenericConst):
+            return None
+        return value.args[0] if np.all(as_array(value.args[1].value) == number) else None
+
+    def _are_rounded(self, expressions: Sequence[Any]) -> bool:
+        return all(operator_name(bound_value(self, each)) == _ROUND for each in expressions)
 
     def _rounded(self, call: Any, count: int) -> _Scaled | None:
         """What becomes floating-point numbers."""

@@ -9,7 +9,7 @@ disappears, and a tensor that becomes a shape is what the VM has for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
 
@@ -146,10 +146,20 @@ class _Simplifier(relax.PyExprMutator):
         parts = bound_value(self, stacked.args[0])
         if not isinstance(parts, relax.Tuple):
             return call
-        total = reduce(lambda a, b: self.builder_.emit(of_two(a, b)), parts.fields)
+        operands = self._before_broadcasts(parts.fields[:])
+        total = reduce(lambda a, b: self.builder_.emit(of_two(a, b)), operands)
         if operator_name(call) != "relax.mean":
             return total
-        return relax.op.divide(total, relax.const(len(parts.fields), call.ty.dtype))
+        return relax.op.divide(total, relax.const(len(operands), call.ty.dtype))
+
+    def _before_broadcasts(self, parts: Sequence[Any]) -> list[Any]:
+        """Tensors of one shape as they were before they were repeated, but for one of them."""
+        repeated = [bound_value(self, part) for part in parts]
+        repeats = [operator_name(value) == "relax.broadcast_to" for value in repeated]
+        if all(repeats):
+            return list(parts)
+        every = zip(parts, repeated, repeats, strict=True)
+        return [value.args[0] if repeats else part for part, value, repeats in every]
 
 
 def _as_operand(expression: Any, neutral: int) -> Any:
