@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import tvm
 from tvm import relax, tirx
@@ -10,6 +11,7 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 from tvm.script import tirx as T
 
+import tvm_rammer
 from tvm_rammer.frontend import load_model
 from tvm_rammer.region.concatenations import CONCATENATION
 from tvm_rammer.testing import models
@@ -153,3 +155,53 @@ def test_a_cast_of_a_shape_keeps_what_it_checks():
     tvm.ir.assert_structural_equal(legalized, relax.transform.LegalizeOps()(Module))
     kinds = [type(b) for block in legalized["main"].body.blocks for b in block.bindings]
     assert relax.MatchCast in kinds
+
+
+def running(scan: Callable[..., relax.Expr], shape, dtype, axis, exclusive=False, of=None):
+    """A module of a running sum or product between two other operators."""
+    x = relax.Var("x", relax.TensorType(shape, dtype))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            data = builder.emit(relax.op.where(relax.op.equal(x, x), x, x))
+            sums = builder.emit(scan(data, axis, of, exclusive))
+            result = builder.emit_output(relax.op.add(sums, sums))
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "axis", "exclusive", "of"),
+    [
+        ((4, 7), "int64", 1, False, None),
+        ((4, 7), "float32", 0, True, None),
+        ((2, 3, 5), "bool", 1, False, "int32"),
+        ((2, 3, 5), "int32", None, False, None),
+        ((1, 1), "int64", -1, True, None),
+        ((0, 3), "int64", 0, False, None),
+    ],
+)
+def test_running_sums_are_planned_with_what_is_around_them(shape, dtype, axis, exclusive, of):
+    mod = running(relax.op.cumsum, shape, dtype, axis, exclusive, of)
+    library = tvm_rammer.build(mod)
+    data = np.random.default_rng(0).integers(0, 2, shape).astype(dtype)
+    wanted = np.cumsum(data, axis, dtype=of or dtype)
+    if exclusive:
+        wanted -= data.astype(wanted.dtype)
+    np.testing.assert_array_equal(library.create()(data)[0].numpy(), 2 * wanted)
+    if data.size:
+        assert len(library.report.regions) == 1
+        assert not library.report.left_out
+
+
+def test_running_products():
+    data = np.arange(1, 7, dtype="float32").reshape(2, 3)
+    library = tvm_rammer.build(running(relax.op.cumprod, (2, 3), "float32", 1))
+    np.testing.assert_array_equal(library.create()(data)[0].numpy(), 2 * data.cumprod(1))
+
+
+def test_running_sums_for_gpus_are_left_to_tvm():
+    mod = running(relax.op.cumsum, (4, 7), "int64", 1)
+    with tvm.target.Target({"kind": "cuda", "arch": "sm_90"}):
+        after = LegalizeOperators()(mod)
+    assert "R.cumsum" in after.script()

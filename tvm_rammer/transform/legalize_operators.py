@@ -3,7 +3,8 @@
 LegalizeOps builds and schedules a tensor expression for every call, 11 seconds for an LSTM of
 25,000 operators of which 20 are distinct. This pass remembers what an operator with given
 attributes and argument types became, and leaves whatever is not a plain ``call_tir`` to
-LegalizeOps.
+LegalizeOps. Running sums, which TVM makes loops of only when nothing can be planned with them any
+more, become loops here, but for GPUs.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ from functools import cache
 from typing import Any
 
 import tvm
-from tvm import relax
+from tvm import relax, topi
 from tvm.ir import Call, GenericConst, Op
 
 from tvm_rammer.region.concatenations import CONCATENATION, has_long_rows
 from tvm_rammer.relax_util import OPAQUE, operator_name, static_shape, type_shape, with_blocks
 
 _CALL_TIR = Op.get("relax.call_tir")
+#: Operators without a rule of TVM's, and the loops that TVM makes of them for CPUs.
+_SCANS = {"relax.cumsum": topi.cumsum, "relax.cumprod": topi.cumprod}
 
 
 @tvm.transform.module_pass(opt_level=0, name="LegalizeOperators")
@@ -113,7 +116,7 @@ class _Legalizer:
             return None
         known = self.known.get(key)
         if known is None:
-            known = _as_call_tir(call, call.op.get_attr("FLegalize")(self.builder, call))
+            known = _as_call_tir(call, _rule(call.op)(self.builder, call))
             if known is None:
                 # It may consist of other operators.
                 return None
@@ -164,7 +167,9 @@ def _as_call_tir(call: Any, legalized: Any) -> _Legalized | None:
 def _key(call: Any) -> Any:
     """What decides the legalized form; ``None`` for what is left to LegalizeOps."""
     name = operator_name(call)
-    if not name or not _is_legalized(call.op) or not _has_static_shapes(call.ty):
+    if not name or _rule(call.op) is None or not _has_static_shapes(call.ty):
+        return None
+    if name in _SCANS and not (_is_for_cpu() and _has_elements(call.args[0])):
         return None
     arguments = call.args[:]
     keys = tuple([_argument_key(argument) for argument in arguments])
@@ -177,9 +182,25 @@ def _key(call: Any) -> Any:
 
 
 @cache
-def _is_legalized(operator: Any) -> bool:
-    """Whether there is something to call; every operator has the attribute."""
-    return operator.get_attr("FLegalize") is not None
+def _rule(operator: Any) -> Any:
+    """What makes a ``call_tir`` of a call, ``None`` if there is none."""
+    return _scan if operator.name in _SCANS else operator.get_attr("FLegalize")
+
+
+def _scan(builder: relax.BlockBuilder, call: Any) -> Any:
+    axis = None if call.attrs.axis is None else int(call.attrs.axis)
+    scan, exclusive = _SCANS[operator_name(call)], bool(call.attrs.exclusive)
+    return builder.call_te(scan, call.args[0], axis, str(call.ty.dtype), exclusive)
+
+
+def _has_elements(tensor: Any) -> bool:
+    """Whether a tensor is not empty: TVM's loops write a first element in any case."""
+    return 0 not in (static_shape(tensor) or (0,))
+
+
+def _is_for_cpu() -> bool:
+    target = tvm.target.Target.current(allow_none=True)
+    return target is None or "gpu" not in target.keys
 
 
 def _has_static_shapes(ty: Any) -> bool:
