@@ -163,13 +163,13 @@ def test_a_window_beyond_the_data_meets_the_zero_point():
 
 @pytest.mark.parametrize("neighbours", [2, 4])
 def test_data_that_only_moved_are_still_integers(neighbours):
-    weights = scaled((16, 1, 1, 3))
+    weights = scaled((16, 1, 1, 6))
     mod = module(
         lambda x: convolution(OP.permute_dims(floats(x), [0, 2, 3, 1]), weights),
-        ((1, 3, 6, 6), "int8"),
+        ((1, 6, 6, 6), "int8"),
     )
     assert integers_in(mod, neighbours)[0] == "relax.nn.conv2d"
-    data = steps((1, 3, 6, 6))
+    data = steps((1, 6, 6, 6))
     wanted = np.einsum("nchw,oc->nhwo", (data - np.float64(POINT)) * SCALE, weights[:, 0, 0])
     got = computed(multiplied(mod, neighbours), data)
     assert np.abs(got - wanted).max() <= 2e-6 * np.abs(wanted).max()
@@ -252,9 +252,9 @@ ROWS = ((5, 8), "int8")
             id="a window for Winograd",
         ),
         pytest.param(
-            lambda x: convolution(floats(x), scaled((16, 1, 1, 1))),
-            ((1, 9, 9, 1), "int8"),
-            id="one channel",
+            lambda x: convolution(floats(x), scaled((16, 1, 1, 7))),
+            ((1, 9, 9, 7), "int8"),
+            id="an odd number of channels",
         ),
         pytest.param(
             lambda x: convolution(floats(x), scaled((4, 1, 1, 8))), IMAGE, id="few outputs"

@@ -95,13 +95,12 @@ def test_what_no_sum_exceeds_decides(dtype, zero_point, largest):
         (5, 6, "uint8", 255, {"int16"}),
         (5, 6, "int16", None, {"int16"}),
         (4, 6, "uint8", None, {"float32"}),
-        (5, 7, "uint8", None, {"int16"}),
-        (5, 1, "uint8", None, {"float32"}),
+        (5, 7, "uint8", None, {"float32"}),
         (5, 6, "uint16", None, {"float32"}),
         (5, 6, "int16", 1, {"float32"}),
     ],
 )
-def test_many_sums_of_16_bits_are_taken_in_pairs(rows, summed, dtype, zero_point, types):
+def test_many_even_sums_of_16_bits_are_taken_in_pairs(rows, summed, dtype, zero_point, types):
     mod = module(product(np.ones((summed, 8)), zero_point), ((rows, summed), dtype))
     after = calls(SumIntegersInFloats(IntegerProducts(4, 2))(mod)["main"])
     (found,) = (call for call in after if operator_name(call) == "relax.matmul")

@@ -1,9 +1,9 @@
 """Products and convolutions of integers: how many are added at once, and one of other operands.
 
-Vectors that multiply neighbours, two of 16 bits or four bytes, need them side by side in memory;
-where they do not divide the sum, zeros are added to the weights. Against pairs, windows that move
-by one element over more than a few stay with Winograd's algorithm, which needs fewer products
-still, but more weights.
+Vectors that multiply neighbours, two of 16 bits or four bytes, need them side by side in memory.
+Bytes are worth it where four do not divide the sum, too: zeros are added to the weights. Against
+pairs, windows that move by one element over more than a few stay with Winograd's algorithm, which
+needs fewer products still, but more weights.
 """
 
 from __future__ import annotations
@@ -34,8 +34,10 @@ _FEWEST_COLUMNS = 8
 #: For so few places Winograd's algorithm takes longer to read its weights, four times as many, than
 #: it saves.
 _FEW_PLACES = 64
-#: How many products of bytes are added at once, and what a byte with a sign is more without one.
-_OF_BYTES, _SHIFT = 4, 128
+#: How many products of bytes are added at once, and how many of 16 bits.
+_OF_BYTES, _PAIR = 4, 2
+#: What a byte with a sign is more without one.
+_SHIFT = 128
 
 Shape = tuple[int, ...]
 Emit = Callable[[Any], Any]
@@ -80,13 +82,12 @@ class IntegerProducts:
             return 1
         if not (_is_matrix(weights) if name == MATMUL else _is_plain(call, weights)):
             return 1
-        counts = [count for count in (1, 2, _OF_BYTES) if count <= min(most, self.neighbours)]
-        found = min(counts, key=lambda count: -(-data[-1] // count))
-        if found == _OF_BYTES:
-            return found
+        most, summed = min(most, self.neighbours), data[-1]
+        if most == _OF_BYTES and summed > 1:
+            return _OF_BYTES
         few_rows = name == MATMUL and prod(data[:-1]) <= self.few_rows
         is_winograds = name == CONVOLUTION and _is_winograds(call, weights)
-        return 1 if few_rows or is_winograds else found
+        return 1 if summed % _PAIR or few_rows or is_winograds else min(most, _PAIR)
 
 
 def _is_matrix(weights: Shape) -> bool:
