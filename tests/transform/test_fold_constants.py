@@ -28,11 +28,15 @@ MOVING: dict[str, Operator] = {
     "concat": lambda x: op.concat([x, x], axis=1),
     "split": lambda x: relax.TupleGetItem(op.split(x, 2, axis=2), 1),
     "split at places": lambda x: relax.TupleGetItem(op.split(x, [1, 3], axis=-1), 1),
+    "take": lambda x: op.take(x, relax.const([[2, 0]]), axis=1),
+    "take of all": lambda x: op.take(op.flatten(x), relax.const([5, 0])),
+    "take from the end": lambda x: op.take(x, relax.const(-1), axis=-1, mode="wrap"),
     "concat on the last axis": lambda x: op.concat([x, x], axis=-1),
 }
 FLOATING: dict[str, Operator] = {
     **{name: getattr(op, name) for name in ("sqrt", "rsqrt", "exp", "tanh", "sigmoid")},
     "divide": lambda x: op.divide(x, x),
+    "round": lambda x: op.round(op.multiply(x, relax.const(7.5))),
     "matmul": lambda x: op.matmul(x, op.permute_dims(x, [0, 2, 1])),
 }
 
@@ -83,6 +87,38 @@ def assert_same(got: np.ndarray | None, want: np.ndarray, tolerance: float = 0.0
 def test_arithmetic_is_exact_for_every_dtype(name, dtype):
     mod = module(getattr(op, name), values(dtype), values(dtype, seed=1))
     assert_same(folded(mod), computed(mod))
+
+
+@pytest.mark.parametrize("name", ["max", "min"])
+@pytest.mark.parametrize("dtype", ["float32", "int64", "uint8"])
+def test_extremes_of_axes_are_exact(name, dtype):
+    array = values("uint8").astype(dtype)
+    for axis, keepdims in ((None, True), ([0, 2], False)):
+        mod = module(lambda x, a=axis, k=keepdims: getattr(op, name)(x, a, k), array)
+        assert_same(folded(mod), computed(mod))
+
+
+@pytest.mark.parametrize("name", ["equal", "less", "less_equal", "greater", "greater_equal"])
+@pytest.mark.parametrize("dtype", ["float32", "int32", "uint8"])
+def test_comparisons_are_exact(name, dtype):
+    left, right = values(dtype), values(dtype, seed=1)
+    right[0] = left[0]
+    if dtype == "float32":
+        left[0, 0, 0] = right[1, 0, 0] = np.nan
+    mod = module(getattr(op, name), left, right)
+    assert_same(folded(mod), computed(mod))
+
+
+def test_shapes_that_are_known_are_constants():
+    x = relax.Var("x", relax.TensorType((4, 7), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            sizes = builder.emit(op.shape_to_tensor(builder.emit(op.shape_of(x))))
+            result = builder.emit_output(op.take(sizes, relax.const(1), axis=0))
+        builder.emit_func_output(result)
+    got = folded(builder.get())
+    assert got is not None and got == 7 and got.dtype == np.int64
 
 
 @pytest.mark.parametrize("name", ["negative", "abs"])

@@ -43,6 +43,19 @@ def _transpose(call: Any, args: list[np.ndarray]) -> np.ndarray:
     return args[0].transpose(None if axes is None else [int(axis) for axis in axes])
 
 
+def _reduction(function: np.ufunc) -> Evaluate:
+    def reduce(call: Any, args: list[np.ndarray]) -> np.ndarray:
+        axes = None if call.attrs.axis is None else tuple(map(int, call.attrs.axis))
+        return function.reduce(args[0], axes, keepdims=bool(call.attrs.keepdims))
+
+    return reduce
+
+
+def _take(call: Any, args: list[np.ndarray]) -> np.ndarray:
+    axis = None if call.attrs.axis is None else int(call.attrs.axis)
+    return args[0].take(args[1], axis, mode="wrap" if call.attrs.mode == "wrap" else "clip")
+
+
 def _quantize(call: Any, args: list[np.ndarray]) -> np.ndarray:
     data, scale, zero_point = _along_axis(call, args)
     limits = np.iinfo(str(call.attrs.out_dtype))
@@ -71,8 +84,16 @@ _EXACT: dict[str, Evaluate] = {
     # numpy's own would make a NaN of a NaN on either side, TVM's compare.
     "maximum": _binary(lambda a, b: np.where(a > b, a, b)),
     "minimum": _binary(lambda a, b: np.where(a < b, a, b)),
+    **{
+        name: _binary(getattr(np, name))
+        for name in ("equal", "less", "less_equal", "greater", "greater_equal")
+    },
     "where": lambda call, args: np.where(*args),
     "isnan": _unary(np.isnan),
+    # Reductions of TVM compare as well, and lose a NaN with most of what was before it.
+    "max": _reduction(np.fmax),
+    "min": _reduction(np.fmin),
+    "take": _take,
     "negative": _unary(np.negative),
     "abs": _unary(np.abs),
     "reshape": _reshape,
@@ -92,6 +113,7 @@ _INTEGERS = frozenset({"int8", "uint8", "int16", "uint16", "int32"})
 #: Operators that are folded on floating point only: integer division and roots differ.
 _FLOATING: dict[str, Evaluate] = {
     "divide": _binary(np.divide),
+    "round": _unary(np.rint),
     "sqrt": _unary(np.sqrt),
     "rsqrt": _unary(lambda x: 1 / np.sqrt(x)),
     "exp": _unary(np.exp),
@@ -116,6 +138,8 @@ class _Folder(relax.PyExprMutator):
     def visit_call_(self, call: Any) -> Any:
         call = super().visit_call_(call)
         name = operator_name(call).removeprefix("relax.")
+        if name in ("shape_of", "shape_to_tensor"):
+            return self._of_shape(call)
         if not any(name in table for table in (_EXACT, _FLOATING, _OF_SCALES)):
             return call
         operands = self._operands(call)
@@ -134,6 +158,19 @@ class _Folder(relax.PyExprMutator):
         with np.errstate(all="ignore"):
             value = evaluate(call, operands)
         return constant(np.asarray(value, dtype).reshape(shape))
+
+    def _of_shape(self, call: Any) -> Any:
+        """A shape that is known, or the tensor of its sizes."""
+        (operand,) = call.args
+        if operator_name(call) == "relax.shape_of":
+            shape = static_shape(operand)
+            return call if shape is None else relax.ShapeExpr(shape)
+        bound = bound_value(self, operand)
+        sizes = list(bound.values) if isinstance(bound, relax.ShapeExpr) else []
+        known = [int(size) for size in sizes if isinstance(size, IntImm)]
+        if not sizes or len(known) < len(sizes):
+            return call
+        return constant(np.array(known, np.int64))
 
     def visit_tuple_getitem_(self, item: Any) -> Any:
         item = super().visit_tuple_getitem_(item)
