@@ -208,6 +208,9 @@ INDEXING = {
     "assign_step": Program(lambda x: _assigned(x, (slice(None), slice(0, 4, 2)), 7), (X,)),
     "assign_row": Program(lambda x, y: _assigned(x, -1, y), (X, Y)),
     "assign_mask": Program(lambda x: _assigned(x, x < 0, 0.0), (X,)),
+    "assign_slice_of_nothing": Program(
+        lambda x: torch.cat([_assigned(x[2:2], (slice(None), slice(1, 3)), 0.0), x]), (X,)
+    ),
     "slice_scatter": Program(lambda x, s: torch.slice_scatter(x, s, 1, -3, -1), (X, floats(3, 2))),
     "select_scatter": Program(lambda x, s: torch.select_scatter(x, s, 1, -2), (X, floats(3))),
     "diagonal": Program(lambda x: x.diagonal(), (X,)),

@@ -171,7 +171,7 @@ def _slice_replaced(
     axis = dim % len(call.shape)
     size = call.shape[axis]
     covered = range(*slice(start, end, step).indices(size))
-    if not covered:
+    if not covered or 0 in call.shape:
         return x
     source = call.cast(source)
     if covered.step == 1:
