@@ -318,6 +318,15 @@ def test_a_refusal_names_operator_place_and_remedy():
     )
 
 
+def test_a_view_of_any_number_of_rows_is_not_what_is_refused():
+    def body(x: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
+        rows = torch.zeros(2, count.item(), 4) + 1
+        return rows.transpose(0, 1).unsqueeze(0).view(1, count.item(), 2, 4) * x[0]
+
+    text = message(exported(body, X, torch.tensor(3)))
+    assert "_local_scalar_dense" in text and text.endswith("or compute it outside of the model")
+
+
 def test_a_number_that_may_change_is_no_input():
     program = exported(lambda x, n: x * n, X, 3, dynamic_shapes=((None, torch.export.Dim.DYNAMIC),))
     assert message(program).endswith(

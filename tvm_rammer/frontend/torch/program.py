@@ -66,7 +66,8 @@ def decomposed(program: Any) -> Any:
 
 def _view(x: Any, sizes: list[int]) -> Any:
     """A view, or a copy where a definition has laid out its result otherwise than the operator."""
-    return NotImplemented if x.is_contiguous() else x.contiguous().view(sizes)
+    known = all(isinstance(size, int) for size in x.shape)
+    return x.contiguous().view(sizes) if known and not x.is_contiguous() else NotImplemented
 
 
 def _check_state(program: Any, where: str) -> None:
