@@ -109,6 +109,21 @@ def test_comparisons_are_exact(name, dtype):
     assert_same(folded(mod), computed(mod))
 
 
+@pytest.mark.parametrize(
+    "operator",
+    [
+        pytest.param(lambda x: op.max(x, 1), id="a NaN"),
+        pytest.param(lambda x: op.take(x, relax.const([1]), 0, mode="nan"), id="NaN outside"),
+    ],
+)
+def test_what_numpy_computes_otherwise_stays(operator):
+    assert folded(module(operator, np.array([[1, np.nan], [3, 4]], "float32"))) is None
+
+
+def test_extremes_of_nothing_stay():
+    assert folded(module(lambda x: op.max(x, 0), np.zeros((0, 3), "float32"))) is None
+
+
 def test_shapes_that_are_known_are_constants():
     x = relax.Var("x", relax.TensorType((4, 7), "float32"))
     builder = relax.BlockBuilder()

@@ -179,6 +179,7 @@ def running(scan: Callable[..., relax.Expr], shape, dtype, axis, exclusive=False
         ((2, 3, 5), "int32", None, False, None),
         ((1, 1), "int64", -1, True, None),
         ((0, 3), "int64", 0, False, None),
+        ((2, 0), "int64", 1, False, None),
     ],
 )
 def test_running_sums_are_planned_with_what_is_around_them(shape, dtype, axis, exclusive, of):

@@ -175,14 +175,17 @@ def test_data_that_only_moved_are_still_integers(neighbours):
     assert np.abs(got - wanted).max() <= 2e-6 * np.abs(wanted).max()
 
 
+def bytes_of(x: Any, least: float = 0.0, most: float = 255.0) -> Any:
+    return OP.minimum(OP.maximum(x, relax.const(least)), relax.const(most))
+
+
 def rounded(x: Any) -> Any:
     """As an LSTM rounds its state: bytes on the range of the data, as floating-point numbers."""
     zero, most = relax.const(0.0), relax.const(255.0)
     low = OP.minimum(OP.min(x), zero)
     scale = OP.divide(OP.subtract(OP.maximum(OP.max(x), zero), low), most)
-    point = OP.round(OP.subtract(zero, OP.divide(low, scale)))
-    inside = OP.minimum(OP.maximum(OP.add(OP.round(OP.divide(x, scale)), point), zero), most)
-    return OP.subtract(inside, point)
+    point = bytes_of(OP.round(OP.subtract(zero, OP.divide(low, scale))))
+    return OP.subtract(bytes_of(OP.add(OP.round(OP.divide(x, scale)), point)), point)
 
 
 @pytest.mark.parametrize("neighbours", [2, 4])
@@ -205,18 +208,35 @@ def test_what_was_rounded_on_its_own_range_is_of_integers_too(neighbours):
 def test_floats_that_are_no_bytes_stay():
     weights = relax.const(scaled((10, 16)))
 
-    def of(least: float, most: float, inner: Callable[[Any], Any]) -> tvm.IRModule:
+    def of(
+        inside: Callable[[Any], Any] = bytes_of,
+        whole: Callable[[Any], Any] = OP.round,
+        point: Callable[[Any], Any] = lambda x: bytes_of(OP.round(x)),
+    ) -> list[str]:
         def build(x: Any) -> Any:
-            point = OP.round(OP.max(x))
-            inside = OP.maximum(OP.add(inner(x), point), relax.const(least))
-            return OP.matmul(OP.subtract(OP.minimum(inside, relax.const(most)), point), weights)
+            own = point(OP.max(x))
+            return OP.matmul(OP.subtract(inside(OP.add(whole(x), own)), own), weights)
 
-        return module(build, ((9, 10), "float32"))
+        return integers_in(module(build, ((9, 10), "float32")), 4)
 
-    assert "relax.matmul" in integers_in(of(0.0, 255.0, OP.round), 4)
-    assert integers_in(of(0.0, 256.0, OP.round), 4) == []
-    assert integers_in(of(-1.0, 255.0, OP.round), 4) == []
-    assert integers_in(of(0.0, 255.0, OP.floor), 4) == []
+    assert "relax.matmul" in of()
+    assert of(inside=lambda x: bytes_of(x, most=256.0)) == []
+    assert of(inside=lambda x: bytes_of(x, least=-1.0)) == []
+    assert of(whole=OP.floor) == []
+    # Such a point may be so large that sums of 32 bits would wrap around.
+    assert of(point=OP.round) == []
+    assert of(point=lambda x: bytes_of(x)) == []
+
+
+def test_windows_beyond_data_with_a_zero_point_of_the_run_stay():
+    mod = module(
+        lambda x: convolution(rounded(x), scaled((16, 3, 3, 8)), 2, 1), ((1, 9, 9, 8), "float32")
+    )
+    assert integers_in(mod, 4) == []
+    inside = module(
+        lambda x: convolution(rounded(x), scaled((16, 3, 3, 8)), 2), ((1, 9, 9, 8), "float32")
+    )
+    assert "relax.nn.conv2d" in integers_in(inside, 4)
 
 
 def test_concatenations_of_equal_scales_are_of_integers():

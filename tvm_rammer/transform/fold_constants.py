@@ -19,7 +19,8 @@ from tvm_rammer.relax_util import bound_value, operator_name, rewrite, static_sh
 from tvm_rammer.tensors import as_array, constant
 from tvm_rammer.transform.remove_dead_code import clean_up
 
-Evaluate = Callable[[Any, list[np.ndarray]], np.ndarray]
+#: Gives nothing where TVM's result is another one.
+Evaluate = Callable[[Any, list[np.ndarray]], np.ndarray | None]
 
 
 def _unary(function: Callable[[np.ndarray], np.ndarray]) -> Evaluate:
@@ -44,14 +45,20 @@ def _transpose(call: Any, args: list[np.ndarray]) -> np.ndarray:
 
 
 def _reduction(function: np.ufunc) -> Evaluate:
-    def reduce(call: Any, args: list[np.ndarray]) -> np.ndarray:
+    def reduce(call: Any, args: list[np.ndarray]) -> np.ndarray | None:
+        (data,) = args
+        # TVM compares from the first to the last, and what is left of a NaN hangs on where it is.
+        if not data.size or (data.dtype.kind == "f" and np.isnan(data).any()):
+            return None
         axes = None if call.attrs.axis is None else tuple(map(int, call.attrs.axis))
-        return function.reduce(args[0], axes, keepdims=bool(call.attrs.keepdims))
+        return function.reduce(data, axes, keepdims=bool(call.attrs.keepdims))
 
     return reduce
 
 
-def _take(call: Any, args: list[np.ndarray]) -> np.ndarray:
+def _take(call: Any, args: list[np.ndarray]) -> np.ndarray | None:
+    if call.attrs.mode not in ("fast", "clip", "wrap"):
+        return None
     axis = None if call.attrs.axis is None else int(call.attrs.axis)
     return args[0].take(args[1], axis, mode="wrap" if call.attrs.mode == "wrap" else "clip")
 
@@ -90,9 +97,8 @@ _EXACT: dict[str, Evaluate] = {
     },
     "where": lambda call, args: np.where(*args),
     "isnan": _unary(np.isnan),
-    # Reductions of TVM compare as well, and lose a NaN with most of what was before it.
-    "max": _reduction(np.fmax),
-    "min": _reduction(np.fmin),
+    "max": _reduction(np.maximum),
+    "min": _reduction(np.minimum),
     "take": _take,
     "negative": _unary(np.negative),
     "abs": _unary(np.abs),
@@ -157,6 +163,8 @@ class _Folder(relax.PyExprMutator):
             return call
         with np.errstate(all="ignore"):
             value = evaluate(call, operands)
+        if value is None:
+            return call
         return constant(np.asarray(value, dtype).reshape(shape))
 
     def _of_shape(self, call: Any) -> Any:
@@ -202,9 +210,12 @@ class _Folder(relax.PyExprMutator):
         return values or None
 
 
-def _is_plain(one: str, other: str) -> bool:
-    """Whether one type is float32 and the other an integer; float32 has no limit of 32 bits."""
-    return "float32" in (one, other) and not {one, other}.isdisjoint(_INTEGERS) and other != "int32"
+def _is_plain(operand: str, result: str) -> bool:
+    """Whether one type is float32 and the other an integer, but for a result of 32 bits: float32
+    does not have its limits.
+    """
+    types = {operand, result}
+    return "float32" in types and not types.isdisjoint(_INTEGERS) and result != "int32"
 
 
 def _value(expression: Any) -> np.ndarray | None:

@@ -35,7 +35,7 @@ _FEWEST_COLUMNS = 8
 #: it saves.
 _FEW_PLACES = 64
 #: How many products of bytes are added at once, and how many of 16 bits.
-_OF_BYTES, _PAIR = 4, 2
+FOUR, PAIR = 4, 2
 #: What a byte with a sign is more without one.
 _SHIFT = 128
 
@@ -59,7 +59,7 @@ class IntegerProducts:
     few_rows: int = 0
     neighbours: int = 1
 
-    def together(self, call: Any, most: int = _OF_BYTES) -> int:
+    def together(self, call: Any, most: int = FOUR) -> int:
         """How many neighbours a product with constant weights takes least time with.
 
         Parameters
@@ -83,11 +83,11 @@ class IntegerProducts:
         if not (_is_matrix(weights) if name == MATMUL else _is_plain(call, weights)):
             return 1
         most, summed = min(most, self.neighbours), data[-1]
-        if most == _OF_BYTES and summed > 1:
-            return _OF_BYTES
+        if most == FOUR and summed > 1:
+            return FOUR
         few_rows = name == MATMUL and prod(data[:-1]) <= self.few_rows
         is_winograds = name == CONVOLUTION and _is_winograds(call, weights)
-        return 1 if summed % _PAIR or few_rows or is_winograds else min(most, _PAIR)
+        return 1 if summed % PAIR or few_rows or is_winograds else min(most, PAIR)
 
 
 def _is_matrix(weights: Shape) -> bool:
@@ -127,7 +127,7 @@ class Integers:
 def small_integers(emit: Emit, data: Any, point: Any, count: int) -> Integers:
     """Bytes less a point, as an instruction takes them that adds ``count`` products."""
     is_known = isinstance(point, int)
-    if count < _OF_BYTES:
+    if count < FOUR:
         wide = emit(relax.op.astype(data, "int16"))
         if is_known and not point:
             return Integers(wide)
@@ -167,6 +167,7 @@ def sums_of(emit: Emit, call: Any, data: Integers, weights: np.ndarray, count: i
     missing = (0, -shape[-1] % count)
     widths, padding, point = [*([(0, 0)] * (len(shape) - 1)), missing], None, 0
     if meets_zeros(call) and data.point != 0:
+        assert isinstance(data.point, int)
         point = data.point
         top, left, bottom, right = map(int, call.attrs.padding)
         widths, padding = [(0, 0), (top, bottom), (left, right), missing], (0, 0, 0, 0)
@@ -174,7 +175,7 @@ def sums_of(emit: Emit, call: Any, data: Integers, weights: np.ndarray, count: i
     if any(map(sum, widths)):
         values = emit(relax.op.nn.pad(values, [*chain(*widths)], pad_value=point))
     others = [(0, 0)] * (weights.ndim - 1)
-    small = weights.astype("int8" if count == _OF_BYTES else "int16")
+    small = weights.astype("int8" if count == FOUR else "int16")
     small = np.pad(small, [missing, *others] if is_matmul else [*others, missing])
     sums = with_operands(call, values, constant(small), "int32", padding)
     summed = (0,) if is_matmul else tuple(range(1, weights.ndim))

@@ -169,7 +169,7 @@ def _key(call: Any) -> Any:
     name = operator_name(call)
     if not name or _rule(call.op) is None or not _has_static_shapes(call.ty):
         return None
-    if name in _SCANS and not (_is_for_cpu() and _has_elements(call.args[0])):
+    if name in _SCANS and not _is_for_cpu():
         return None
     arguments = call.args[:]
     keys = tuple([_argument_key(argument) for argument in arguments])
@@ -191,11 +191,6 @@ def _scan(builder: relax.BlockBuilder, call: Any) -> Any:
     axis = None if call.attrs.axis is None else int(call.attrs.axis)
     scan, exclusive = _SCANS[operator_name(call)], bool(call.attrs.exclusive)
     return builder.call_te(scan, call.args[0], axis, str(call.ty.dtype), exclusive)
-
-
-def _has_elements(tensor: Any) -> bool:
-    """Whether a tensor is not empty: TVM's loops write a first element in any case."""
-    return 0 not in (static_shape(tensor) or (0,))
 
 
 def _is_for_cpu() -> bool:

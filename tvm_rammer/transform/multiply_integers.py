@@ -10,7 +10,6 @@ multiply the sums.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -27,6 +26,7 @@ from tvm_rammer.transform.integer_products import (
     MOVING,
     IntegerProducts,
     Integers,
+    meets_zeros,
     small_integers,
     sums_of,
 )
@@ -85,7 +85,7 @@ class _Multiplier(relax.PyExprMutator):
         if weights is None:
             return call
         data = self._scaled_of(call.args[0], count)
-        if data is None:
+        if data is None or (meets_zeros(call) and not isinstance(data.integers.point, int)):
             return call
         shape = static_shape(call.args[1])
         is_matrix = operator_name(call) == MATMUL
@@ -162,20 +162,28 @@ class _Multiplier(relax.PyExprMutator):
         return _Scaled(Integers(part, found.integers.point), found.scale)
 
     def _clipped(self, difference: Any, count: int) -> _Scaled | None:
-        """Floating-point numbers that are bytes less a point of the run, as these:
-        ``min(max(round(x / scale) + round(point), 0), 255) - round(point)``.
+        """Floating-point numbers that are bytes less a byte of the run, as these:
+        ``min(max(round(x / scale) + point, 0), 255) - point``, and ``point`` is within 0 and 255,
+        as sums of 32 bits need it. A NaN becomes some byte.
         """
         inside, point = difference.args
-        low = self._operand_beside(inside, "relax.minimum", _LARGEST)
-        total = bound_value(self, self._operand_beside(low, "relax.maximum", 0))
-        if operator_name(total) != "relax.add" or not self._are_rounded((*total.args, point)):
+        total = bound_value(self, self._between_bytes(inside))
+        whole = bound_value(self, self._between_bytes(point))
+        if operator_name(total) != "relax.add" or operator_name(whole) != _ROUND:
+            return None
+        if not all(each.same_as(point) or self._is_rounded(each) for each in total.args):
             return None
         emit, shape = self.builder_.emit, static_shape(point)
-        if shape is None or prod(shape) != 1:
+        if shape is None or prod(shape) != 1 or len(shape) > inside.ty.ndim:
             return None
         bytes_ = emit(relax.op.astype(inside, "uint8"))
-        whole = emit(relax.op.astype(point, "int32"))
-        return _Scaled(small_integers(emit, bytes_, whole, count), np.float32(1))
+        number = emit(relax.op.astype(point, "int32"))
+        return _Scaled(small_integers(emit, bytes_, number, count), np.float32(1))
+
+    def _between_bytes(self, expression: Any) -> Any:
+        """What is kept within the values of a byte; ``None`` if an expression is no such thing."""
+        low = self._operand_beside(expression, "relax.minimum", _LARGEST)
+        return self._operand_beside(low, "relax.maximum", 0)
 
     def _operand_beside(self, expression: Any, name: str, number: int) -> Any:
         """The operand of an operator whose other one is a number; ``None`` if it is none such."""
@@ -184,8 +192,8 @@ class _Multiplier(relax.PyExprMutator):
             return None
         return value.args[0] if np.all(as_array(value.args[1].value) == number) else None
 
-    def _are_rounded(self, expressions: Sequence[Any]) -> bool:
-        return all(operator_name(bound_value(self, each)) == _ROUND for each in expressions)
+    def _is_rounded(self, expression: Any) -> bool:
+        return bool(operator_name(bound_value(self, expression)) == _ROUND)
 
     def _rounded(self, call: Any, count: int) -> _Scaled | None:
         """What becomes floating-point numbers."""

@@ -28,6 +28,7 @@ _BINARY = frozenset(
     for name in ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power")
 )
 
+_SCANS = frozenset({"relax.cumsum", "relax.cumprod"})
 #: Reductions of stacked tensors, and what does the same with two of them.
 _OF_TWO: dict[str, Callable[[Any, Any], Any]] = {
     "relax.sum": relax.op.add,
@@ -65,6 +66,9 @@ class _Simplifier(relax.PyExprMutator):
             return self._raise_rank(self._scalar_exponent(call))
         if name == "relax.broadcast_to" and _same_type(call, call.args[0]):
             return call.args[0]
+        if name in _SCANS and 0 in (static_shape(call) or ()):
+            # TVM's loops write a first element in any case.
+            return relax.op.zeros(static_shape(call), call.ty.dtype)
         if name in _OF_TWO:
             return self._of_stack(call, _OF_TWO[name])
         if name in (QUANTIZE, DEQUANTIZE):
@@ -153,13 +157,13 @@ class _Simplifier(relax.PyExprMutator):
         return relax.op.divide(total, relax.const(len(operands), call.ty.dtype))
 
     def _before_broadcasts(self, parts: Sequence[Any]) -> list[Any]:
-        """Tensors of one shape as they were before they were repeated, but for one of them."""
-        repeated = [bound_value(self, part) for part in parts]
-        repeats = [operator_name(value) == "relax.broadcast_to" for value in repeated]
+        """Tensors of one shape as they were before they were repeated to it, if one was not."""
+        values = [bound_value(self, part) for part in parts]
+        repeats = [operator_name(value) == "relax.broadcast_to" for value in values]
         if all(repeats):
             return list(parts)
-        every = zip(parts, repeated, repeats, strict=True)
-        return [value.args[0] if repeats else part for part, value, repeats in every]
+        every = zip(parts, values, repeats, strict=True)
+        return [value.args[0] if repeated else part for part, value, repeated in every]
 
 
 def _as_operand(expression: Any, neutral: int) -> Any:

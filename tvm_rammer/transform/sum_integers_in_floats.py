@@ -22,8 +22,10 @@ from tvm_rammer.relax_util import bound_value, calls_of, operator_name, rewrite,
 from tvm_rammer.tensors import as_array, constant
 from tvm_rammer.transform.integer_products import (
     CONVOLUTIONS,
+    FOUR,
     MATMUL,
     MOVING,
+    PAIR,
     IntegerProducts,
     Integers,
     meets_zeros,
@@ -39,8 +41,6 @@ _EXACT = 2**24
 _CAST, _BYTES = "relax.astype", frozenset({"int8", "uint8"})
 #: Values of a byte.
 _BYTE = 256
-#: How many products are added at once: of bytes, and of 16-bit integers.
-_FOUR, _PAIR = 4, 2
 
 #: How many operators between a product and integers of known size are looked through.
 _DEPTH = 16
@@ -114,16 +114,16 @@ class _Converter(relax.PyExprMutator):
     def _of_neighbours(self, call: Any) -> Any:
         """The sums of several products at once, ``None`` where that does not pay."""
         emit, (data, weights) = self.builder_.emit, call.args
-        if self.products.together(call) == _FOUR and self._are_in(weights, "int8"):
+        if self.products.together(call) == FOUR and self._are_in(weights, "int8"):
             found = self._bytes_of(data)
             if found is not None and (_is_byte(found.point) or not meets_zeros(call)):
-                return sums_of(emit, call, found, as_array(weights.value), _FOUR)
-        if self.products.together(call, _PAIR) == 1 or not self._are_in(weights, "int16"):
+                return sums_of(emit, call, found, as_array(weights.value), FOUR)
+        if self.products.together(call, PAIR) == 1 or not self._are_in(weights, "int16"):
             return None
         if not self._are_in(data, "int16"):
             return None
         small = Integers(self._as(data, "int16"))
-        return sums_of(emit, call, small, as_array(weights.value), _PAIR)
+        return sums_of(emit, call, small, as_array(weights.value), PAIR)
 
     def _are_in(self, operand: Any, dtype: str) -> bool:
         """Whether a type has every integer that an operand can be."""
@@ -147,7 +147,7 @@ class _Converter(relax.PyExprMutator):
             moved = tvm.ir.Call(value.op, [found.values, *more], value.attrs)
             return Integers(emit(moved), found.point)
         if name == _CAST and str(operands[0].ty.dtype) in _BYTES:
-            return small_integers(emit, operands[0], 0, _FOUR)
+            return small_integers(emit, operands[0], 0, FOUR)
         if name != "relax.subtract" or not _is_one(operands[1]):
             return None
         cast, point = bound_value(self, operands[0]), operands[1]
@@ -155,7 +155,7 @@ class _Converter(relax.PyExprMutator):
             return None
         if isinstance(point, GenericConst):
             point = int(as_array(point.value).item())
-        return small_integers(emit, cast.args[0], point, _FOUR)
+        return small_integers(emit, cast.args[0], point, FOUR)
 
     def _largest_sum(self, call: Any) -> float:
         """What no sum of a product's magnitudes exceeds."""

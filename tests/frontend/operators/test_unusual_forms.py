@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import contributed
 import numpy as np
 import onnx
 import pytest
@@ -208,3 +209,54 @@ def test_a_transform_along_an_axis_that_the_run_knows_is_refused():
     made = model("DFT", [x, np.array(8), np.array(1)], version=20)
     with pytest.raises(ModelError, match="its axis is known only at run time; fix it with const"):
         tvm_rammer.build(made)
+
+
+@pytest.mark.parametrize(
+    ("kind", "run_time", "what"),
+    [
+        ("MatMulNBits", 1, "its weights"),
+        ("MatMulNBits", 3, "its zero points are"),
+        ("MatMulNBits", 4, "its index of groups"),
+        ("GatherBlockQuantized", 3, "its zero points"),
+    ],
+)
+def test_packed_weights_that_the_run_knows_are_refused(kind, run_time, what):
+    rng = np.random.default_rng(0)
+    weights, zeros = (rng.integers(0, 256, (6, 2, n), dtype="uint8") for n in (32, 1))
+    scales = np.ones((6, 2), "float32")
+    if kind == "MatMulNBits":
+        operands = [
+            np.ones((1, 64), "float32"),
+            weights,
+            scales,
+            zeros[..., 0],
+            np.arange(64) // 32,
+        ]
+        options = {"K": 64, "N": 6, "bits": 8, "block_size": 32}
+        operands[4] = operands[4].astype("int32")
+    else:
+        operands = [weights.reshape(6, 64), np.array([1, 5]), scales, zeros[..., 0]]
+        options = {"bits": 8, "block_size": 32}
+    free = {run_time, 0 if kind == "MatMulNBits" else 1}
+    made = contributed.case(
+        kind, *operands, constants=tuple({*range(len(operands))} - free), **options
+    ).model
+    with pytest.raises(ModelError, match=f"{what} .*known only at run time"):
+        tvm_rammer.build(made)
+
+
+def test_packed_weights_as_integers_of_32_bits():
+    """As older exporters wrote them."""
+    weights = np.random.default_rng(0).integers(0, 256, (6, 2, 16), dtype="uint8")
+    x = np.random.default_rng(1).normal(size=(2, 64)).astype("float32")
+    scales = np.ones((6, 2), "float32")
+    options = {"K": 64, "N": 6, "bits": 4, "block_size": 32}
+    wanted, got = (
+        tvm_rammer.build(
+            contributed.case("MatMulNBits", x, each, scales, constants=(1, 2), **options).model
+        )
+        .create()(x)[0]
+        .numpy()
+        for each in (weights, weights.view("int32"))
+    )
+    np.testing.assert_array_equal(got, wanted)

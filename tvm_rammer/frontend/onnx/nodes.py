@@ -128,6 +128,8 @@ def bytes_and_scale(nodes: Nodes, value: str) -> tuple[str, str]:
     flat = nodes.op("Equal", span, zero)
     scale = nodes.op("Where", flat, nodes.constant(1, np.float32), nodes.op("Div", span, steps))
     point = nodes.op("Round", nodes.op("Sub", zero, nodes.op("Div", low, scale)))
+    # It is within them; compiling needs to see that.
+    point = nodes.op("Min", nodes.op("Max", point, zero), steps)
     rounded = nodes.op("Add", nodes.op("Round", nodes.op("Div", value, scale)), point)
     inside = nodes.op("Min", nodes.op("Max", rounded, zero), steps)
     return nodes.op("Sub", inside, point), scale

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tvm import tirx
+
 from tvm_rammer.backend.cpu.templates.columns import Columns, is_constant, is_contiguous
 from tvm_rammer.kernel.blocks import variables
 from tvm_rammer.kernel.contraction import Axis, Contraction, load_of
 from tvm_rammer.kernel.guards import guarded, mentions
+from tvm_rammer.kernel.nodes import collect
 from tvm_rammer.machine import VDevice
 
 _SUM = "int32"
@@ -47,6 +50,8 @@ def find_neighbours(
     The data must have them side by side in memory; weights are packed so.
     """
     data, weights = columns.data(contraction), columns.weights(contraction)
+    if any(len(collect(factor, tirx.Cast)) != 1 for factor in (data, weights)):
+        return None
     of_data, of_weights = (str(load_of(factor).source.dtype) for factor in (data, weights))
     count = _COUNTS.get((of_data, of_weights), 1)
     if (

@@ -20,8 +20,8 @@ def matmul_nbits(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
     a, dtype = node.inputs[0], node.dtype(node.inputs[0])
     k, n, size = (int(node.attributes[name]) for name in ("K", "N", "block_size"))
     bits = _bits(node)
-    values = unpacked(node.needed_constant(1, "weights").reshape(n, -1), bits, k)
-    groups = node.constant(4)
+    values = unpacked(_bytes(node.needed_constant(1, "weights")).reshape(n, -1), bits, k)
+    groups = node.needed_constant(4, "index of groups") if node.input(4) else None
     where = np.arange(k) // size if groups is None else groups.reshape(-1)[:k]
     scales = node.needed_constant(2, "scales").reshape(n, -1)
     points = _zero_points(node, node.input(3), bits, scales.shape)
@@ -47,11 +47,12 @@ def gather_block_quantized(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
         points = _zero_points(node, node.input(3), bits, scales.shape)
     else:
         default = 1 << (bits - 1) if data.dtype == np.uint8 else 0
-        given = node.constant(3)
-        points = np.full(scales.shape, default) if given is None else given.astype(np.int64)
+        points = np.full(scales.shape, default)
+        if node.input(3):
+            points = node.needed_constant(3, "zero points").astype(np.int64)
     where = np.arange(data.shape[-1]) // size
     values = data.astype(np.int64) - points[..., where]
-    small = np.int8 if values.min() >= -128 and values.max() <= 127 else np.int16
+    small = np.int8 if np.array_equal(values, values.astype(np.int8)) else np.int16
     indices, blocks = node.inputs[1], nodes.constant(where, np.int64)
     rows = nodes.op("Gather", nodes.constant(values, small), indices, axis=axis)
     steps = nodes.op("Gather", node.inputs[2], indices, axis=axis)
@@ -83,9 +84,14 @@ def _zero_points(node: OperatorNode, name: str, bits: int, shape: tuple[int, ...
     given = node.value(name)
     if given is None:
         raise node.refusal("its zero points are known only at run time; make them constant")
-    if given.dtype != np.uint8:
+    if given.dtype.kind == "f":
         return given.reshape(shape).astype(np.float32)
-    return unpacked(given.reshape(*shape[:-1], -1), bits, shape[-1])
+    return unpacked(_bytes(given).reshape(*shape[:-1], -1), bits, shape[-1])
+
+
+def _bytes(packed: np.ndarray) -> np.ndarray:
+    """Integers of any type as their bytes."""
+    return np.ascontiguousarray(packed).view(np.uint8)
 
 
 def _bits(node: OperatorNode) -> int:
