@@ -36,8 +36,8 @@ def test_auto_is_between_the_bound_and_sequential(shape: str, operators: int, se
 
 
 def test_kernels_are_those_of_a_device_of_that_size() -> None:
-    """70 rows of pixels are enough for eight vEUs; for 16 each row is cut."""
-    shapes = {"x": (1, 16, 70, 14), "y": (1, 16, 70, 14)}
+    """70 rows of pixels, longer than any tile, are enough for eight vEUs; for 16 they are cut."""
+    shapes = {"x": (1, 16, 70, 64), "y": (1, 16, 70, 64)}
     x, y = (make_tensor_value_info(name, FLOAT, shape) for name, shape in shapes.items())
     weight = from_array(np.ones((16, 16, 1, 1), "float32"), "weight")
     graph = make_graph([make_node("Conv", ["x", "weight"], ["y"])], "g", [x], [y], [weight])
