@@ -11,6 +11,7 @@ import tvm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tvm import relax
+from tvm.ir import GenericConst
 
 import tvm_rammer
 from tvm_rammer.backend.registry import backend_named
@@ -159,6 +160,27 @@ def test_a_window_beyond_the_data_meets_the_zero_point():
     assert names == ["nn.pad", "nn.conv2d", "subtract", "astype", "multiply"]
     assert int(after[0].attrs.pad_value) == 9
     assert list(map(int, after[1].attrs.padding)) == [0] * 4
+
+
+@pytest.mark.parametrize("neighbours", [2, 4])
+def test_weights_of_several_products_stay_one_constant(neighbours):
+    """Steps of an LSTM: weights of their own would not stay in a cache."""
+    weights = relax.const(scaled((10, 16), per_column=True))
+
+    def build(*states: Any) -> Any:
+        return OP.concat([OP.matmul(rounded(state), weights) for state in states])
+
+    after = multiplied(module(build, *[((9, 10), "float32")] * 3), neighbours)
+    calls = [(operator_name(call), call) for call in calls_of(after)]
+    products = [call for name, call in calls if name == "relax.matmul"]
+    assert [str(call.ty.dtype) for call in products] == ["int32"] * 3
+    assert len({call.args[1].value for call in products}) == 1
+    factors = {
+        call.args[1].value
+        for name, call in calls
+        if name == "relax.multiply" and (isinstance(call.args[1], GenericConst))
+    }
+    assert len(factors) == 1
 
 
 @pytest.mark.parametrize("neighbours", [2, 4])

@@ -19,7 +19,7 @@ from tvm import relax
 from tvm.ir import GenericConst
 
 from tvm_rammer.relax_util import operator_name, static_shape
-from tvm_rammer.tensors import constant
+from tvm_rammer.tensors import as_array, constant
 
 MATMUL, CONVOLUTION = "relax.matmul", "relax.nn.conv2d"
 #: Convolutions, whose kernels have their outputs along an axis that their layout calls O.
@@ -143,7 +143,39 @@ def small_integers(emit: Emit, data: Any, point: Any, count: int) -> Integers:
     return Integers(unsigned, emit(relax.op.add(point, constant(np.array(_SHIFT, np.int32)))))
 
 
-def sums_of(emit: Emit, call: Any, data: Integers, weights: np.ndarray, count: int) -> Any:
+@dataclass(frozen=True)
+class SmallWeights:
+    """Constant weights as an instruction takes them that adds ``count`` products.
+
+    Calls that share weights share these: steps of an LSTM would each have weights of their own.
+
+    Attributes
+    ----------
+    constant : Constant
+        Of int8, or of int16 for pairs, with zeros where neighbours are missing.
+    totals : Constant
+        The sum of each output's weights, of int32.
+    count : int
+    """
+
+    constant: Any
+    totals: Any
+    count: int
+
+    @classmethod
+    def of(cls, call: Any, weights: np.ndarray, count: int) -> SmallWeights:
+        """The weights of a call, which are integers that are small enough."""
+        is_matmul = operator_name(call) == MATMUL
+        summed = (0,) if is_matmul else tuple(range(1, weights.ndim))
+        totals = weights.sum(axis=summed, dtype=np.int32)
+        widths = [(0, 0)] * weights.ndim
+        last = 0 if is_matmul else -1
+        widths[last] = 0, -weights.shape[last] % count
+        small = np.pad(weights.astype("int8" if count == FOUR else "int16"), widths)
+        return cls(constant(small), constant(totals), count)
+
+
+def sums_of(emit: Emit, call: Any, data: Integers, weights: SmallWeights) -> Any:
     """The sums, of int32, of a product or convolution of integers.
 
     Data are padded where neighbours are missing, and where a window would meet zeros in place of
@@ -157,14 +189,11 @@ def sums_of(emit: Emit, call: Any, data: Integers, weights: np.ndarray, count: i
         Of other operands.
     data : Integers
         Where a window meets zeros, their point is known, and a value.
-    weights : ndarray
-        Integers of 8 bits, or of 16 for pairs.
-    count : int
-        How many products the instruction adds.
+    weights : SmallWeights
     """
-    is_matmul, shape = operator_name(call) == MATMUL, static_shape(data.values)
+    shape = static_shape(data.values)
     assert shape is not None
-    missing = (0, -shape[-1] % count)
+    missing = (0, -shape[-1] % weights.count)
     widths, padding, point = [*([(0, 0)] * (len(shape) - 1)), missing], None, 0
     if meets_zeros(call) and data.point != 0:
         assert isinstance(data.point, int)
@@ -174,17 +203,13 @@ def sums_of(emit: Emit, call: Any, data: Integers, weights: np.ndarray, count: i
     values = data.values
     if any(map(sum, widths)):
         values = emit(relax.op.nn.pad(values, [*chain(*widths)], pad_value=point))
-    others = [(0, 0)] * (weights.ndim - 1)
-    small = weights.astype("int8" if count == FOUR else "int16")
-    small = np.pad(small, [missing, *others] if is_matmul else [*others, missing])
-    sums = with_operands(call, values, constant(small), "int32", padding)
-    summed = (0,) if is_matmul else tuple(range(1, weights.ndim))
-    ones = weights.sum(axis=summed, dtype=np.int32)
+    sums = with_operands(call, values, weights.constant, "int32", padding)
     if not isinstance(data.point, int):
-        return relax.op.subtract(emit(sums), emit(relax.op.multiply(constant(ones), data.point)))
+        return relax.op.subtract(emit(sums), emit(relax.op.multiply(weights.totals, data.point)))
     if not data.point:
         return sums
-    return relax.op.subtract(emit(sums), constant(ones * np.int32(data.point)))
+    beyond = as_array(weights.totals.value) * np.int32(data.point)
+    return relax.op.subtract(emit(sums), constant(beyond))
 
 
 def meets_zeros(call: Any) -> bool:

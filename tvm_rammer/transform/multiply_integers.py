@@ -26,6 +26,7 @@ from tvm_rammer.transform.integer_products import (
     MOVING,
     IntegerProducts,
     Integers,
+    SmallWeights,
     meets_zeros,
     small_integers,
     sums_of,
@@ -73,6 +74,9 @@ class _Multiplier(relax.PyExprMutator):
         #: Of data that were asked for: what several operators read is made once.
         self.scaled: dict[tuple[Any, int], _Scaled | None] = {}
         self.weights: dict[Any, ScaledBytes | None] = {}
+        #: Constants of the weights that several operators read.
+        self.small: dict[tuple[Any, int], SmallWeights] = {}
+        self.factors: dict[tuple[Any, np.float32], Any] = {}
         #: Splits of integers, by the split of what they stand for.
         self.splits: dict[tuple[Any, int], Any] = {}
 
@@ -87,16 +91,26 @@ class _Multiplier(relax.PyExprMutator):
         data = self._scaled_of(call.args[0], count)
         if data is None or (meets_zeros(call) and not isinstance(data.integers.point, int)):
             return call
-        shape = static_shape(call.args[1])
-        is_matrix = operator_name(call) == MATMUL
-        array = weights.values if is_matrix else weights.values.T.reshape(shape)
-        sums = sums_of(self.builder_.emit, call, data.integers, array, count)
-        scale = data.scale if weights.scale is None else data.scale * weights.scale
+        sums = sums_of(self.builder_.emit, call, data.integers, self._small(call, weights, count))
         floats = relax.op.astype(self.builder_.emit(sums), "float32")
-        if np.all(scale == 1):
-            return floats
-        factor = constant(np.asarray(scale, np.float32))
-        return relax.op.multiply(self.builder_.emit(floats), factor)
+        factor = self._factor(call, weights, data.scale)
+        return floats if factor is None else relax.op.multiply(self.builder_.emit(floats), factor)
+
+    def _small(self, call: Any, weights: ScaledBytes, count: int) -> SmallWeights:
+        key = call.args[1].value, count
+        if key not in self.small:
+            is_matrix, shape = operator_name(call) == MATMUL, static_shape(call.args[1])
+            array = weights.values if is_matrix else weights.values.T.reshape(shape)
+            self.small[key] = SmallWeights.of(call, array, count)
+        return self.small[key]
+
+    def _factor(self, call: Any, weights: ScaledBytes, scale: np.float32) -> Any:
+        """What the sums are multiplied with; ``None`` if that is 1."""
+        key = call.args[1].value, scale
+        if key not in self.factors:
+            product = np.asarray(scale if weights.scale is None else scale * weights.scale)
+            self.factors[key] = None if np.all(product == 1) else constant(product)
+        return self.factors[key]
 
     def _bytes_of(self, call: Any) -> ScaledBytes | None:
         """The weights as a matrix of bytes, if no sum can leave 32 bits."""

@@ -28,6 +28,7 @@ from tvm_rammer.transform.integer_products import (
     PAIR,
     IntegerProducts,
     Integers,
+    SmallWeights,
     meets_zeros,
     small_integers,
     sums_of,
@@ -84,6 +85,7 @@ class _Converter(relax.PyExprMutator):
         #: Operands of other types; those that several operators read are converted once.
         self.converted: dict[tuple[Any, str], Any] = {}
         self.bytes: dict[Any, Integers | None] = {}
+        self.small: dict[tuple[Any, int], SmallWeights] = {}
         #: Of expressions that were asked for.
         self.limits: dict[Any, Limits | None] = {}
 
@@ -117,13 +119,19 @@ class _Converter(relax.PyExprMutator):
         if self.products.together(call) == FOUR and self._are_in(weights, "int8"):
             found = self._bytes_of(data)
             if found is not None and (_is_byte(found.point) or not meets_zeros(call)):
-                return sums_of(emit, call, found, as_array(weights.value), FOUR)
+                return sums_of(emit, call, found, self._small(call, FOUR))
         if self.products.together(call, PAIR) == 1 or not self._are_in(weights, "int16"):
             return None
         if not self._are_in(data, "int16"):
             return None
         small = Integers(self._as(data, "int16"))
-        return sums_of(emit, call, small, as_array(weights.value), PAIR)
+        return sums_of(emit, call, small, self._small(call, PAIR))
+
+    def _small(self, call: Any, count: int) -> SmallWeights:
+        key = call.args[1].value, count
+        if key not in self.small:
+            self.small[key] = SmallWeights.of(call, as_array(key[0]), count)
+        return self.small[key]
 
     def _are_in(self, operand: Any, dtype: str) -> bool:
         """Whether a type has every integer that an operand can be."""
