@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from tvm import relax
-from tvm.ir import GenericConst
+from tvm.ir import Call, GenericConst
 
 from tvm_rammer.relax_util import operator_name, static_shape
 from tvm_rammer.tensors import as_array, constant
@@ -29,6 +29,8 @@ MOVING = frozenset(
     f"relax.{name}"
     for name in ("permute_dims", "reshape", "squeeze", "expand_dims", "strided_slice")
 )
+#: Types of 8 bits: less a number of the type, their numbers are integers of 16 bits.
+BYTES = frozenset({"int8", "uint8"})
 #: Fewer columns fill no vector.
 _FEWEST_COLUMNS = 8
 #: For so few places Winograd's algorithm takes longer to read its weights, four times as many, than
@@ -123,6 +125,11 @@ class Integers:
     values: Any
     point: Any = 0
 
+    def moved(self, emit: Emit, call: Any) -> Integers:
+        """The integers as a call moves what they stand for, its first operand."""
+        _, *more = call.args
+        return Integers(emit(Call(call.op, [self.values, *more], call.attrs)), self.point)
+
 
 def small_integers(emit: Emit, data: Any, point: Any, count: int) -> Integers:
     """Bytes less a point, as an instruction takes them that adds ``count`` products."""
@@ -210,6 +217,12 @@ def sums_of(emit: Emit, call: Any, data: Integers, weights: SmallWeights) -> Any
         return sums
     beyond = as_array(weights.totals.value) * np.int32(data.point)
     return relax.op.subtract(emit(sums), constant(beyond))
+
+
+def has_one_element(operand: Any) -> bool:
+    """Whether a tensor is a number, whatever its rank."""
+    shape = static_shape(operand)
+    return shape is not None and prod(shape) == 1
 
 
 def meets_zeros(call: Any) -> bool:

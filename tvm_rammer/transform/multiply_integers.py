@@ -11,7 +11,6 @@ multiply the sums.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -22,11 +21,13 @@ from tvm.ir import GenericConst
 from tvm_rammer.relax_util import bound_value, calls_any, operator_name, rewrite, static_shape
 from tvm_rammer.tensors import as_array, constant
 from tvm_rammer.transform.integer_products import (
+    BYTES,
     MATMUL,
     MOVING,
     IntegerProducts,
     Integers,
     SmallWeights,
+    has_one_element,
     meets_zeros,
     small_integers,
     sums_of,
@@ -36,8 +37,6 @@ from tvm_rammer.transform.scaled_bytes import ScaledBytes, scaled_bytes
 from tvm_rammer.transform.scales import DEQUANTIZE, has_one_scale
 
 _CONCAT, _SPLIT, _ROUND = "relax.concat", "relax.split", "relax.round"
-#: Types whose numbers, less a number of the type, are integers of 16 bits.
-_SMALL = frozenset({"int8", "uint8"})
 _LARGEST = 255
 #: Sums of 32 bits.
 _MOST = np.iinfo(np.int32).max
@@ -78,7 +77,7 @@ class _Multiplier(relax.PyExprMutator):
         self.small: dict[tuple[Any, int], SmallWeights] = {}
         self.factors: dict[tuple[Any, np.float32], Any] = {}
         #: Splits of integers, by the split of what they stand for.
-        self.splits: dict[tuple[Any, int], Any] = {}
+        self.splits: dict[tuple[Any, int], Integers] = {}
 
     def visit_call_(self, call: Any) -> Any:
         call = super().visit_call_(call)
@@ -143,12 +142,10 @@ class _Multiplier(relax.PyExprMutator):
         return self._joined(value, count) if name == _CONCAT else None
 
     def _moved(self, value: Any, count: int) -> _Scaled | None:
-        data, *more = value.args
-        found = self._scaled_of(data, count)
+        found = self._scaled_of(value.args[0], count)
         if found is None:
             return None
-        moved = tvm.ir.Call(value.op, [found.integers.values, *more], value.attrs)
-        return _Scaled(Integers(self.builder_.emit(moved), found.integers.point), found.scale)
+        return _Scaled(found.integers.moved(self.builder_.emit, value), found.scale)
 
     def _joined(self, value: Any, count: int) -> _Scaled | None:
         parts = bound_value(self, value.args[0])
@@ -170,10 +167,10 @@ class _Multiplier(relax.PyExprMutator):
             return None
         key = item.tuple_value, count
         if key not in self.splits:
-            moved = tvm.ir.Call(split.op, [found.integers.values, *split.args[1:]], split.attrs)
-            self.splits[key] = self.builder_.emit(moved)
-        part = self.builder_.emit(relax.TupleGetItem(self.splits[key], item.index))
-        return _Scaled(Integers(part, found.integers.point), found.scale)
+            self.splits[key] = found.integers.moved(self.builder_.emit, split)
+        parts = self.splits[key]
+        part = self.builder_.emit(relax.TupleGetItem(parts.values, item.index))
+        return _Scaled(Integers(part, parts.point), found.scale)
 
     def _clipped(self, difference: Any, count: int) -> _Scaled | None:
         """Floating-point numbers that are bytes less a byte of the run, as these:
@@ -187,8 +184,8 @@ class _Multiplier(relax.PyExprMutator):
             return None
         if not all(each.same_as(point) or self._is_rounded(each) for each in total.args):
             return None
-        emit, shape = self.builder_.emit, static_shape(point)
-        if shape is None or prod(shape) != 1 or len(shape) > inside.ty.ndim:
+        emit = self.builder_.emit
+        if not has_one_element(point) or point.ty.ndim > inside.ty.ndim:
             return None
         bytes_ = emit(relax.op.astype(inside, "uint8"))
         number = emit(relax.op.astype(point, "int32"))
@@ -212,7 +209,7 @@ class _Multiplier(relax.PyExprMutator):
     def _rounded(self, call: Any, count: int) -> _Scaled | None:
         """What becomes floating-point numbers."""
         data, *steps = call.args
-        if not has_one_scale(call) or str(data.ty.dtype) not in _SMALL:
+        if not has_one_scale(call) or str(data.ty.dtype) not in BYTES:
             return None
         scale, point = (as_array(each.value).reshape(()) for each in steps)
         made = small_integers(self.builder_.emit, data, int(point), count)

@@ -10,7 +10,6 @@ length.
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from tvm.ir import GenericConst
 from tvm_rammer.relax_util import bound_value, calls_of, operator_name, rewrite, static_shape
 from tvm_rammer.tensors import as_array, constant
 from tvm_rammer.transform.integer_products import (
+    BYTES,
     CONVOLUTIONS,
     FOUR,
     MATMUL,
@@ -29,6 +29,7 @@ from tvm_rammer.transform.integer_products import (
     IntegerProducts,
     Integers,
     SmallWeights,
+    has_one_element,
     meets_zeros,
     small_integers,
     sums_of,
@@ -39,7 +40,7 @@ from tvm_rammer.transform.remove_dead_code import clean_up
 #: float32 has every integer up to this one.
 _EXACT = 2**24
 
-_CAST, _BYTES = "relax.astype", frozenset({"int8", "uint8"})
+_CAST = "relax.astype"
 #: Values of a byte.
 _BYTE = 256
 
@@ -148,18 +149,14 @@ class _Converter(relax.PyExprMutator):
         value, emit = bound_value(self, data), self.builder_.emit
         name, operands = operator_name(value), list(getattr(value, "args", ()))
         if name in MOVING and depth:
-            data, *more = operands
-            found = self._bytes_of(data, depth - 1)
-            if found is None:
-                return None
-            moved = tvm.ir.Call(value.op, [found.values, *more], value.attrs)
-            return Integers(emit(moved), found.point)
-        if name == _CAST and str(operands[0].ty.dtype) in _BYTES:
+            found = self._bytes_of(operands[0], depth - 1)
+            return None if found is None else found.moved(emit, value)
+        if name == _CAST and str(operands[0].ty.dtype) in BYTES:
             return small_integers(emit, operands[0], 0, FOUR)
-        if name != "relax.subtract" or not _is_one(operands[1]):
+        if name != "relax.subtract" or not has_one_element(operands[1]):
             return None
         cast, point = bound_value(self, operands[0]), operands[1]
-        if operator_name(cast) != _CAST or str(cast.args[0].ty.dtype) not in _BYTES:
+        if operator_name(cast) != _CAST or str(cast.args[0].ty.dtype) not in BYTES:
             return None
         if isinstance(point, GenericConst):
             point = int(as_array(point.value).item())
@@ -202,12 +199,6 @@ class _Converter(relax.PyExprMutator):
 def _is_byte(point: Any) -> bool:
     """Whether a zero point is known, and a byte without a sign."""
     return isinstance(point, int) and 0 <= point < _BYTE
-
-
-def _is_one(operand: Any) -> bool:
-    """Whether an operand has one element."""
-    shape = static_shape(operand)
-    return shape is not None and prod(shape) == 1
 
 
 def _sums_integers(call: Any) -> bool:
