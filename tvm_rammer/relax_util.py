@@ -124,6 +124,12 @@ def bound_value(mutator: relax.PyExprMutator, value: Any) -> Any:
     return mutator.lookup_binding(value) if isinstance(value, relax.Var) else value
 
 
+def is_for_cpu() -> bool:
+    """Whether what is compiled now is not for a GPU."""
+    target = tvm.target.Target.current(allow_none=True)
+    return target is None or "gpu" not in target.keys
+
+
 def static_shape(expression: Any) -> tuple[int, ...] | None:
     """The shape of a tensor expression, ``None`` if it is no tensor or not known when compiling."""
     return type_shape(expression.ty)

@@ -52,6 +52,16 @@ def branches() -> ModelProto:
     return graph.build()
 
 
+def router() -> ModelProto:
+    """Tokens that choose three of forty experts each, and the weights of what they choose."""
+    graph = GraphBuilder("router")
+    x = graph.input("x", (6, 16))
+    scores = graph.op("Softmax", graph.op("MatMul", x, graph.weight((16, 40), 1.0)), axis=-1)
+    best, _ = graph.ops("TopK", [scores, graph.constant([3], "int64")], 2, axis=-1)
+    graph.output("y", graph.op("Mul", best, best))
+    return graph.build()
+
+
 def run_model(name: str, **options: Any) -> Run:
     """Build the small variant of a model of the zoo, and run it in every order of lanes."""
     return run_onnx(get_model(name).tiny(), **options)

@@ -19,7 +19,14 @@ from tvm import relax, topi
 from tvm.ir import Call, GenericConst, Op
 
 from tvm_rammer.region.concatenations import CONCATENATION, has_long_rows
-from tvm_rammer.relax_util import OPAQUE, operator_name, static_shape, type_shape, with_blocks
+from tvm_rammer.relax_util import (
+    OPAQUE,
+    is_for_cpu,
+    operator_name,
+    static_shape,
+    type_shape,
+    with_blocks,
+)
 
 _CALL_TIR = Op.get("relax.call_tir")
 #: Operators without a rule of TVM's, and the loops that TVM makes of them for CPUs.
@@ -169,7 +176,7 @@ def _key(call: Any) -> Any:
     name = operator_name(call)
     if not name or _rule(call.op) is None or not _has_static_shapes(call.ty):
         return None
-    if name in _SCANS and not _is_for_cpu():
+    if name in _SCANS and not is_for_cpu():
         return None
     arguments = call.args[:]
     keys = tuple([_argument_key(argument) for argument in arguments])
@@ -191,11 +198,6 @@ def _scan(builder: relax.BlockBuilder, call: Any) -> Any:
     axis = None if call.attrs.axis is None else int(call.attrs.axis)
     scan, exclusive = _SCANS[operator_name(call)], bool(call.attrs.exclusive)
     return builder.call_te(scan, call.args[0], axis, str(call.ty.dtype), exclusive)
-
-
-def _is_for_cpu() -> bool:
-    target = tvm.target.Target.current(allow_none=True)
-    return target is None or "gpu" not in target.keys
 
 
 def _has_static_shapes(ty: Any) -> bool:

@@ -24,6 +24,7 @@ from tvm_rammer.transform.legalize_operators import LegalizeOperators
 from tvm_rammer.transform.merge_equal_operators import MergeEqualOperators
 from tvm_rammer.transform.multiply_integers import MultiplyIntegers
 from tvm_rammer.transform.narrow_weights import NarrowWeights
+from tvm_rammer.transform.plan_sorting import PlanSorting
 from tvm_rammer.transform.remove_dead_code import RemoveDeadCode
 from tvm_rammer.transform.restore_operators import RestoreOperators
 from tvm_rammer.transform.round_parts import RoundParts
@@ -79,6 +80,7 @@ class Prepare:
             # 3. PrimFuncs, as few as fusion allows.
             FuseNormalizations(),
             FoldTransposes(self.few_rows),
+            PlanSorting(),
             LegalizeOperators(),
             relax.transform.AnnotateTIROpPattern(),
             _FoldCalls(),

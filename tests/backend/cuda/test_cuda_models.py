@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from cuda_models import TARGET, branches, outputs, run_model, run_onnx, worst
+from cuda_models import TARGET, branches, outputs, router, run_model, run_onnx, worst
 from emulated_cuda import edited, resident_blocks, run_emulated
 from onnx.reference import ReferenceEvaluator
 
@@ -25,6 +25,17 @@ def run_branches(form: str):
 def test_convolutions_and_a_softmax_compute_what_numpy_does(form):
     run = run_emulated(run_branches, form)
     assert max(run.errors.values()) < TOLERANCE
+
+
+def run_router(form: str):
+    return run_onnx(router(), form=form, policy="wavefront", num_veus=4)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_choice_of_experts_is_planned_and_computes_what_numpy_does(form):
+    run = run_emulated(run_router, form)
+    assert max(run.errors.values()) < TOLERANCE
+    assert run.operators == 6
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -34,6 +34,15 @@ from tvm_rammer.machine import VDevice
 from tvm_rammer.units import counted
 
 _SCHEDULED = "tirx.is_scheduled"
+#: How rules stop half way at what they do not expect: TVM's assert and subscript what is not there.
+_UNEXPECTED = (
+    tvm.error.InternalError,
+    tvm.s_tir.ScheduleError,
+    ValueError,
+    IndexError,
+    AssertionError,
+    TypeError,
+)
 #: dlight has steps of loops written out, up to 256 of them.
 _UNROLL, _MOST_UNROLLED = "pragma_auto_unroll_max_step", 32
 #: What is not at least so much shorter is as good: estimates are coarse, and bodies take nvcc long.
@@ -246,8 +255,7 @@ def _apply(rule: Any, func: tirx.PrimFunc, target: tvm.target.Target) -> tirx.Pr
     with target:
         try:
             answer = rule.apply(schedule_of(func).mod["main"], target, False)
-        except (tvm.error.InternalError, tvm.s_tir.ScheduleError, ValueError, IndexError):
-            # Some rules stop half way at what they do not expect.
+        except _UNEXPECTED:
             return None
     if answer is None:
         return None
