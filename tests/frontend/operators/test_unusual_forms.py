@@ -150,6 +150,20 @@ def test_any_order_of_the_largest_may_be_the_sorted_one():
     np.testing.assert_array_equal(places, [3, 5, 0, 2])
 
 
+@pytest.mark.filterwarnings("error")
+def test_places_of_the_largest_that_nobody_reads_are_no_reason_to_complain():
+    nodes = [
+        helper.make_node("TopK", ["x", "count"], ["best", "places"]),
+        helper.make_node("Neg", ["best"], ["y"]),
+    ]
+    given = [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [6])]
+    wanted = [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [2])]
+    count = numpy_helper.from_array(np.array([2]), "count")
+    graph = helper.make_graph(nodes, "g", given, wanted, [count])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    np.testing.assert_array_equal(run(made, [np.arange(6, dtype="float32")])[0], [-5, -4])
+
+
 @pytest.mark.parametrize("signed", [True, False])
 def test_weights_of_four_bits(signed):
     low = -8 if signed else 0

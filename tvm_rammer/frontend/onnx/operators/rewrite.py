@@ -17,6 +17,7 @@ from tvm_rammer.frontend.onnx.infer import (
     opsets_of,
     result_types,
     result_values,
+    schema_of,
     static_shape,
 )
 from tvm_rammer.frontend.onnx.names import all_nodes, reads, subgraphs
@@ -48,7 +49,7 @@ def rewrite_operators(model: onnx.ModelProto, where: str) -> None:
         return
     # Before version 4 constants had to be inputs as well.
     model.ir_version = max(model.ir_version, 4)
-    _drop_unread_results(model.graph, version)
+    _drop_unread_results(model)
     _Walk(model, where).graph(model.graph)
     _drop_unread_constants(model.graph)
 
@@ -60,14 +61,18 @@ def _may_change(node: onnx.NodeProto, version: int) -> bool:
     return key in RULES or key in FUNCTIONS
 
 
-def _drop_unread_results(graph: onnx.GraphProto, version: int) -> None:
+def _drop_unread_results(model: onnx.ModelProto) -> None:
     """A rule need not compute what nobody reads, such as a mask or a mean for training."""
-    read = _read_names(graph)
-    for node in all_nodes(graph):
-        kept = [name if name in read else "" for name in node.output]
+    read, opsets = _read_names(model.graph), opsets_of(model)
+    for node in all_nodes(model.graph):
+        if not _may_change(node, opsets.get("", 1)):
+            continue
+        schema = schema_of(node, opsets)
+        required = 1 if schema is None else schema.min_output
+        kept = [name if k < required or name in read else "" for k, name in enumerate(node.output)]
         while len(kept) > 1 and not kept[-1]:
             kept.pop()
-        if any(kept) and _may_change(node, version):
+        if any(kept):
             node.output[:] = kept
 
 
