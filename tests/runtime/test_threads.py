@@ -72,7 +72,7 @@ def test_two_instances_run_at_once_under_the_vm():
     library = tvm_rammer.build(Sorting)
 
     def work(seed: int) -> Callable[[], float]:
-        x, y = floats(4, 8, seed=seed), floats(4, 8, seed=seed + 10)
+        x, y = floats(4, 8, seed=seed), floats(600, 8, seed=seed + 10)
         return lambda: worst_error(library.create(), [x, y], sorting(x, y))
 
     assert max(in_threads(work(0), work(1))) < 1e-5

@@ -73,10 +73,10 @@ def test_every_call_tir_becomes_the_call_of_a_compiled_rkernel():
 
 def test_many_operators_are_compiled_in_several_modules():
     builder = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType((4,), "float32"))
+    x = relax.Var("x", relax.TensorType((600,), "float32"))
     with builder.function("main", [x]):
         with builder.dataflow():
-            # A sort between two operators keeps them from fusing.
+            # A sort between two operators, of a long row, keeps them from fusing.
             value: Any = x
             for number in range(20):
                 value = builder.emit(relax.op.add(value, relax.const(float(number), "float32")))
@@ -85,7 +85,7 @@ def test_many_operators_are_compiled_in_several_modules():
         builder.emit_func_output(result)
     mod = scheduled(builder.get())
     assert len(mod.attrs["external_mods"]) == 2
-    data = np.array([3, 1, 2, 0], np.float32)
+    data = np.random.default_rng(0).permutation(600).astype(np.float32)
     assert_close(run(mod, data), np.sort(data) + sum(range(20)))
 
 

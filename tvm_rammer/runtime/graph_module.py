@@ -11,9 +11,11 @@ from typing import Any, NoReturn, SupportsIndex
 
 import numpy as np
 import tvm
+import tvm_ffi
 from tvm import relax
 
 from tvm_rammer.errors import InputError, LibraryError
+from tvm_rammer.frontend.loaded_model import one_line
 from tvm_rammer.region.library_content import STATE, TensorInfo
 from tvm_rammer.runtime.description import LibraryDescription
 from tvm_rammer.runtime.profile import Profile, profile_kernel
@@ -365,8 +367,7 @@ class GraphModule:
 
     def _copy_in(self, number: int, value: Any) -> None:
         info = self._description.inputs[number]
-        if not isinstance(value, tvm.runtime.Tensor):
-            value = np.asarray(value)
+        value = _readable(value, info.name)
         shape, dtype = tuple(map(int, value.shape)), str(value.dtype)
         if shape != info.shape or dtype != info.dtype:
             raise InputError(
@@ -374,6 +375,21 @@ class GraphModule:
                 f"got {dtype} of shape {shape}"
             )
         self._inputs[number].copyfrom(value)
+
+
+def _readable(value: Any, name: str) -> Any:
+    """A value as an array of numpy's, or as a tensor where numpy has no such type."""
+    if isinstance(value, tvm.runtime.Tensor):
+        return value
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        try:
+            # bfloat16 of PyTorch, for one.
+            return tvm_ffi.from_dlpack(value, require_contiguous=True)
+        except (TypeError, AttributeError, ValueError, RuntimeError, BufferError) as other:
+            reasons = f"by numpy: {one_line(error)}; by DLPack: {one_line(other)}"
+            raise InputError(f"input {name!r} cannot be read {reasons}") from error
 
 
 def _number(what: str, key: Any, names: Sequence[str]) -> int:
