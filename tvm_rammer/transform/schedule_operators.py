@@ -72,7 +72,9 @@ class _Scheduler(relax.PyExprMutator):
             return call
         symbol, arguments = call.args[0], list(call.args[1].fields)
         func = self.mod[symbol]
-        if func.attrs and "tirx.is_scheduled" in func.attrs:
+        is_scheduled = func.attrs and "tirx.is_scheduled" in func.attrs
+        kernels = self.kernels
+        if is_scheduled or kernels.backend.refusal(func, kernels.vdevice) is not None:
             return call
         constants = frozenset(k for k, a in enumerate(arguments) if isinstance(a, GenericConst))
         kernel = self.kernels.get(func, constants)

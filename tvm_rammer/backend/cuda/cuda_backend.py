@@ -101,10 +101,10 @@ class CudaBackend(Backend):
         return schedule(func, vdevice, LIMITS, given)
 
     def refusal(self, func: tirx.PrimFunc, vdevice: VDevice) -> str | None:
-        from tvm_rammer.backend.cuda.arch_target import LIMITS, target_of
-        from tvm_rammer.backend.cuda.schedules import given_schedule_problem
+        from tvm_rammer.backend.cuda.arch_target import LIMITS
+        from tvm_rammer.backend.cuda.schedules import planning_problem
 
-        return given_schedule_problem(func, target_of(vdevice.features[0]), LIMITS)
+        return planning_problem(func, vdevice, LIMITS)
 
     def split(self, func: tirx.PrimFunc, vdevice: VDevice) -> SplitKernel:
         from tvm_rammer.backend.cuda.arch_target import LIMITS, target_of

@@ -18,7 +18,7 @@ from typing import Any
 
 import tvm
 import tvm_ffi
-from tvm import tirx
+from tvm import s_tir, tirx
 from tvm.s_tir import dlight
 
 from tvm_rammer.backend.cuda.arch_target import target_of
@@ -104,17 +104,17 @@ def schedule(
     return replace(scheduled, note=note)
 
 
-def given_schedule_problem(
-    func: tirx.PrimFunc, target: tvm.target.Target, limits: Limits
-) -> str | None:
-    """Why resident blocks cannot run a PrimFunc that is scheduled already; None if they can.
+def planning_problem(func: tirx.PrimFunc, vdevice: VDevice, limits: Limits) -> str | None:
+    """Why resident blocks cannot run a PrimFunc that TVM has bound to threads; None if they can.
 
-    Any other PrimFunc is scheduled so that they can.
+    That is one that is scheduled already, or has loops of its own inside of its blocks, as TVM
+    writes scatters. Any other one is scheduled so that they can.
     """
-    if not func.attrs or _SCHEDULED not in func.attrs:
-        return None
     try:
-        made_stages(func, target, limits)
+        if func.attrs and _SCHEDULED in func.attrs:
+            made_stages(func, target_of(vdevice.features[0]), limits)
+        elif any(collect(block.body, tirx.AttrStmt) for block in collect(func.body, s_tir.SBlock)):
+            schedule(func, vdevice, limits)
     except ModelError as error:
         return str(error).partition(": leave the operator out")[0]
     return None

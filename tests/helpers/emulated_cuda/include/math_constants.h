@@ -1,0 +1,6 @@
+// The constants that TVM writes for infinite numbers and NaN.
+#pragma once
+#define CUDART_INF __builtin_inf()
+#define CUDART_INF_F __builtin_inff()
+#define CUDART_NAN __builtin_nan("")
+#define CUDART_NAN_F __builtin_nanf("")
