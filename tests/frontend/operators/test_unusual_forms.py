@@ -164,6 +164,24 @@ def test_places_of_the_largest_that_nobody_reads_are_no_reason_to_complain():
     np.testing.assert_array_equal(run(made, [np.arange(6, dtype="float32")])[0], [-5, -4])
 
 
+@pytest.mark.parametrize(
+    ("equation", "shapes"),
+    [
+        ("te,ehd,eth->td", [(5, 2), (2, 6, 4), (2, 5, 6)]),
+        ("ij, jk, kl", [(2, 3), (3, 4), (4, 5)]),
+        ("ab,ab,ab->", [(3, 4)] * 3),
+        ("i,j,k,l->ljki", [(2,), (3,), (4,), (5,)]),
+        ("bij,bjk,bk,b->bi", [(2, 3, 4), (2, 4, 5), (2, 5), (2,)]),
+        ("...i,...i,...i->...", [(2, 3)] * 3),
+    ],
+)
+def test_sums_of_products_of_many_tensors(equation, shapes):
+    rng = np.random.default_rng(0)
+    inputs = [rng.standard_normal(shape).astype("float32") for shape in shapes]
+    (found,) = run(model("Einsum", inputs, equation=equation), inputs)
+    np.testing.assert_allclose(found, np.einsum(equation, *inputs), rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("signed", [True, False])
 def test_weights_of_four_bits(signed):
     low = -8 if signed else 0

@@ -16,6 +16,7 @@
 ``reductions``         reductions of nothing, and of truth values
 ``resizing``           Resize and Upsample
 ``selections``         operators that choose or reorder elements
+``sums``               sums of products of many tensors
 ``windows``            convolutions and pools
 ``elementwise_forms``  elementwise operators with attributes that would be ignored
 ``table``              which operator has which rules
