@@ -22,6 +22,7 @@ from tvm_rammer.transform.integer_products import IntegerProducts
 from tvm_rammer.transform.keep_indices_inside import KeepIndicesInside
 from tvm_rammer.transform.legalize_operators import LegalizeOperators
 from tvm_rammer.transform.merge_equal_operators import MergeEqualOperators
+from tvm_rammer.transform.multiply_chosen import MultiplyChosen
 from tvm_rammer.transform.multiply_integers import MultiplyIntegers
 from tvm_rammer.transform.narrow_weights import NarrowWeights
 from tvm_rammer.transform.plan_sorting import PlanSorting
@@ -65,6 +66,7 @@ class Prepare:
             FoldConstants(),
             MergeEqualOperators(),
             RoundParts(),
+            MultiplyChosen(),
             _Decompose(),
             FoldAffine(),
             # 2. Layouts.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -57,9 +58,10 @@ def parameter_of(contraction: Contraction, load: Any) -> int | None:
 
 
 def is_constant(contraction: Contraction, columns: Columns, constants: frozenset[int]) -> bool:
-    """Whether the weights are a constant that is read at plain indices: packed when compiled.
+    """Whether the weights are a constant that is packed when compiled.
 
-    Small integers are widened when they are read.
+    Columns and reduced axes are plain indices then. The others may be chosen by data: a mixture of
+    experts takes the matrix that a router names. Small integers are widened when they are read.
     """
     weights = columns.weights(contraction)
     if isinstance(weights, tirx.Cast) and str(weights.value.ty) in ("int8", "int16"):
@@ -67,8 +69,14 @@ def is_constant(contraction: Contraction, columns: Columns, constants: frozenset
     return (
         isinstance(weights, TensorLoad)
         and parameter_of(contraction, weights) in constants
-        and _is_permutation(weights)
+        and _is_permutation(inner_indices(contraction, columns, weights))
     )
+
+
+def inner_indices(contraction: Contraction, columns: Columns, load: Any) -> list[Any]:
+    """The indices of a load of weights that vary inside of a task: columns and reduced axes."""
+    inner = {columns.axis.var, *(axis.var for axis in contraction.reduced)}
+    return [index for index in load.indices if variables([index]) & inner]
 
 
 def is_contiguous(axis: Axis, factor: Any) -> bool:
@@ -120,7 +128,7 @@ def _rank(
     weights = columns.weights(contraction)
     contiguous = is_contiguous(columns.axis, weights)
     constant = is_constant(contraction, columns, constants)
-    if not contiguous and not constant and not _is_permutation(load_of(weights)):
+    if not contiguous and not constant and not _is_permutation(load_of(weights).indices):
         return None
     last = contraction.store.indices[-1]
     stored = columns.axis.var in variables([last])
@@ -128,10 +136,10 @@ def _rank(
     return (ready and several, ready, stored, constant, contiguous, several)
 
 
-def _is_permutation(load: Any) -> bool:
+def _is_permutation(indices: Sequence[Any]) -> bool:
     """Whether every index is an axis of its own: no element is read twice."""
-    found = {index for index in load.indices if isinstance(index, tirx.Var)}
-    return len(found) == len(load.indices)
+    found = {index for index in indices if isinstance(index, tirx.Var)}
+    return len(found) == len(indices)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from tvm_rammer.backend.cpu.templates.repeated_results import (
     repeats_much,
     unrolled_stores,
 )
-from tvm_rammer.kernel.blocks import variables
+from tvm_rammer.kernel.blocks import loads, variables
 from tvm_rammer.kernel.contraction import Axis, Contraction, load_of, rewrite
 from tvm_rammer.kernel.loops import NEIGHBOURS, keep_loop, number, sequence, turn_of
 from tvm_rammer.kernel.nodes import substitute
@@ -62,8 +62,8 @@ class Nest:
     packed : Var, optional
         The buffer of packed weights: ``[outer..., vector, reduced..., lane]``, neighbours in each
         lane.
-    packed_axes : tuple of Axis, tuple of Axis
-        The ``outer`` and the ``reduced`` axes of that buffer.
+    packed_axes : tuple of PrimExpr, tuple of Axis
+        The ``outer`` indices and the ``reduced`` axes of that buffer.
     """
 
     contraction: Contraction
@@ -77,7 +77,7 @@ class Nest:
     far_data: Axis | None = None
     neighbours: Neighbours | None = None
     packed: Any = None
-    packed_axes: tuple[tuple[Axis, ...], tuple[Axis, ...]] = ((), ())
+    packed_axes: tuple[tuple[Any, ...], tuple[Axis, ...]] = ((), ())
 
     @property
     def together(self) -> int:
@@ -126,8 +126,12 @@ class Nest:
         return loop("task", prod(counts), task, ForKind.PARALLEL)
 
     def _outer_axes(self) -> tuple[list[Axis], list[Axis]]:
-        """The axes of the tasks: first those along which the weights differ, then all others."""
-        used = variables([self.columns.weights(self.contraction)])
+        """The axes of the tasks: first those along which the weights differ, then all others.
+
+        Weights that data choose may be the same again: what several tasks choose among stays near.
+        """
+        indices = load_of(self.columns.weights(self.contraction)).indices
+        used = variables([index for index in indices if not loads(index)])
         inner = {self.columns.axis.var, *([self.rows.var] if self.rows else [])}
         outer = [axis for axis in self.contraction.spatial if axis.var not in inner]
         first = [axis for axis in outer if axis.var in used]
@@ -317,7 +321,7 @@ class Nest:
         outer, reduced = self.packed_axes
         place = (at.group * self.layout.tiles + at.tile) * self.tile.vectors + vector
         indices = [
-            *(values[axis.var] for axis in outer),
+            *(substitute(index, values) for index in outer),
             place,
             *(values[axis.var] for axis in reduced),
             lane,

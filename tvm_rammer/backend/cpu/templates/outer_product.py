@@ -21,6 +21,7 @@ from tvm_rammer.backend.cpu.templates.columns import (
     Layout,
     PackColumns,
     find_columns,
+    inner_indices,
     is_constant,
     is_contiguous,
     parameter_of,
@@ -333,20 +334,21 @@ def _taps(contraction: Contraction, columns: Columns) -> Axis | None:
     return long[-1] if columns.elementwise and long else None
 
 
-def _packing(nest: Nest) -> tuple[PackColumns, tuple[tuple[Axis, ...], tuple[Axis, ...]]]:
-    """How the weights are packed, and which axes come before and after the vectors."""
-    weights = load_of(nest.columns.weights(nest.contraction))
-    place = {index: number for number, index in enumerate(weights.indices)}
-    contraction, column = nest.contraction, nest.columns.axis
-    outer = tuple(
-        axis
-        for axis in contraction.spatial
-        if axis.var in place and not axis.var.same_as(column.var)
-    )
+def _packing(nest: Nest) -> tuple[PackColumns, tuple[tuple[Any, ...], tuple[Axis, ...]]]:
+    """How the weights are packed: the indices before the vectors, and the axes after them."""
+    contraction, column = nest.contraction, nest.columns.axis.var
+    weights = load_of(nest.columns.weights(contraction))
+    inner = inner_indices(contraction, nest.columns, weights)
+    place = {index: k for k, index in enumerate(weights.indices) if _is_one_of(index, inner)}
+    outer = [k for k, index in enumerate(weights.indices) if not _is_one_of(index, inner)]
     reduced = tuple(axis for axis in nest.reduction.axes if axis.var in place)
-    order = tuple(place[axis.var] for axis in (*outer, column, *reduced))
+    order = (*outer, place[column], *(place[axis.var] for axis in reduced))
     packing = PackColumns(order, len(outer), nest.layout.as_packed(), nest.together)
-    return packing, (outer, reduced)
+    return packing, (tuple(weights.indices[k] for k in outer), reduced)
+
+
+def _is_one_of(index: Any, others: Sequence[Any]) -> bool:
+    return any(index.same_as(other) for other in others)
 
 
 def _on_packed(nests: Sequence[Nest], dtype: str) -> tuple[list[Nest], PackColumns]:

@@ -25,11 +25,12 @@ def pack(nest: Nest) -> Any:
     outer, reduced = nest.packed_axes
     per_group = layout.tiles * layout.vectors
     lanes = min(layout.lanes, _PACKED_AT_ONCE)
-    counts = [*(axis.extent for axis in outer), layout.total]
+    extents = {axis.var: axis.extent for axis in nest.contraction.spatial}
+    counts = [*(extents[index] for index in outer), layout.total]
 
     def task(number: Any) -> Any:
         *places, vector = digits(number, counts)
-        values = {axis.var: place for axis, place in zip(outer, places, strict=True)}
+        values = dict(zip(outer, places, strict=True))
         first = vector // per_group * layout.group + layout.first(vector % per_group)
 
         def element(part: Any, axes: Sequence[Axis], values: Mapping[Any, Any]) -> Any:
