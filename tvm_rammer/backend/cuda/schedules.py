@@ -105,19 +105,24 @@ def schedule(
 
 
 def planning_problem(func: tirx.PrimFunc, vdevice: VDevice, limits: Limits) -> str | None:
-    """Why resident blocks cannot run a PrimFunc that TVM has bound to threads; None if they can.
+    """Why resident blocks cannot run a PrimFunc; None if they can.
 
-    That is one that is scheduled already, or has loops of its own inside of its blocks, as TVM
-    writes scatters. Any other one is scheduled so that they can.
+    Asked of one that is scheduled already, or has loops inside of its blocks, as TVM writes
+    scatters, and windows whose size varies. Any other one is scheduled so that they can.
     """
     try:
         if func.attrs and _SCHEDULED in func.attrs:
             made_stages(func, target_of(vdevice.features[0]), limits)
-        elif any(collect(block.body, tirx.AttrStmt) for block in collect(func.body, s_tir.SBlock)):
+        elif _has_inner_loops(func):
             schedule(func, vdevice, limits)
     except ModelError as error:
         return str(error).partition(": leave the operator out")[0]
     return None
+
+
+def _has_inner_loops(func: tirx.PrimFunc) -> bool:
+    blocks = [block for block in collect(func.body, s_tir.SBlock) if block.name_hint != "root"]
+    return any(collect(block.body, tirx.For, tirx.AttrStmt) for block in blocks)
 
 
 @dataclass(frozen=True)
