@@ -80,3 +80,48 @@ def test_what_fits_is_planned():
     reasons, error = run_emulated(run, 256, 1024)
     assert reasons == []
     assert error < 1e-5
+
+
+def windows(x: relax.Expr) -> relax.Expr:
+    """Windows of one, two or three elements, whose sums have loops of their own."""
+    images = relax.op.reshape(relax.op.exp(x), (2, 11, 11, 8))
+    pooled = relax.op.nn.adaptive_avg_pool2d(images, (7, 7), layout="NHWC")
+    return relax.op.nn.softmax(relax.op.reshape(pooled, (14, 56)))
+
+
+def scatter(x: relax.Expr) -> relax.Expr:
+    """TVM writes it for GPUs with threads of its own."""
+    rows = relax.op.reshape(relax.op.exp(x), (44, 44))
+    places = relax.op.astype(relax.op.argmax(rows, 1), "int64")
+    updates = relax.op.negative(relax.op.reshape(rows, (44, 44)))
+    made = relax.op.scatter_nd(rows, relax.op.reshape(places, (44, 1)), updates, "update")
+    return relax.op.nn.softmax(made)
+
+
+def run_operators(name: str) -> tuple[list[tuple[str, str]], float]:
+    """What is left out of a plan for a GPU, and how far its results are from a processor's."""
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((1936,), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            result = builder.emit_output(builder.normalize(globals()[name](x)))
+        builder.emit_func_output(result)
+    data = np.random.default_rng(0).standard_normal(1936).astype("float32")
+    library = tvm_rammer.build(builder.get(), TARGET, num_veus=4)
+    got = outputs(library, {"x": data})[0]
+    expected = tvm_rammer.build(builder.get(), policy="sequential").create()(data)[0].numpy()
+    reasons = [(item.operator, item.reason) for item in library.report.left_out]
+    return reasons, relative_error(got, expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "operator", "reason"),
+    [
+        ("windows", "adaptive_avg_pool2d", "no rule of TVM schedules it"),
+        ("scatter", "scatter_nd", "a kernel for CUDA binds threadIdx.x inside of a loop"),
+    ],
+)
+def test_what_no_rule_schedules_is_left_out(name, operator, reason):
+    reasons, error = run_emulated(run_operators, name)
+    assert (operator, reason) in reasons
+    assert error < 1e-5

@@ -34,6 +34,7 @@ from tvm_rammer.machine import VDevice
 from tvm_rammer.units import counted
 
 _SCHEDULED = "tirx.is_scheduled"
+_REFUSED = "an operator cannot be computed by resident blocks: "
 #: How rules stop half way at what they do not expect: TVM's assert and subscript what is not there.
 _UNEXPECTED = (
     tvm.error.InternalError,
@@ -96,7 +97,7 @@ def schedule(
         answers.append(_Answer(found, name, made, vdevice))
     measured, note = _measured(given, target, limits, vdevice)
     if not answers and measured is None:
-        raise ModelError(f"an operator cannot be computed by resident blocks: {problem}")
+        raise ModelError(f"{_REFUSED}{problem}")
     scheduled: Scheduled | None = None
     for answer in reversed(_front(answers) if measured is None else _beside(measured, answers)):
         scheduled = answer.scheduled(scheduled)
@@ -116,7 +117,7 @@ def planning_problem(func: tirx.PrimFunc, vdevice: VDevice, limits: Limits) -> s
         elif _has_inner_loops(func):
             schedule(func, vdevice, limits)
     except ModelError as error:
-        return str(error).partition(": leave the operator out")[0]
+        return str(error).removeprefix(_REFUSED).partition(": leave the operator out")[0]
     return None
 
 
