@@ -26,8 +26,8 @@ from tvm_rammer.relax_util import calls_any, is_for_cpu, operator_name, rewrite,
 _SORTING = frozenset({"relax.topk", "relax.sort", "relax.argsort"})
 #: As many are inserted one by one, each after a walk along all of them.
 _FEW = 32
-#: Ranks of longer rows take longer than sorting: pairs grow with the square.
-_LONG_ROW = 512
+#: Ranks of longer rows take longer than sorting, or than finding some: pairs grow with the square.
+_LONG_TO_SORT, _LONG_TO_SEARCH = 512, 128
 #: Integers that are their own order, and those with the bits of floats.
 _INTEGERS = frozenset({"int8", "int16", "int32", "int64", "uint8"})
 _BITS = {"float16": "int16", "float32": "int32", "float64": "int64"}
@@ -54,7 +54,8 @@ class _Planner(relax.PyExprMutator):
         axis = int(attrs.axis) % len(shape)
         count = int(attrs.k) if of_topk and int(attrs.k) > 0 else shape[axis]
         few = count <= _FEW and is_for_cpu()
-        if count > shape[axis] or (not few and shape[axis] > _LONG_ROW):
+        longest = _LONG_TO_SORT if count == shape[axis] else _LONG_TO_SEARCH
+        if count > shape[axis] or (not few and shape[axis] > longest):
             return call
         keys = self._keys(data, bool(attrs.largest if of_topk else attrs.descending))
         if few:
