@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -18,10 +18,14 @@ OPAQUE = 8
 NUM_INPUT = "num_input"
 
 
-def rewrite(mod: tvm.IRModule, mutator: relax.PyExprMutator) -> tvm.IRModule:
-    """The module that a mutator makes of every Relax function of ``mod``.
+def rewrite(
+    mod: tvm.IRModule,
+    mutator: relax.PyExprMutator,
+    clean: Callable[[tvm.IRModule], tvm.IRModule] = lambda mod: mod,
+) -> tvm.IRModule:
+    """The module that a mutator makes of every Relax function of ``mod``, and ``clean`` of that.
 
-    It is ``mod`` itself if the mutator found nothing to do, which its passes need not clean up.
+    It is ``mod`` itself if the mutator found nothing to do.
     """
     changed = False
     for symbol, func in mod.functions_items():
@@ -30,7 +34,7 @@ def rewrite(mod: tvm.IRModule, mutator: relax.PyExprMutator) -> tvm.IRModule:
             if not _same_bindings(func, rewritten):
                 mutator.builder_.update_func(symbol, rewritten)
                 changed = True
-    return mutator.builder_.get() if changed else mod
+    return clean(mutator.builder_.get()) if changed else mod
 
 
 def _same_bindings(func: relax.Function, other: relax.Function) -> bool:

@@ -37,8 +37,7 @@ class FoldAffine:
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Fold every Relax function of a module."""
-        folded = rewrite(mod, _Folder(mod))
-        return mod if folded.same_as(mod) else clean_up(folded)
+        return rewrite(mod, _Folder(mod), clean_up)
 
 
 @dataclass(frozen=True)

@@ -45,8 +45,7 @@ class FoldTransposes:
         """Rewrite every Relax function of a module."""
         if not calls_any(mod, {"relax.permute_dims"}):
             return mod
-        rewritten = rewrite(mod, _Folder(mod, self.few_rows))
-        return mod if rewritten.same_as(mod) else remove_dead_code(rewritten)
+        return rewrite(mod, _Folder(mod, self.few_rows), remove_dead_code)
 
 
 @dataclass(frozen=True)
