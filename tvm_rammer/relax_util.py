@@ -18,6 +18,21 @@ OPAQUE = 8
 NUM_INPUT = "num_input"
 
 
+def relax_functions(mod: tvm.IRModule) -> dict[GlobalVar, relax.Function]:
+    """The Relax functions of a module by their symbols, in the order of their names."""
+    return {
+        symbol: func for symbol, func in mod.functions_items() if isinstance(func, relax.Function)
+    }
+
+
+def with_functions(
+    mod: tvm.IRModule, change: Callable[[relax.Function], relax.Function]
+) -> tvm.IRModule:
+    """A module with what every Relax function is changed into."""
+    changed = {symbol: change(func) for symbol, func in relax_functions(mod).items()}
+    return tvm.IRModule(dict(mod.functions_items()) | changed, attrs=mod.attrs)
+
+
 def rewrite(
     mod: tvm.IRModule,
     mutator: relax.PyExprMutator,
@@ -28,12 +43,11 @@ def rewrite(
     It is ``mod`` itself if the mutator found nothing to do.
     """
     changed = False
-    for symbol, func in mod.functions_items():
-        if isinstance(func, relax.Function):
-            rewritten = mutator.visit_expr(func)
-            if not _same_bindings(func, rewritten):
-                mutator.builder_.update_func(symbol, rewritten)
-                changed = True
+    for symbol, func in relax_functions(mod).items():
+        rewritten = mutator.visit_expr(func)
+        if not _same_bindings(func, rewritten):
+            mutator.builder_.update_func(symbol, rewritten)
+            changed = True
     return clean(mutator.builder_.get()) if changed else mod
 
 
@@ -68,12 +82,17 @@ def _bindings_of(expression: Any) -> Iterator[Any]:
                 yield from _bindings_of(value)
 
 
+def dataflow_blocks(mod: tvm.IRModule) -> Iterator[Any]:
+    """The dataflow blocks of all Relax functions of a module."""
+    for func in relax_functions(mod).values():
+        yield from (block for block in func.body.blocks if isinstance(block, relax.DataflowBlock))
+
+
 def calls_of(mod: tvm.IRModule) -> Iterator[Any]:
     """All calls in the Relax functions of a module in normal form, where each is bound."""
-    for func in mod.functions.values():
-        if isinstance(func, relax.Function):
-            values = (binding.value for binding in _bindings_of(func))
-            yield from (value for value in values if isinstance(value, Call))
+    for func in relax_functions(mod).values():
+        values = (binding.value for binding in _bindings_of(func))
+        yield from (value for value in values if isinstance(value, Call))
 
 
 def calls_any(mod: tvm.IRModule, names: Container[str]) -> bool:
@@ -85,8 +104,7 @@ def used_once(mod: tvm.IRModule) -> set[Any]:
     """The dataflow variables of a module that are read once; they are read in their block only."""
     uses = Counter(
         variable
-        for func in mod.functions.values()
-        if isinstance(func, relax.Function)
+        for func in relax_functions(mod).values()
         for binding in _bindings_of(func)
         for variable in variables_read(binding.value)
     )
