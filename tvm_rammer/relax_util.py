@@ -151,6 +151,13 @@ def static_shape(expression: Any) -> tuple[int, ...] | None:
     return type_shape(expression.ty)
 
 
+def known_shapes(*tensors: Any) -> list[tuple[int, ...]]:
+    """The shapes of tensors; none at all if one is not known when compiling, or has no elements."""
+    shapes = [static_shape(tensor) for tensor in tensors]
+    known = [shape for shape in shapes if shape is not None and 0 not in shape]
+    return known if len(known) == len(shapes) else []
+
+
 def type_shape(ty: Any) -> tuple[int, ...] | None:
     """The shape of a tensor type, ``None`` if it is no tensor type or not known at compile time."""
     if not isinstance(ty, relax.TensorType) or not isinstance(ty.shape, relax.ShapeExpr):

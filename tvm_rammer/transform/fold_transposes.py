@@ -20,9 +20,9 @@ from tvm.ir import Call, GenericConst, Op
 from tvm_rammer.relax_util import (
     bound_value,
     calls_any,
+    known_shapes,
     operator_name,
     rewrite,
-    static_shape,
     weight_parameters,
 )
 from tvm_rammer.transform.remove_dead_code import remove_dead_code
@@ -136,11 +136,11 @@ class _Folder(relax.PyExprMutator):
 
 def _product(call: Any, left: Any, source: Any, transposition: Any) -> _Product | None:
     """What a call computes; ``None`` if shapes are not known or empty, or types differ."""
-    shapes = [static_shape(value) for value in (left, source, call)]
+    shapes = known_shapes(left, source, call)
     dtypes = {str(value.ty.dtype) for value in (left, source, call)}
-    if any(not shape or len(shape) < 2 or 0 in shape for shape in shapes) or len(dtypes) > 1:
+    if not shapes or min(map(len, shapes)) < 2 or len(dtypes) > 1:
         return None
-    of_left, of_source, of_result = (tuple(shape or ()) for shape in shapes)
+    of_left, of_source, of_result = shapes
     axes = transposition.attrs.axes
     rank = len(of_source)
     order = tuple(int(a) % rank for a in axes) if axes else tuple(reversed(range(rank)))

@@ -21,7 +21,7 @@ from typing import Any
 import tvm
 from tvm import relax, te, tirx, topi
 
-from tvm_rammer.relax_util import calls_any, operator_name, rewrite, static_shape
+from tvm_rammer.relax_util import calls_any, known_shapes, operator_name, rewrite
 
 #: What is split, and the letters of its spatial axes in names of layouts.
 TRANSPOSED = {"relax.nn.conv1d_transpose": "W", "relax.nn.conv2d_transpose": "HW"}
@@ -259,12 +259,11 @@ def _transposed_convolution(call: Any) -> _TransposedConvolution | None:
     """What a call computes; ``None`` if shapes are not known or empty, or a layout has blocks."""
     attrs, letters = call.attrs, TRANSPOSED[operator_name(call)]
     layout, kernel_layout = str(attrs.data_layout), str(attrs.kernel_layout)
-    shapes = [static_shape(value) for value in (*call.args, call)]
-    known = [shape for shape in shapes if shape and 0 not in shape]
+    shapes = known_shapes(*call.args, call)
     plain = sorted(layout) == sorted(f"NC{letters}") and kernel_layout == f"IO{letters}"
-    if len(known) < len(shapes) or not plain or str(attrs.out_layout) != layout or layout[0] != "N":
+    if not shapes or not plain or str(attrs.out_layout) != layout or layout[0] != "N":
         return None
-    data, kernel, result = known
+    data, kernel, result = shapes
     groups, places = int(attrs.groups), [layout.index(letter) for letter in letters]
     numbers = (attrs.strides, attrs.dilation, attrs.padding)
     axes = tuple(

@@ -18,7 +18,7 @@ import tvm
 from tvm import relax
 from tvm.ir import GenericConst
 
-from tvm_rammer.relax_util import calls_any, operator_name, rewrite, static_shape
+from tvm_rammer.relax_util import calls_any, known_shapes, operator_name, rewrite, static_shape
 from tvm_rammer.tensors import as_array, constant
 
 #: Operators, and their layouts that have the width just outside of the channels.
@@ -112,12 +112,12 @@ def _row(call: Any) -> _Row | None:
         return None
     attrs, (data, kernel) = call.attrs, call.args
     layouts = (str(attrs.data_layout), str(attrs.kernel_layout))
-    shapes = [static_shape(value) for value in (data, kernel, call)]
+    shapes = known_shapes(data, kernel, call)
     if layouts != _CONVOLUTIONS[operator_name(call)][1] or str(attrs.out_layout) != layouts[0]:
         return None
-    if not all(shapes) or any(0 in (shape or ()) for shape in shapes):
+    if not shapes:
         return None
-    of_data, of_kernel, of_result = (tuple(shape or ()) for shape in shapes)
+    of_data, of_kernel, of_result = shapes
     outputs, (stride, step) = of_kernel[0], (int(a[-1]) for a in (attrs.strides, attrs.dilation))
     plain = isinstance(kernel, GenericConst) and int(attrs.groups) == 1
     if not plain or outputs >= _ENOUGH_OUTPUTS or (step > 1 and of_kernel[-2] > 1):
