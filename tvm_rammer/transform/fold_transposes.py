@@ -8,7 +8,6 @@ are packed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -25,6 +24,7 @@ from tvm_rammer.relax_util import (
     rewrite,
     weight_parameters,
 )
+from tvm_rammer.transform.normalize import broadcast
 from tvm_rammer.transform.remove_dead_code import remove_dead_code
 
 
@@ -85,19 +85,13 @@ class _Product:
 
         def element(*place: Any) -> Any:
             *batch, row, column = place
-            right = _last(batch, [self.source[axis] for axis in self.axes[:-2]])
+            right = broadcast(batch, [self.source[axis] for axis in self.axes[:-2]])
             transposed = [*right, step, column]
             there = [transposed[self.axes.index(axis)] for axis in range(len(self.axes))]
-            here = [*_last(batch, self.left[:-2]), row, step]
+            here = [*broadcast(batch, self.left[:-2]), row, step]
             return te.sum(left(*here) * source(*there), axis=step)
 
         return te.compute(self.result, element, name="matmul")
-
-
-def _last(batch: Sequence[Any], extents: Sequence[int]) -> list[Any]:
-    """The indices along the axes that an operand has: those of one element are repeated."""
-    own = batch[len(batch) - len(extents) :]
-    return [0 if extent == 1 else index for index, extent in zip(own, extents, strict=True)]
 
 
 @relax.expr_functor.mutator
