@@ -16,7 +16,7 @@ from onnx import helper, numpy_helper
 
 from tvm_rammer.errors import ModelError
 from tvm_rammer.frontend.onnx.describe import describe
-from tvm_rammer.frontend.onnx.infer import Types, Values, static_shape
+from tvm_rammer.frontend.onnx.infer import Types, Values, domain_of, static_shape
 from tvm_rammer.frontend.onnx.names import fresh, renamed, subgraphs
 
 #: Operators that all loops of a model may become.
@@ -107,7 +107,7 @@ def unrolling(
     ModelError
         How many steps it has is not known.
     """
-    if node.domain not in ("", "ai.onnx") or node.op_type not in ("Loop", "Scan"):
+    if domain_of(node) or node.op_type not in ("Loop", "Scan"):
         return None
     attributes = {each.name: helper.get_attribute_value(each) for each in node.attribute}
     body = attributes["body"]
