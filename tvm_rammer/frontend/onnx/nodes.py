@@ -116,20 +116,29 @@ class Nodes:
         return name
 
 
-def bytes_and_scale(nodes: Nodes, value: str) -> tuple[str, str]:
-    """A tensor of floats on the 256 steps of DynamicQuantizeLinear: steps from 0, and their size.
+def scale_and_point(nodes: Nodes, value: str, zero: str, last: str) -> tuple[str, str]:
+    """What DynamicQuantizeLinear finds for a tensor: the size of its steps, and on which 0 is.
 
-    Both are floats. Of all zeros, of which that operator's scale is 0, the scale is 1.
+    All are floats, as the first step, which is 0, and the last one.
     """
-    zero, steps = (nodes.constant(number, np.float32) for number in (0, 255))
     high = nodes.op("Max", nodes.op("ReduceMax", value, keepdims=0), zero)
     low = nodes.op("Min", nodes.op("ReduceMin", value, keepdims=0), zero)
     span = nodes.op("Sub", high, low)
+    # Data of zeros only have no range: the scale is 1 then, so that nobody divides by 0.
     flat = nodes.op("Equal", span, zero)
-    scale = nodes.op("Where", flat, nodes.constant(1, np.float32), nodes.op("Div", span, steps))
+    scale = nodes.op("Where", flat, nodes.constant(1, np.float32), nodes.op("Div", span, last))
     point = nodes.op("Round", nodes.op("Sub", zero, nodes.op("Div", low, scale)))
-    # It is within them; compiling needs to see that.
-    point = nodes.op("Min", nodes.op("Max", point, zero), steps)
+    # It is a step; compiling needs to see that.
+    return scale, nodes.op("Min", nodes.op("Max", point, zero), last)
+
+
+def bytes_and_scale(nodes: Nodes, value: str) -> tuple[str, str]:
+    """A tensor of floats on the 256 steps of DynamicQuantizeLinear: steps from 0, and their size.
+
+    Both are floats.
+    """
+    zero, last = (nodes.constant(number, np.float32) for number in (0, 255))
+    scale, point = scale_and_point(nodes, value, zero, last)
     rounded = nodes.op("Add", nodes.op("Round", nodes.op("Div", value, scale)), point)
-    inside = nodes.op("Min", nodes.op("Max", rounded, zero), steps)
+    inside = nodes.op("Min", nodes.op("Max", rounded, zero), last)
     return nodes.op("Sub", inside, point), scale
