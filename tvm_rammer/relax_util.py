@@ -12,8 +12,9 @@ from tvm import relax
 from tvm.ir import Call, GenericConst, GlobalVar, Op
 from tvm.tirx import IntImm
 
-#: TVM's number for operators that FuseOps leaves alone (kOpaque).
-OPAQUE = 8
+#: TVM's numbers for operators that take elementwise ones behind them, and for those that FuseOps
+#: leaves alone (kOutEWiseFusable, kOpaque).
+ANCHOR, OPAQUE = 4, 8
 #: Attribute of a function: so many of its parameters are inputs, and all others are weights.
 NUM_INPUT = "num_input"
 

@@ -21,12 +21,10 @@ from typing import Any
 import tvm
 from tvm import relax, te, tirx, topi
 
-from tvm_rammer.relax_util import calls_any, known_shapes, operator_name, rewrite
+from tvm_rammer.relax_util import ANCHOR, calls_any, known_shapes, operator_name, rewrite
 
 #: What is split, and the letters of its spatial axes in names of layouts.
 TRANSPOSED = {"relax.nn.conv1d_transpose": "W", "relax.nn.conv2d_transpose": "HW"}
-#: TVM's number for operators that take elementwise ones behind them (kOutEWiseFusable).
-_ANCHOR = 4
 #: Fewer outputs than this leave most of a vector empty.
 _FEW_OUTPUTS = 8
 
@@ -251,7 +249,7 @@ class _Splitter(relax.PyExprMutator):
         """A call of a computation that takes element-wise operators behind it."""
         made = self.builder_.call_te(compute, data, kernel, primfunc_name_hint=name)
         func = self.builder_.get()[made.args[0]]
-        self.builder_.update_func(made.args[0], func.with_attr("op_pattern", _ANCHOR))
+        self.builder_.update_func(made.args[0], func.with_attr("op_pattern", ANCHOR))
         return made
 
 
