@@ -171,7 +171,7 @@ def _parts(
         return [*results(node, version, scope.taken, scope.where)]
     scope.budget.spend(node, scope.where)
     count = len(graph.initializer)
-    step, after = next_step(node, graph, scope.taken)
+    step, after = next_step(node, graph, version, scope.taken)
     for tensor in graph.initializer[count:]:
         _note(tensor, scope)
     return [*step, after]

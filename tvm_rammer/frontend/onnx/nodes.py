@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, MutableSet, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from tvm_rammer.frontend.onnx.names import all_names
+from tvm_rammer.frontend.onnx.names import all_names, fresh
 
 #: Since this version of ONNX's operators Split has to be told how many parts it makes.
 _SPLIT_COUNTS_SINCE = 18
@@ -30,13 +30,21 @@ class Nodes:
         Of ONNX's operators in the model.
     prefix : str
         What new names begin with.
+    taken : set of str, optional
+        Names that somebody has; those in the graph if not given.
     """
 
-    def __init__(self, graph: onnx.GraphProto, version: int, prefix: str) -> None:
+    def __init__(
+        self,
+        graph: onnx.GraphProto,
+        version: int,
+        prefix: str,
+        taken: MutableSet[str] | None = None,
+    ) -> None:
         self._graph = graph
         self._version = version
         self._prefix = prefix
-        self._taken = all_names(graph)
+        self._taken = all_names(graph) if taken is None else taken
 
     @contextmanager
     def into(self, graph: onnx.GraphProto) -> Iterator[None]:
@@ -109,11 +117,7 @@ class Nodes:
 
     def new_name(self, kind: str) -> str:
         """A name that nobody has."""
-        number = len(self._taken)
-        while (name := f"{self._prefix}/{kind}{number}") in self._taken:
-            number += 1
-        self._taken.add(name)
-        return name
+        return fresh(f"{self._prefix}/{kind}", self._taken)
 
 
 def scale_and_point(nodes: Nodes, value: str, zero: str, last: str) -> tuple[str, str]:
