@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -12,25 +12,44 @@ from tvm import relax
 from tvm.ir import Call, GenericConst, GlobalVar, Op
 from tvm.tirx import IntImm
 
-#: TVM's number for operators that FuseOps leaves alone (kOpaque).
-OPAQUE = 8
+#: TVM's numbers for operators that take elementwise ones behind them, and for those that FuseOps
+#: leaves alone (kOutEWiseFusable, kOpaque).
+ANCHOR, OPAQUE = 4, 8
 #: Attribute of a function: so many of its parameters are inputs, and all others are weights.
 NUM_INPUT = "num_input"
 
 
-def rewrite(mod: tvm.IRModule, mutator: relax.PyExprMutator) -> tvm.IRModule:
-    """The module that a mutator makes of every Relax function of ``mod``.
+def relax_functions(mod: tvm.IRModule) -> dict[GlobalVar, relax.Function]:
+    """The Relax functions of a module by their symbols, in the order of their names."""
+    return {
+        symbol: func for symbol, func in mod.functions_items() if isinstance(func, relax.Function)
+    }
 
-    It is ``mod`` itself if the mutator found nothing to do, which its passes need not clean up.
+
+def with_functions(
+    mod: tvm.IRModule, change: Callable[[relax.Function], relax.Function]
+) -> tvm.IRModule:
+    """A module with what every Relax function is changed into."""
+    changed = {symbol: change(func) for symbol, func in relax_functions(mod).items()}
+    return tvm.IRModule(dict(mod.functions_items()) | changed, attrs=mod.attrs)
+
+
+def rewrite(
+    mod: tvm.IRModule,
+    mutator: relax.PyExprMutator,
+    clean: Callable[[tvm.IRModule], tvm.IRModule] = lambda mod: mod,
+) -> tvm.IRModule:
+    """The module that a mutator makes of every Relax function of ``mod``, and ``clean`` of that.
+
+    It is ``mod`` itself if the mutator found nothing to do.
     """
     changed = False
-    for symbol, func in mod.functions_items():
-        if isinstance(func, relax.Function):
-            rewritten = mutator.visit_expr(func)
-            if not _same_bindings(func, rewritten):
-                mutator.builder_.update_func(symbol, rewritten)
-                changed = True
-    return mutator.builder_.get() if changed else mod
+    for symbol, func in relax_functions(mod).items():
+        rewritten = mutator.visit_expr(func)
+        if not _same_bindings(func, rewritten):
+            mutator.builder_.update_func(symbol, rewritten)
+            changed = True
+    return clean(mutator.builder_.get()) if changed else mod
 
 
 def _same_bindings(func: relax.Function, other: relax.Function) -> bool:
@@ -64,12 +83,17 @@ def _bindings_of(expression: Any) -> Iterator[Any]:
                 yield from _bindings_of(value)
 
 
+def dataflow_blocks(mod: tvm.IRModule) -> Iterator[Any]:
+    """The dataflow blocks of all Relax functions of a module."""
+    for func in relax_functions(mod).values():
+        yield from (block for block in func.body.blocks if isinstance(block, relax.DataflowBlock))
+
+
 def calls_of(mod: tvm.IRModule) -> Iterator[Any]:
     """All calls in the Relax functions of a module in normal form, where each is bound."""
-    for func in mod.functions.values():
-        if isinstance(func, relax.Function):
-            values = (binding.value for binding in _bindings_of(func))
-            yield from (value for value in values if isinstance(value, Call))
+    for func in relax_functions(mod).values():
+        values = (binding.value for binding in _bindings_of(func))
+        yield from (value for value in values if isinstance(value, Call))
 
 
 def calls_any(mod: tvm.IRModule, names: Container[str]) -> bool:
@@ -81,8 +105,7 @@ def used_once(mod: tvm.IRModule) -> set[Any]:
     """The dataflow variables of a module that are read once; they are read in their block only."""
     uses = Counter(
         variable
-        for func in mod.functions.values()
-        if isinstance(func, relax.Function)
+        for func in relax_functions(mod).values()
         for binding in _bindings_of(func)
         for variable in variables_read(binding.value)
     )
@@ -133,6 +156,13 @@ def is_for_cpu() -> bool:
 def static_shape(expression: Any) -> tuple[int, ...] | None:
     """The shape of a tensor expression, ``None`` if it is no tensor or not known when compiling."""
     return type_shape(expression.ty)
+
+
+def known_shapes(*tensors: Any) -> list[tuple[int, ...]]:
+    """The shapes of tensors; none at all if one is not known when compiling, or has no elements."""
+    shapes = [static_shape(tensor) for tensor in tensors]
+    known = [shape for shape in shapes if shape is not None and 0 not in shape]
+    return known if len(known) == len(shapes) else []
 
 
 def type_shape(ty: Any) -> tuple[int, ...] | None:

@@ -21,13 +21,7 @@ from tvm import relax
 from tvm.error import InternalError
 from tvm.ir import Call, Op
 
-from tvm_rammer.relax_util import (
-    calls_any,
-    operator_name,
-    rewrite,
-    static_shape,
-    variables_read,
-)
+from tvm_rammer.relax_util import calls_any, known_shapes, operator_name, rewrite, variables_read
 from tvm_rammer.transform.layouts import (
     Layout,
     fits,
@@ -165,7 +159,7 @@ class _Converter(relax.PyExprMutator):
         if not convolves and layouts == given:
             return None
         rule = call.op.get_attr("FRelaxInferLayout") if isinstance(call.op, Op) else None
-        if operator_name(call) in TRANSPOSED and not _has_static_shapes(call):
+        if operator_name(call) in TRANSPOSED and not known_shapes(*call.args, call):
             # TVM has no legalization in the layout that the rule names.
             return None
         if rule is None or any(_has_unknown_rank(argument.ty) for argument in call.args):
@@ -205,11 +199,6 @@ def _padded(data: Any, attrs: Any, layout: str) -> Any:
     places = [2 * ascii_uppercase.index(axis) for axis in layout]
     widths = [int(width) for place in places for width in attrs.pad_width[place : place + 2]]
     return relax.op.nn.pad(data, widths, str(attrs.pad_mode), float(attrs.pad_value))
-
-
-def _has_static_shapes(call: Any) -> bool:
-    shapes = [static_shape(value) for value in (*call.args, call)]
-    return all(shape is not None and 0 not in shape for shape in shapes)
 
 
 def _has_unknown_rank(ty: Any) -> bool:

@@ -21,7 +21,7 @@ import tvm
 from tvm import relax
 from tvm.ir import Call, GenericConst
 
-from tvm_rammer.relax_util import operator_name, rewrite, static_shape, used_once
+from tvm_rammer.relax_util import dataflow_blocks, operator_name, rewrite, static_shape, used_once
 from tvm_rammer.transform.remove_dead_code import clean_up
 
 _DTYPES = frozenset({"float32", "float64"})
@@ -37,8 +37,7 @@ class FoldAffine:
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Fold every Relax function of a module."""
-        folded = rewrite(mod, _Folder(mod))
-        return mod if folded.same_as(mod) else clean_up(folded)
+        return rewrite(mod, _Folder(mod), clean_up)
 
 
 @dataclass(frozen=True)
@@ -73,8 +72,8 @@ class _Folder(relax.PyExprMutator):
         super().__init__(mod)
         self.values = {
             binding.var: binding.value
-            for _, func in mod.functions_items()
-            for binding in _dataflow_bindings(func)
+            for block in dataflow_blocks(mod)
+            for binding in block.bindings[:]
         }
         self.used_once = used_once(mod)
         with np.errstate(all="ignore"):
@@ -140,12 +139,6 @@ class _Folder(relax.PyExprMutator):
             if not np.all(values == neutral):
                 base = self.builder_.emit(operator(base, _constant(values, rank, dtype)))
         return base
-
-
-def _dataflow_bindings(func: Any) -> list[Any]:
-    blocks = func.body.blocks if isinstance(func, relax.Function) else []
-    flows = (block for block in blocks if isinstance(block, relax.DataflowBlock))
-    return [binding for block in flows for binding in block.bindings[:]]
 
 
 def _step(call: Any) -> _Affine | None:

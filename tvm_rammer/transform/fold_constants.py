@@ -135,8 +135,7 @@ class FoldConstants:
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Fold every Relax function of a module."""
-        folded = rewrite(mod, _Folder(mod))
-        return mod if folded.same_as(mod) else clean_up(folded)
+        return rewrite(mod, _Folder(mod), clean_up)
 
 
 @relax.expr_functor.mutator

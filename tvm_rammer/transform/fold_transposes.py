@@ -8,7 +8,6 @@ are packed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -20,11 +19,12 @@ from tvm.ir import Call, GenericConst, Op
 from tvm_rammer.relax_util import (
     bound_value,
     calls_any,
+    known_shapes,
     operator_name,
     rewrite,
-    static_shape,
     weight_parameters,
 )
+from tvm_rammer.transform.normalize import broadcast
 from tvm_rammer.transform.remove_dead_code import remove_dead_code
 
 
@@ -45,8 +45,7 @@ class FoldTransposes:
         """Rewrite every Relax function of a module."""
         if not calls_any(mod, {"relax.permute_dims"}):
             return mod
-        rewritten = rewrite(mod, _Folder(mod, self.few_rows))
-        return mod if rewritten.same_as(mod) else remove_dead_code(rewritten)
+        return rewrite(mod, _Folder(mod, self.few_rows), remove_dead_code)
 
 
 @dataclass(frozen=True)
@@ -86,19 +85,13 @@ class _Product:
 
         def element(*place: Any) -> Any:
             *batch, row, column = place
-            right = _last(batch, [self.source[axis] for axis in self.axes[:-2]])
+            right = broadcast(batch, [self.source[axis] for axis in self.axes[:-2]])
             transposed = [*right, step, column]
             there = [transposed[self.axes.index(axis)] for axis in range(len(self.axes))]
-            here = [*_last(batch, self.left[:-2]), row, step]
+            here = [*broadcast(batch, self.left[:-2]), row, step]
             return te.sum(left(*here) * source(*there), axis=step)
 
         return te.compute(self.result, element, name="matmul")
-
-
-def _last(batch: Sequence[Any], extents: Sequence[int]) -> list[Any]:
-    """The indices along the axes that an operand has: those of one element are repeated."""
-    own = batch[len(batch) - len(extents) :]
-    return [0 if extent == 1 else index for index, extent in zip(own, extents, strict=True)]
 
 
 @relax.expr_functor.mutator
@@ -137,11 +130,11 @@ class _Folder(relax.PyExprMutator):
 
 def _product(call: Any, left: Any, source: Any, transposition: Any) -> _Product | None:
     """What a call computes; ``None`` if shapes are not known or empty, or types differ."""
-    shapes = [static_shape(value) for value in (left, source, call)]
+    shapes = known_shapes(left, source, call)
     dtypes = {str(value.ty.dtype) for value in (left, source, call)}
-    if any(not shape or len(shape) < 2 or 0 in shape for shape in shapes) or len(dtypes) > 1:
+    if not shapes or min(map(len, shapes)) < 2 or len(dtypes) > 1:
         return None
-    of_left, of_source, of_result = (tuple(shape or ()) for shape in shapes)
+    of_left, of_source, of_result = shapes
     axes = transposition.attrs.axes
     rank = len(of_source)
     order = tuple(int(a) % rank for a in axes) if axes else tuple(reversed(range(rank)))

@@ -31,8 +31,7 @@ class FuseChannelWindows:
         """Rewrite every Relax function of a module."""
         if not calls_any(mod, _WINDOW_AXES):
             return mod
-        rewritten = rewrite(mod, _Rewriter(mod))
-        return mod if rewritten.same_as(mod) else remove_dead_code(rewritten)
+        return rewrite(mod, _Rewriter(mod), remove_dead_code)
 
 
 @dataclass(frozen=True)

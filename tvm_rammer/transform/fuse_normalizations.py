@@ -31,8 +31,7 @@ class FuseNormalizations:
         """Rewrite every Relax function of a module."""
         if not calls_any(mod, {*_ROOTS, *_OF_GROUPS}):
             return mod
-        rewritten = rewrite(mod, _Fuser(mod))
-        return mod if rewritten.same_as(mod) else remove_dead_code(rewritten)
+        return rewrite(mod, _Fuser(mod), remove_dead_code)
 
 
 @relax.expr_functor.mutator

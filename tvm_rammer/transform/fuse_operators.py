@@ -17,6 +17,7 @@ import tvm
 from tvm import relax
 from tvm_ffi import structural_map, structural_walk
 
+from tvm_rammer.relax_util import relax_functions, with_functions
 from tvm_rammer.transform.fusion_ends import fusion_ends
 
 
@@ -34,13 +35,13 @@ class FuseOperators:
 
 def _ends(mod: tvm.IRModule) -> Iterator[Any]:
     """The variables of dataflow blocks behind which nothing is fused."""
-    blocks = [block for func in _functions(mod) for block in func.body.blocks]
+    blocks = [block for func in relax_functions(mod).values() for block in func.body.blocks]
     return filter(_is_inner, fusion_ends(mod, [b for block in blocks for b in block.bindings[:]]))
 
 
 def _inner_results(mod: tvm.IRModule) -> Iterator[Any]:
     """The results of dataflow blocks that nothing else reads."""
-    for func in _functions(mod):
+    for func in relax_functions(mod).values():
         places = _places(func)
         for number, block in enumerate(func.body.blocks):
             if isinstance(block, relax.DataflowBlock):
@@ -60,18 +61,9 @@ def _is_inner(variable: Any) -> bool:
     return isinstance(variable, relax.DataflowVar)
 
 
-def _functions(mod: tvm.IRModule) -> list[Any]:
-    return [func for func in mod.functions.values() if isinstance(func, relax.Function)]
-
-
 def _replaced(mod: tvm.IRModule, variables: dict[Any, Any]) -> tvm.IRModule:
     """A module with other variables in the place of those given."""
     if not variables:
         return mod
-    result = tvm.IRModule(dict(mod.functions_items()), attrs=mod.attrs)
-    for symbol, func in mod.functions_items():
-        if isinstance(func, relax.Function):
-            result[symbol] = structural_map(
-                func, (relax.Var, lambda variable: variables.get(variable, variable))
-            )
-    return result
+    replace = relax.Var, lambda variable: variables.get(variable, variable)
+    return with_functions(mod, lambda func: structural_map(func, replace))

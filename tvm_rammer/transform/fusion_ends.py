@@ -20,11 +20,10 @@ from tvm import relax, tirx
 from tvm.ir import Call
 
 from tvm_rammer.kernel.inlined_size import InlinedSize, inlined_sizes
-from tvm_rammer.relax_util import OPAQUE, operator_name, static_shape
+from tvm_rammer.relax_util import ANCHOR, OPAQUE, operator_name, static_shape
 
-#: TVM's numbers for reductions, and for operators that take elementwise ones behind them
-#: (kCommReduce, kOutEWiseFusable).
-_REDUCTION, _ANCHOR = 3, 4
+#: TVM's number for reductions (kCommReduce).
+_REDUCTION = 3
 #: Most nodes of an expression, and of one behind a product: a register tile writes it many times.
 _MOST_NODES, _MOST_NODES_OF_A_TILE = 2000, 800
 
@@ -97,7 +96,7 @@ def _operands(value: Any) -> list[Any]:
 def _sources(patterns: Mapping[Any, int], value: Any) -> Iterator[Any]:
     """What FuseOps never fuses with a call that reads it."""
     if operator_name(value) == "relax.call_tir":
-        if patterns[value.args[0]] >= _ANCHOR:
+        if patterns[value.args[0]] >= ANCHOR:
             yield from value.args[1].fields[:]
     elif isinstance(value, Call):
         yield from value.args[:]
@@ -137,9 +136,9 @@ class _Chains:
             return
         symbol, operands = value.args[0], value.args[1].fields[:]
         pattern = self.patterns[symbol]
-        if pattern == _ANCHOR:
+        if pattern == ANCHOR:
             self.products.add(variable)
-        if pattern >= _ANCHOR:
+        if pattern >= ANCHOR:
             return
         self.ends.update(x for x in operands if x in self.products and _is_larger(variable, x))
         behind = any(x in self.products and x not in self.ends for x in operands)

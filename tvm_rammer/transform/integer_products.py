@@ -201,16 +201,17 @@ def sums_of(emit: Emit, call: Any, data: Integers, weights: SmallWeights) -> Any
     shape = static_shape(data.values)
     assert shape is not None
     missing = (0, -shape[-1] % weights.count)
-    widths, padding, point = [*([(0, 0)] * (len(shape) - 1)), missing], None, 0
+    widths, point = [*([(0, 0)] * (len(shape) - 1)), missing], 0
+    moves: dict[str, Sequence[int]] = {}
     if meets_zeros(call) and data.point != 0:
         assert isinstance(data.point, int)
         point = data.point
         top, left, bottom, right = map(int, call.attrs.padding)
-        widths, padding = [(0, 0), (top, bottom), (left, right), missing], (0, 0, 0, 0)
+        widths, moves = [(0, 0), (top, bottom), (left, right), missing], {"padding": (0, 0, 0, 0)}
     values = data.values
     if any(map(sum, widths)):
         values = emit(relax.op.nn.pad(values, [*chain(*widths)], pad_value=point))
-    sums = with_operands(call, values, weights.constant, "int32", padding)
+    sums = with_operands(call, values, weights.constant, "int32", **moves)
     if not isinstance(data.point, int):
         return relax.op.subtract(emit(sums), emit(relax.op.multiply(weights.totals, data.point)))
     if not data.point:
@@ -231,24 +232,19 @@ def meets_zeros(call: Any) -> bool:
 
 
 def with_operands(
-    call: Any,
-    data: Any,
-    weights: Any,
-    dtype: str | None = None,
-    padding: Sequence[int] | None = None,
+    call: Any, data: Any, weights: Any, dtype: str | None = None, **moves: Sequence[int]
 ) -> Any:
     """The same product or convolution of other operands; ``dtype`` of the sums is theirs if not
-    given, ``padding`` of a convolution its own.
+    given, and strides, padding and dilation of a convolution its own.
     """
     name, attrs = operator_name(call), call.attrs
     if name == MATMUL:
         return relax.op.matmul(data, weights, out_dtype=dtype)
+    own = {key: getattr(attrs, key) for key in ("strides", "padding", "dilation")}
     return CONVOLUTIONS[name](
         data,
         weights,
-        strides=list(map(int, attrs.strides)),
-        padding=list(map(int, attrs.padding if padding is None else padding)),
-        dilation=list(map(int, attrs.dilation)),
+        **{key: list(map(int, numbers)) for key, numbers in (own | moves).items()},
         groups=int(attrs.groups),
         data_layout=str(attrs.data_layout),
         kernel_layout=str(attrs.kernel_layout),

@@ -49,9 +49,7 @@ class LegalizeOperators:
                 if isinstance(func, relax.Function)
             }
         legalized = builder.get()
-        for symbol, func in functions.items():
-            if not func.same_as(mod[symbol]):
-                legalized[symbol] = func
+        legalized.update(functions)
         # LegalizeOps walks through an LSTM for seconds, also where nothing is left for it.
         rest = relax.transform.LegalizeOps if legalizer.left_out else relax.transform.Normalize
         return rest()(legalized)

@@ -14,7 +14,7 @@ from tvm.ir import Call, PrimType
 from tvm.relax.utils import copy_with_new_vars
 from tvm_ffi import structural_walk
 
-from tvm_rammer.relax_util import rewrite, static_shape
+from tvm_rammer.relax_util import relax_functions, rewrite, static_shape
 
 
 @tvm.transform.module_pass(opt_level=0, name="LiftBranches")
@@ -23,15 +23,14 @@ class LiftBranches:
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Lift the branches of every Relax function of a module."""
-        if not any(map(_has_branches, mod.functions.values())):
+        if not any(map(_has_branches, relax_functions(mod).values())):
             return mod
         return relax.transform.ConvertToDataflow(min_size=1)(rewrite(mod, _Lifter(mod)))
 
 
-def _has_branches(func: Any) -> bool:
+def _has_branches(func: relax.Function) -> bool:
     found: list[Any] = []
-    if isinstance(func, relax.Function):
-        structural_walk(func.body, (relax.If, found.append))
+    structural_walk(func.body, (relax.If, found.append))
     return bool(found)
 
 

@@ -16,7 +16,7 @@ from tvm import relax
 from tvm.ir import GenericConst
 from tvm_ffi import structural_map
 
-from tvm_rammer.relax_util import static_shape
+from tvm_rammer.relax_util import relax_functions, static_shape
 from tvm_rammer.tensors import as_array
 
 #: Constants of more elements are compared here.
@@ -34,8 +34,7 @@ class MergeEqualOperators:
         known = _Known()
         hidden = {
             symbol: _without_large_constants(func, known)
-            for symbol, func in mod.functions_items()
-            if isinstance(func, relax.Function)
+            for symbol, func in relax_functions(mod).items()
         }
         result = tvm.IRModule(dict(mod.functions_items()), attrs=mod.attrs)
         for symbol, (func, _constants) in hidden.items():

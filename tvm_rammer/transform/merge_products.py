@@ -19,7 +19,14 @@ from tvm import relax
 from tvm.ir import Call, GenericConst
 
 from tvm_rammer.machine import VDevice
-from tvm_rammer.relax_util import operator_name, static_shape, variables_read
+from tvm_rammer.relax_util import (
+    dataflow_blocks,
+    operator_name,
+    static_shape,
+    variables_read,
+    with_blocks,
+    with_functions,
+)
 from tvm_rammer.rprogram import dtype_bytes
 
 #: Rows of a merged product at most: what fills the registers of a core.
@@ -43,16 +50,11 @@ class MergeProducts:
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Merge products in every dataflow block of a module."""
-        result = tvm.IRModule(dict(mod.functions_items()), attrs=mod.attrs)
-        for symbol, func in mod.functions_items():
-            if isinstance(func, relax.Function) and isinstance(func.body, relax.SeqExpr):
-                blocks = [_merged(block, self.rows) for block in func.body.blocks]
-                if any(new is not old for new, old in zip(blocks, func.body.blocks, strict=True)):
-                    body = relax.SeqExpr(blocks, func.body.body)
-                    result[symbol] = relax.Function(
-                        func.params, body, func.ret_ty, func.is_pure, func.attrs
-                    )
-        return relax.transform.Normalize()(result)
+
+        def merged(func: relax.Function) -> relax.Function:
+            return with_blocks(func, [_merged(block, self.rows) for block in func.body.blocks])
+
+        return relax.transform.Normalize()(with_functions(mod, merged))
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,8 @@ class Mergeable:
     @classmethod
     def of(cls, mod: tvm.IRModule) -> Mergeable | None:
         """None if there is nothing to merge."""
-        blocks = tuple(shared for block in _blocks(mod) if (shared := _Shared.of(block)).products)
+        every = map(_Shared.of, dataflow_blocks(mod))
+        blocks = tuple(shared for shared in every if shared.products)
         return cls(mod, blocks) if any(block.merges(_MOST_ROWS) for block in blocks) else None
 
     def best_rows(self, vdevice: VDevice) -> int:
@@ -99,17 +102,6 @@ class Mergeable:
 
     def _seconds(self, vdevice: VDevice, rows: int) -> float:
         return sum(block.seconds(vdevice, rows) for block in self._blocks)
-
-
-def _blocks(mod: tvm.IRModule) -> list[Any]:
-    """The dataflow blocks of a module."""
-    return [
-        block
-        for _, func in mod.functions_items()
-        if isinstance(func, relax.Function) and isinstance(func.body, relax.SeqExpr)
-        for block in func.body.blocks
-        if isinstance(block, relax.DataflowBlock)
-    ]
 
 
 def _merged(block: Any, rows: int) -> Any:

@@ -61,8 +61,7 @@ class MultiplyIntegers:
         """Rewrite every Relax function of a module."""
         if not calls_any(mod, {DEQUANTIZE, _ROUND}):
             return mod
-        rewritten = rewrite(mod, _Multiplier(mod, self.products))
-        return mod if rewritten.same_as(mod) else clean_up(rewritten)
+        return rewrite(mod, _Multiplier(mod, self.products), clean_up)
 
 
 @relax.expr_functor.mutator

@@ -39,17 +39,17 @@ def normalize(
     count = tirx.const(prod(int(data.shape[axis]) for axis in axes), data.dtype)
 
     def centred_at(*indices: Any) -> Any:
-        mean = total(*_broadcast(total, indices)) / count
+        mean = total(*broadcast(indices, total.shape)) / count
         return data(*indices) - mean if centred else data(*indices)
 
     difference = te.compute(data.shape, centred_at, name="difference", tag=topi.tag.INJECTIVE)
     squares = topi.sum(topi.multiply(difference, difference), list(axes), keepdims=True)
 
     def result(*indices: Any) -> Any:
-        spread = squares(*_broadcast(squares, indices)) / count
+        spread = squares(*broadcast(indices, squares.shape)) / count
         value = difference(*indices) * te.rsqrt(spread + tirx.const(epsilon, data.dtype))
-        value = value if scale is None else value * scale(*_broadcast(scale, indices))
-        return value if shift is None else value + shift(*_broadcast(shift, indices))
+        value = value if scale is None else value * scale(*broadcast(indices, scale.shape))
+        return value if shift is None else value + shift(*broadcast(indices, shift.shape))
 
     return te.compute(data.shape, result, name="normalized", tag=topi.tag.INJECTIVE)
 
@@ -99,10 +99,10 @@ def normalize_groups(
     return topi.reshape(result, shape)
 
 
-def _broadcast(tensor: te.Tensor, indices: Sequence[Any]) -> list[Any]:
-    """The indices into a tensor that is broadcast."""
-    last = indices[len(indices) - len(tensor.shape) :]
+def broadcast(indices: Sequence[Any], shape: Sequence[Any]) -> list[Any]:
+    """The indices into a tensor of a shape that is broadcast."""
+    last = indices[len(indices) - len(shape) :]
     return [
         tirx.const(0, str(index.ty)) if int(extent) == 1 else index
-        for index, extent in zip(last, tensor.shape, strict=True)
+        for index, extent in zip(last, shape, strict=True)
     ]

@@ -21,7 +21,7 @@ from tvm_ffi import structural_walk
 
 from tvm_rammer.region.eligibility import NO_OPERATOR, reason_to_leave_out
 from tvm_rammer.region.marks import LEFT_OUT, REGION, LeftOut
-from tvm_rammer.relax_util import variables_read, with_blocks
+from tvm_rammer.relax_util import relax_functions, variables_read, with_blocks
 
 Refusal = Callable[[tirx.PrimFunc], str | None]
 
@@ -53,9 +53,7 @@ class PartitionRegions:
         left_out: list[LeftOut] = []
         number = 0
         result = tvm.IRModule(dict(mod.functions_items()), attrs=mod.attrs)
-        for symbol, func in mod.functions_items():
-            if not isinstance(func, relax.Function):
-                continue
+        for symbol, func in relax_functions(mod).items():
             partition = _Partition(result, func, number, self.min_operators, self.refusal)
             result[symbol] = partition.run()
             number = partition.number

@@ -13,7 +13,7 @@ import tvm
 from tvm import relax
 from tvm.ir import PrimType
 
-from tvm_rammer.relax_util import variables_read, with_blocks
+from tvm_rammer.relax_util import variables_read, with_blocks, with_functions
 
 
 @tvm.transform.module_pass(opt_level=0, name="RemoveDeadCode")
@@ -32,11 +32,7 @@ def clean_up(mod: tvm.IRModule) -> tvm.IRModule:
 
 def remove_dead_code(mod: tvm.IRModule) -> tvm.IRModule:
     """The module without what nothing reads or calls."""
-    result = tvm.IRModule(dict(mod.functions_items()), attrs=mod.attrs)
-    for symbol, func in mod.functions_items():
-        if isinstance(func, relax.Function):
-            result[symbol] = _cleaned(func)
-    return relax.transform.DeadCodeElimination()(result)
+    return relax.transform.DeadCodeElimination()(with_functions(mod, _cleaned))
 
 
 def _cleaned(func: relax.Function) -> relax.Function:

@@ -35,8 +35,7 @@ class RestoreOperators:
         """Rewrite every Relax function of a module."""
         if not calls_any(mod, {"relax.call_tir"}):
             return mod
-        rewritten = rewrite(mod, _Restorer(mod))
-        return mod if rewritten.same_as(mod) else remove_dead_code(rewritten)
+        return rewrite(mod, _Restorer(mod), remove_dead_code)
 
 
 @dataclass(frozen=True)

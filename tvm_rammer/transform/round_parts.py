@@ -38,10 +38,7 @@ class RoundParts:
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Rewrite every Relax function of a module."""
-        if not calls_any(mod, {QUANTIZE}):
-            return mod
-        rewritten = rewrite(mod, _Rounder(mod))
-        return mod if rewritten.same_as(mod) else clean_up(rewritten)
+        return rewrite(mod, _Rounder(mod), clean_up) if calls_any(mod, {QUANTIZE}) else mod
 
 
 @relax.expr_functor.mutator

@@ -16,7 +16,7 @@ from tvm.ir import GenericConst
 
 from tvm_rammer.region.eligibility import reason_to_leave_out, result_types
 from tvm_rammer.region.kernel_library import KernelLibrary
-from tvm_rammer.relax_util import rewrite
+from tvm_rammer.relax_util import relax_functions, rewrite
 from tvm_rammer.tensors import as_array, constant
 from tvm_rammer.transform.co_schedule import link
 from tvm_rammer.transform.remove_dead_code import remove_dead_code
@@ -107,7 +107,6 @@ class _Scheduler(relax.PyExprMutator):
 def _external_symbols(mod: tvm.IRModule) -> set[str]:
     """The symbols that the Relax functions of a module call outside of it."""
     found: list[Any] = []
-    for _, func in mod.functions_items():
-        if isinstance(func, relax.Function):
-            tvm_ffi.structural_walk(func.body, (relax.ExternFunc, found.append))
+    for func in relax_functions(mod).values():
+        tvm_ffi.structural_walk(func.body, (relax.ExternFunc, found.append))
     return {str(function.global_symbol) for function in found}

@@ -17,7 +17,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from tvm_rammer.relax_util import calls_any, operator_name, rewrite, static_shape
+from tvm_rammer.relax_util import calls_any, known_shapes, operator_name, rewrite
 
 _POOLS = {
     "relax.nn.max_pool1d": relax.op.nn.max_pool1d,
@@ -81,10 +81,10 @@ class _Separator(relax.PyExprMutator):
     def visit_call_(self, call: Any) -> Any:
         call = super().visit_call_(call)
         name = operator_name(call)
-        shapes = [static_shape(value) for value in (*call.args, call)] if name in _POOLS else []
-        if not shapes or not all(shapes) or str(call.attrs.out_layout) != str(call.attrs.layout):
+        shapes = known_shapes(*call.args, call) if name in _POOLS else []
+        if not shapes or str(call.attrs.out_layout) != str(call.attrs.layout):
             return call
-        data, result = (tuple(shape or ()) for shape in shapes)
+        data, result = shapes
         places = [k for k, letter in enumerate(str(call.attrs.layout)) if letter in "HW"]
         windows = _windows(call.attrs, [data[k] for k in places], [result[k] for k in places])
         is_maximum = "max" in name

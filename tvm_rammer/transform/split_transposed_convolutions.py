@@ -21,12 +21,10 @@ from typing import Any
 import tvm
 from tvm import relax, te, tirx, topi
 
-from tvm_rammer.relax_util import calls_any, operator_name, rewrite, static_shape
+from tvm_rammer.relax_util import ANCHOR, calls_any, known_shapes, operator_name, rewrite
 
 #: What is split, and the letters of its spatial axes in names of layouts.
 TRANSPOSED = {"relax.nn.conv1d_transpose": "W", "relax.nn.conv2d_transpose": "HW"}
-#: TVM's number for operators that take elementwise ones behind them (kOutEWiseFusable).
-_ANCHOR = 4
 #: Fewer outputs than this leave most of a vector empty.
 _FEW_OUTPUTS = 8
 
@@ -251,7 +249,7 @@ class _Splitter(relax.PyExprMutator):
         """A call of a computation that takes element-wise operators behind it."""
         made = self.builder_.call_te(compute, data, kernel, primfunc_name_hint=name)
         func = self.builder_.get()[made.args[0]]
-        self.builder_.update_func(made.args[0], func.with_attr("op_pattern", _ANCHOR))
+        self.builder_.update_func(made.args[0], func.with_attr("op_pattern", ANCHOR))
         return made
 
 
@@ -259,12 +257,11 @@ def _transposed_convolution(call: Any) -> _TransposedConvolution | None:
     """What a call computes; ``None`` if shapes are not known or empty, or a layout has blocks."""
     attrs, letters = call.attrs, TRANSPOSED[operator_name(call)]
     layout, kernel_layout = str(attrs.data_layout), str(attrs.kernel_layout)
-    shapes = [static_shape(value) for value in (*call.args, call)]
-    known = [shape for shape in shapes if shape and 0 not in shape]
+    shapes = known_shapes(*call.args, call)
     plain = sorted(layout) == sorted(f"NC{letters}") and kernel_layout == f"IO{letters}"
-    if len(known) < len(shapes) or not plain or str(attrs.out_layout) != layout or layout[0] != "N":
+    if not shapes or not plain or str(attrs.out_layout) != layout or layout[0] != "N":
         return None
-    data, kernel, result = known
+    data, kernel, result = shapes
     groups, places = int(attrs.groups), [layout.index(letter) for letter in letters]
     numbers = (attrs.strides, attrs.dilation, attrs.padding)
     axes = tuple(

@@ -74,8 +74,7 @@ class SumIntegersInFloats:
         """Rewrite every Relax function of a module."""
         if not any(map(_sums_integers, calls_of(mod))):
             return mod
-        rewritten = rewrite(mod, _Converter(mod, self.products))
-        return mod if rewritten.same_as(mod) else clean_up(rewritten)
+        return rewrite(mod, _Converter(mod, self.products), clean_up)
 
 
 @relax.expr_functor.mutator

@@ -18,14 +18,12 @@ import tvm
 from tvm import relax
 from tvm.ir import GenericConst
 
-from tvm_rammer.relax_util import calls_any, operator_name, rewrite, static_shape
+from tvm_rammer.relax_util import calls_any, known_shapes, operator_name, rewrite, static_shape
 from tvm_rammer.tensors import as_array, constant
+from tvm_rammer.transform.integer_products import with_operands
 
 #: Operators, and their layouts that have the width just outside of the channels.
-_CONVOLUTIONS = {
-    "relax.nn.conv1d": (relax.op.nn.conv1d, ("NWC", "OWI")),
-    "relax.nn.conv2d": (relax.op.nn.conv2d, ("NHWC", "OHWI")),
-}
+_LAYOUTS = {"relax.nn.conv1d": ("NWC", "OWI"), "relax.nn.conv2d": ("NHWC", "OHWI")}
 #: With this many outputs vectors are full enough.
 _ENOUGH_OUTPUTS = 4
 #: More outputs are more vectors.
@@ -40,7 +38,7 @@ class WidenConvolutions:
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Rewrite every Relax function of a module."""
-        return rewrite(mod, _Widener(mod)) if calls_any(mod, _CONVOLUTIONS) else mod
+        return rewrite(mod, _Widener(mod)) if calls_any(mod, _LAYOUTS) else mod
 
 
 @dataclass(frozen=True)
@@ -87,37 +85,28 @@ class _Widener(relax.PyExprMutator):
         neighbours = 1 if row is None else row.neighbours()
         if row is None or neighbours == 1:
             return call
-        operator, (layout, kernel_layout) = _CONVOLUTIONS[operator_name(call)]
-        attrs, rank = call.attrs, len(call.attrs.strides)
-        kernel = as_array(call.args[1].value)
-        strides, padding = list(map(int, attrs.strides)), list(map(int, attrs.padding))
-        strides[-1] *= neighbours
-        padding[-1] = row.after
-        widened = operator(
-            call.args[0],
-            constant(_widened(kernel, neighbours, row.stride)),
-            strides=strides,
-            padding=padding,
-            dilation=[int(step) for step in attrs.dilation[: rank - 1]] + [1],
-            data_layout=layout,
-            kernel_layout=kernel_layout,
-            out_dtype=str(call.ty.dtype),
-        )
+        (data, kernel), attrs = call.args, call.attrs
+        weights = constant(_widened(as_array(kernel.value), neighbours, row.stride))
+        moves = {
+            "strides": [*attrs.strides[:-1], row.stride * neighbours],
+            "padding": [*attrs.padding[:-1], row.after],
+            "dilation": [*attrs.dilation[:-1], 1],
+        }
+        widened = with_operands(call, data, weights, str(call.ty.dtype), **moves)
         return relax.op.reshape(self.builder_.emit(widened), static_shape(call))
 
 
 def _row(call: Any) -> _Row | None:
     """What a call makes of a row, ``None`` if it is nothing to be widened."""
-    if operator_name(call) not in _CONVOLUTIONS:
+    if operator_name(call) not in _LAYOUTS:
         return None
     attrs, (data, kernel) = call.attrs, call.args
     layouts = (str(attrs.data_layout), str(attrs.kernel_layout))
-    shapes = [static_shape(value) for value in (data, kernel, call)]
-    if layouts != _CONVOLUTIONS[operator_name(call)][1] or str(attrs.out_layout) != layouts[0]:
+    shapes = known_shapes(data, kernel, call)
+    own = layouts == _LAYOUTS[operator_name(call)] and str(attrs.out_layout) == layouts[0]
+    if not own or not shapes:
         return None
-    if not all(shapes) or any(0 in (shape or ()) for shape in shapes):
-        return None
-    of_data, of_kernel, of_result = (tuple(shape or ()) for shape in shapes)
+    of_data, of_kernel, of_result = shapes
     outputs, (stride, step) = of_kernel[0], (int(a[-1]) for a in (attrs.strides, attrs.dilation))
     plain = isinstance(kernel, GenericConst) and int(attrs.groups) == 1
     if not plain or outputs >= _ENOUGH_OUTPUTS or (step > 1 and of_kernel[-2] > 1):

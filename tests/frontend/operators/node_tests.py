@@ -77,7 +77,7 @@ LEFT_OUT = (
 
 
 #: Operators that TVM's importer has no converter for, but ours has.
-CONVERTED = frozenset({"DFT", "DeformConv", "STFT"})
+CONVERTED = frozenset({"CumProd", "DFT", "DeformConv", "STFT"})
 
 
 @cache

@@ -19,7 +19,6 @@
 ``onnx_converters``    what that importer gets wrong, or has no converter for
 ``signals``            Fourier transforms
 ``run_time_sizes``     shapes, where sizes are data at run time
-``sequences``          sequences of tensors under one name
 ``recurrent``          LSTM, GRU and RNN as operators for each step
 =====================  ==================================================================
 """

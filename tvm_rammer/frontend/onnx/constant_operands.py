@@ -14,6 +14,7 @@ from tvm_rammer.frontend.onnx.operators.table import REDUCTIONS
 #: What the operands are that must be constants, by their number.
 _CONSTANTS: Mapping[str, Mapping[int, str]] = {
     **{name: {1: "axes"} for name in REDUCTIONS},
+    "CumProd": {1: "axis"},
     "CumSum": {1: "axis"},
     "Pad": {1: "pads", 2: "value", 3: "axes"},
     "Split": {1: "sizes of its parts"},

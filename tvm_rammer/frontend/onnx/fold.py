@@ -20,9 +20,11 @@ from tvm_rammer.frontend.loaded_model import one_line
 from tvm_rammer.frontend.onnx.describe import describe, describe_type
 from tvm_rammer.frontend.onnx.infer import (
     LARGEST_OPERAND,
+    domain_of,
     opsets_of,
     result_types,
     result_values,
+    type_of,
 )
 from tvm_rammer.frontend.onnx.loops import (
     Budget,
@@ -123,7 +125,7 @@ def _fold_graph(
 
 def _note(tensor: onnx.TensorProto, scope: _Scope) -> None:
     """Remember a constant."""
-    scope.types[tensor.name] = helper.make_tensor_type_proto(tensor.data_type, tuple(tensor.dims))
+    scope.types[tensor.name] = type_of(tensor)
     if prod(tensor.dims) <= LARGEST_OPERAND:
         scope.values[tensor.name] = tensor
 
@@ -169,7 +171,7 @@ def _parts(
         return [*results(node, version, scope.taken, scope.where)]
     scope.budget.spend(node, scope.where)
     count = len(graph.initializer)
-    step, after = next_step(node, graph, scope.taken)
+    step, after = next_step(node, graph, version, scope.taken)
     for tensor in graph.initializer[count:]:
         _note(tensor, scope)
     return [*step, after]
@@ -177,7 +179,7 @@ def _parts(
 
 def _decided(node: onnx.NodeProto, scope: _Scope) -> onnx.GraphProto | None:
     """The branch that an ``If`` takes, if that is known."""
-    if node.op_type != "If" or node.domain not in ("", "ai.onnx"):
+    if node.op_type != "If" or domain_of(node):
         return None
     condition = scope.values.get(node.input[0])
     if condition is None:

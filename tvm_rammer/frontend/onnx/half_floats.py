@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from tvm_rammer.frontend.onnx.infer import opsets_of, result_types
+from tvm_rammer.frontend.onnx.infer import opsets_of, result_types, type_of
 from tvm_rammer.frontend.onnx.names import all_names, all_nodes, fresh, renamed, subgraphs
 
 _HALF = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
@@ -69,10 +69,7 @@ def _say_types(model: onnx.ModelProto) -> None:
     if not untyped and all(node.op_type != "CastLike" for node in graph.node):
         return
     types = {value.name: value.type for value in (*graph.value_info, *graph.input)}
-    types |= {
-        tensor.name: helper.make_tensor_type_proto(tensor.data_type, tuple(tensor.dims))
-        for tensor in graph.initializer
-    }
+    types |= {tensor.name: type_of(tensor) for tensor in graph.initializer}
     for node in graph.node:
         # What ONNX does not allow is refused with its reason where the graph is folded.
         with suppress(onnx.shape_inference.InferenceError):

@@ -27,11 +27,10 @@ from tvm_rammer.frontend.onnx.fix_inputs import fix_inputs, free_inputs
 from tvm_rammer.frontend.onnx.fold import fold
 from tvm_rammer.frontend.onnx.half_floats import compute_in_float32
 from tvm_rammer.frontend.onnx.infer import static_shape
-from tvm_rammer.frontend.onnx.names import all_nodes
+from tvm_rammer.frontend.onnx.names import all_nodes, renamed
 from tvm_rammer.frontend.onnx.onnx_file import OnnxModel, copy_fields, in_memory, read_onnx_file
 from tvm_rammer.frontend.onnx.operators import rewrite_operators
 from tvm_rammer.frontend.onnx.recurrent import unroll_recurrent
-from tvm_rammer.frontend.onnx.sequences import without_aliases
 from tvm_rammer.frontend.onnx.validate import validate
 from tvm_rammer.printable import printable
 
@@ -117,8 +116,28 @@ def _prepare(proto: onnx.ModelProto, where: str) -> None:
     _refuse_foreign(proto, where)
     refuse_run_time_operands(proto.graph, where)
     refuse_unequal_branches(proto.graph, where)
-    without_aliases(proto.graph)
+    _drop_aliases_of_sequences(proto.graph)
     unroll_recurrent(proto, where)
+
+
+def _drop_aliases_of_sequences(graph: onnx.GraphProto) -> None:
+    """Let the readers of an Identity read its operand, in place, where there are sequences.
+
+    TVM's importer takes an Identity of one for a tensor. A result of the graph keeps its Identity.
+    """
+    if not any("Sequence" in node.op_type for node in all_nodes(graph)):
+        return
+    results = {value.name for value in graph.output}
+    names: dict[str, str] = {}
+    kept = []
+    for node in graph.node:
+        copy = renamed(node, names)
+        if copy.op_type == "Identity" and copy.output[0] not in results:
+            names[copy.output[0]] = copy.input[0]
+        else:
+            kept.append(copy)
+    del graph.node[:]
+    graph.node.extend(kept)
 
 
 def _computing_in_float32(model: OnnxModel) -> OnnxModel:

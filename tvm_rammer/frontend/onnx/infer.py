@@ -49,7 +49,17 @@ Values = Mapping[str, onnx.TensorProto]
 
 def opsets_of(model: onnx.ModelProto) -> dict[str, int]:
     """The version of each domain's operators; ONNX's own domain is ``""``."""
-    return {_domain(each.domain): each.version for each in model.opset_import}
+    return {domain_of(each): each.version for each in model.opset_import}
+
+
+def domain_of(operator: onnx.NodeProto | onnx.OperatorSetIdProto) -> str:
+    """Whose operator a node is, or a set of operators; empty for ONNX's own."""
+    return "" if operator.domain == "ai.onnx" else operator.domain
+
+
+def type_of(tensor: onnx.TensorProto) -> onnx.TypeProto:
+    """The type of a constant."""
+    return helper.make_tensor_type_proto(tensor.data_type, tuple(tensor.dims))
 
 
 def result_types(
@@ -118,7 +128,7 @@ def result_values(
 
     ``types`` are those of its operands and results, ``values`` those that are known.
     """
-    if _domain(node.domain):
+    if domain_of(node):
         return None
     if node.op_type in ("Shape", "Size"):
         return _of_shape(node, types)
@@ -138,13 +148,9 @@ def result_values(
     return found
 
 
-def _domain(name: str) -> str:
-    return "" if name == "ai.onnx" else name
-
-
 def schema_of(node: onnx.NodeProto, opsets: Mapping[str, int]) -> defs.OpSchema | None:
     """What ONNX says about a node's operator; nothing about those of other domains."""
-    domain = _domain(node.domain)
+    domain = domain_of(node)
     version = opsets.get(domain)
     return None if version is None else _schema(node.op_type, version, domain)
 

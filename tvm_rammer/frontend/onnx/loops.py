@@ -6,7 +6,7 @@ found out on the way.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableSet, Sequence
+from collections.abc import Iterator, Mapping, MutableSet
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,8 +16,9 @@ from onnx import helper, numpy_helper
 
 from tvm_rammer.errors import ModelError
 from tvm_rammer.frontend.onnx.describe import describe
-from tvm_rammer.frontend.onnx.infer import Types, Values, static_shape
+from tvm_rammer.frontend.onnx.infer import Types, Values, domain_of, static_shape
 from tvm_rammer.frontend.onnx.names import fresh, renamed, subgraphs
+from tvm_rammer.frontend.onnx.nodes import Nodes
 
 #: Operators that all loops of a model may become.
 MOST_OPERATORS = 10_000
@@ -107,7 +108,7 @@ def unrolling(
     ModelError
         How many steps it has is not known.
     """
-    if node.domain not in ("", "ai.onnx") or node.op_type not in ("Loop", "Scan"):
+    if domain_of(node) or node.op_type not in ("Loop", "Scan"):
         return None
     attributes = {each.name: helper.get_attribute_value(each) for each in node.attribute}
     body = attributes["body"]
@@ -169,7 +170,7 @@ def has_next(loop: Unrolling, values: Values, where: str) -> bool:
 
 
 def next_step(
-    loop: Unrolling, graph: onnx.GraphProto, taken: MutableSet[str]
+    loop: Unrolling, graph: onnx.GraphProto, version: int, taken: MutableSet[str]
 ) -> tuple[list[onnx.NodeProto], Unrolling]:
     """The nodes of the next step, and the loop after it.
 
@@ -178,8 +179,8 @@ def next_step(
     first = not loop.done
     shared = _shared(loop.body, graph, taken) if first else loop.shared
     computed = [node for node in loop.body.node if first or node.op_type != "Constant"]
-    nodes: list[onnx.NodeProto] = []
-    given = _given(loop, nodes, taken)
+    made = onnx.GraphProto()
+    given = _given(loop, Nodes(made, version, "unrolled", taken))
     names = {value.name: name for value, name in zip(loop.body.input, given, strict=True)}
     names |= shared
     for name in (name for node in computed for name in node.output if name not in shared):
@@ -194,7 +195,7 @@ def next_step(
         done=(*loop.done, tuple(results[count:])),
         shared=shared,
     )
-    return [*nodes, *(renamed(node, names) for node in computed)], after
+    return [*made.node, *(renamed(node, names) for node in computed)], after
 
 
 def _shared(
@@ -209,17 +210,17 @@ def _shared(
     return names
 
 
-def _given(loop: Unrolling, nodes: list[onnx.NodeProto], taken: MutableSet[str]) -> Iterator[str]:
+def _given(loop: Unrolling, nodes: Nodes) -> Iterator[str]:
     """What the next step reads, in the order of the body's inputs; ``nodes`` compute it."""
     step = len(loop.done)
     if loop.counts:
-        yield _constant(np.array(step, np.int64), nodes, taken)
-        yield _constant(np.array(True), nodes, taken)
+        yield _constant(nodes, np.array(step, np.int64))
+        yield _constant(nodes, np.array(True))
     yield from loop.states
     for name, slices in loop.scanned:
         place = (loop.steps or 0) - 1 - step if slices.reverse else step
-        index = _constant(np.array(place, np.int64), nodes, taken)
-        yield _node("Gather", [name, index], nodes, taken, axis=slices.axis)
+        index = _constant(nodes, np.array(place, np.int64))
+        yield nodes.op("Gather", name, index, axis=slices.axis)
 
 
 def results(
@@ -232,11 +233,12 @@ def results(
     ModelError
         There are no steps, and the shape of what they would have written is not known.
     """
-    nodes: list[onnx.NodeProto] = []
+    made = onnx.GraphProto()
+    nodes = Nodes(made, version, "unrolled", taken)
     count = len(loop.states)
     for name, state in zip(loop.node.output[:count], loop.states, strict=False):
         if name:
-            nodes.append(helper.make_node("Identity", [state], [name]))
+            nodes.op("Identity", state, output=name)
     written = loop.body.output[len(loop.body.output) - len(loop.stacked) :]
     for number, name in enumerate(loop.node.output[count:]):
         slices = loop.stacked[number]
@@ -244,48 +246,34 @@ def results(
         if not name:
             continue
         if not parts:
-            nodes.append(_empty(loop.node, name, written[number], slices, where))
+            empty = _empty(loop.node, name, written[number], slices, where)
+            nodes.op("Constant", output=name, value=empty)
             continue
-        wide = [_unsqueezed(part, slices.axis, version, nodes, taken) for part in parts]
-        nodes.append(helper.make_node("Concat", wide, [name], axis=slices.axis))
-    return nodes
+        wide = [_unsqueezed(nodes, part, slices.axis, version) for part in parts]
+        nodes.op("Concat", *wide, output=name, axis=slices.axis)
+    return list(made.node)
 
 
 def _empty(
     node: onnx.NodeProto, name: str, part: onnx.ValueInfoProto, slices: Slices, where: str
-) -> onnx.NodeProto:
+) -> onnx.TensorProto:
     shape = static_shape(part.type)
     if shape is None:
         raise _refused(node, where, f"it has no steps, and the shape of {name!r} is not known")
     axis = slices.axis % (len(shape) + 1)
     dtype = helper.tensor_dtype_to_np_dtype(part.type.tensor_type.elem_type)
-    value = numpy_helper.from_array(np.empty((*shape[:axis], 0, *shape[axis:]), dtype))
-    return helper.make_node("Constant", [], [name], value=value)
+    return numpy_helper.from_array(np.empty((*shape[:axis], 0, *shape[axis:]), dtype))
 
 
-def _unsqueezed(
-    part: str, axis: int, version: int, nodes: list[onnx.NodeProto], taken: MutableSet[str]
-) -> str:
+def _unsqueezed(nodes: Nodes, part: str, axis: int, version: int) -> str:
     if version < _AXES_ARE_INPUTS_SINCE:
-        return _node("Unsqueeze", [part], nodes, taken, axes=[axis])
-    axes = _constant(np.array([axis], np.int64), nodes, taken)
-    return _node("Unsqueeze", [part, axes], nodes, taken)
+        return nodes.op("Unsqueeze", part, axes=[axis])
+    return nodes.op("Unsqueeze", part, _constant(nodes, np.array([axis], np.int64)))
 
 
-def _constant(value: np.ndarray, nodes: list[onnx.NodeProto], taken: MutableSet[str]) -> str:
-    return _node("Constant", [], nodes, taken, value=numpy_helper.from_array(value))
-
-
-def _node(
-    kind: str,
-    inputs: Sequence[str],
-    nodes: list[onnx.NodeProto],
-    taken: MutableSet[str],
-    **attributes: Any,
-) -> str:
-    name = fresh(f"unrolled/{kind}", taken)
-    nodes.append(helper.make_node(kind, inputs, [name], name, **attributes))
-    return name
+def _constant(nodes: Nodes, value: np.ndarray) -> str:
+    """A node, so that nothing is left of what nobody reads."""
+    return nodes.op("Constant", value=numpy_helper.from_array(value))
 
 
 def _size(graph: onnx.GraphProto) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, MutableSet, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from tvm_rammer.frontend.onnx.names import all_names
+from tvm_rammer.frontend.onnx.names import all_names, fresh
 
 #: Since this version of ONNX's operators Split has to be told how many parts it makes.
 _SPLIT_COUNTS_SINCE = 18
@@ -30,13 +30,21 @@ class Nodes:
         Of ONNX's operators in the model.
     prefix : str
         What new names begin with.
+    taken : set of str, optional
+        Names that somebody has; those in the graph if not given.
     """
 
-    def __init__(self, graph: onnx.GraphProto, version: int, prefix: str) -> None:
+    def __init__(
+        self,
+        graph: onnx.GraphProto,
+        version: int,
+        prefix: str,
+        taken: MutableSet[str] | None = None,
+    ) -> None:
         self._graph = graph
         self._version = version
         self._prefix = prefix
-        self._taken = all_names(graph)
+        self._taken = all_names(graph) if taken is None else taken
 
     @contextmanager
     def into(self, graph: onnx.GraphProto) -> Iterator[None]:
@@ -109,27 +117,32 @@ class Nodes:
 
     def new_name(self, kind: str) -> str:
         """A name that nobody has."""
-        number = len(self._taken)
-        while (name := f"{self._prefix}/{kind}{number}") in self._taken:
-            number += 1
-        self._taken.add(name)
-        return name
+        return fresh(f"{self._prefix}/{kind}", self._taken)
+
+
+def scale_and_point(nodes: Nodes, value: str, zero: str, last: str) -> tuple[str, str]:
+    """What DynamicQuantizeLinear finds for a tensor: the size of its steps, and on which 0 is.
+
+    All are floats, as the first step, which is 0, and the last one.
+    """
+    high = nodes.op("Max", nodes.op("ReduceMax", value, keepdims=0), zero)
+    low = nodes.op("Min", nodes.op("ReduceMin", value, keepdims=0), zero)
+    span = nodes.op("Sub", high, low)
+    # Data of zeros only have no range: the scale is 1 then, so that nobody divides by 0.
+    flat = nodes.op("Equal", span, zero)
+    scale = nodes.op("Where", flat, nodes.constant(1, np.float32), nodes.op("Div", span, last))
+    point = nodes.op("Round", nodes.op("Sub", zero, nodes.op("Div", low, scale)))
+    # It is a step; compiling needs to see that.
+    return scale, nodes.op("Min", nodes.op("Max", point, zero), last)
 
 
 def bytes_and_scale(nodes: Nodes, value: str) -> tuple[str, str]:
     """A tensor of floats on the 256 steps of DynamicQuantizeLinear: steps from 0, and their size.
 
-    Both are floats. Of all zeros, of which that operator's scale is 0, the scale is 1.
+    Both are floats.
     """
-    zero, steps = (nodes.constant(number, np.float32) for number in (0, 255))
-    high = nodes.op("Max", nodes.op("ReduceMax", value, keepdims=0), zero)
-    low = nodes.op("Min", nodes.op("ReduceMin", value, keepdims=0), zero)
-    span = nodes.op("Sub", high, low)
-    flat = nodes.op("Equal", span, zero)
-    scale = nodes.op("Where", flat, nodes.constant(1, np.float32), nodes.op("Div", span, steps))
-    point = nodes.op("Round", nodes.op("Sub", zero, nodes.op("Div", low, scale)))
-    # It is within them; compiling needs to see that.
-    point = nodes.op("Min", nodes.op("Max", point, zero), steps)
+    zero, last = (nodes.constant(number, np.float32) for number in (0, 255))
+    scale, point = scale_and_point(nodes, value, zero, last)
     rounded = nodes.op("Add", nodes.op("Round", nodes.op("Div", value, scale)), point)
-    inside = nodes.op("Min", nodes.op("Max", rounded, zero), steps)
+    inside = nodes.op("Min", nodes.op("Max", rounded, zero), last)
     return nodes.op("Sub", inside, point), scale

@@ -237,6 +237,16 @@ def _is_same(size: Any, other: Any) -> bool:
     return size is other or size.same_as(other) or isinstance(size, tirx.IntImm)
 
 
+def _cumulative_product(
+    bb: relax.BlockBuilder, inputs: Sequence[Any], attributes: Mapping[str, Any]
+) -> relax.Expr:
+    data, axis = inputs[0], int(inputs[1].value.numpy().item())
+    back = attributes.get("reverse", 0)
+    ordered = relax.op.flip(data, axis) if back else data
+    product = relax.op.cumprod(ordered, axis, exclusive=bool(attributes.get("exclusive", 0)))
+    return relax.op.flip(product, axis) if back else product
+
+
 def _space_to_depth(
     bb: relax.BlockBuilder, inputs: Sequence[Any], attributes: Mapping[str, Any]
 ) -> relax.Expr | None:
@@ -275,6 +285,7 @@ CONVERTERS: Mapping[str, Converter] = {
     "Cast": _cast,
     "Concat": _concat,
     "ConcatFromSequence": _concat_from_sequence,
+    "CumProd": _cumulative_product,
     "DFT": signals.dft,
     "DeformConv": _deform_conv,
     "Expand": _expand,

@@ -7,7 +7,7 @@ gigabyte. All cores read: what takes longest is to touch new memory.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,6 +21,7 @@ import onnx
 import tvm
 from onnx import helper
 
+from tvm_rammer.frontend.onnx.names import all_nodes, subgraphs
 from tvm_rammer.frontend.onnx.protobuf import Part, message_without, read, whole
 from tvm_rammer.tensors import as_tensor, empty
 
@@ -74,7 +75,7 @@ def read_onnx_file(path: Path) -> OnnxModel:
 def in_memory(proto: onnx.ModelProto) -> OnnxModel:
     """A copy of a model in memory, as if it had been read from a file."""
     copy, graph = onnx.ModelProto(), proto.graph
-    needed = set(_read_by_others(graph.node)) | {value.name for value in graph.output}
+    needed = set(_read_by_others(graph)) | {value.name for value in graph.output}
     large = [
         tensor.name not in needed
         and tensor.data_type == onnx.TensorProto.FLOAT
@@ -140,7 +141,7 @@ def _take_weights(
 
     What is only used transposed is transposed while it is read, not copied for that later.
     """
-    needed = set(_read_by_others(graph.node)) | {value.name for value in graph.output}
+    needed = set(_read_by_others(graph)) | {value.name for value in graph.output}
     transposing = _transposing(graph)
     taken: dict[str, tvm.runtime.Tensor] = {}
     reads: list[_Read] = []
@@ -186,16 +187,13 @@ def _transposing(graph: onnx.GraphProto) -> dict[str, onnx.AttributeProto]:
     }
 
 
-def _read_by_others(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
+def _read_by_others(graph: onnx.GraphProto) -> Iterator[str]:
     """What nodes read that the importer may treat in another way if it is a constant."""
-    for node in nodes:
+    for node in graph.node:
         if node.op_type not in _IMPORTED_ALIKE:
             yield from node.input
-        for attribute in node.attribute:
-            for graph in (attribute.g, *attribute.graphs):
-                for inner in graph.node:
-                    yield from inner.input
-                yield from _read_by_others(graph.node)
+        for inner in subgraphs(node):
+            yield from (name for each in all_nodes(inner) for name in each.input)
 
 
 def _plain_reads(file: BufferedReader, part: Part, array: np.ndarray) -> Iterator[_Read]:

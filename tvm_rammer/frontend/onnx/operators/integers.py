@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tvm_rammer.frontend.onnx.nodes import Nodes
+from tvm_rammer.frontend.onnx.nodes import Nodes, scale_and_point
 from tvm_rammer.frontend.onnx.operators.operator_node import OperatorNode
 
 
@@ -101,16 +101,9 @@ def qgemm(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
 def dynamic_quantize_linear(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
     """DynamicQuantizeLinear: the range of the data and 0 on 0 to 255."""
     (x,) = node.inputs
-    axes = tuple(range(len(node.shape(x))))
-    zero, steps = nodes.constant(0, np.float32), nodes.constant(255, np.float32)
-    high = nodes.op("Max", nodes.reduce("ReduceMax", x, axes, keepdims=False), zero)
-    low = nodes.op("Min", nodes.reduce("ReduceMin", x, axes, keepdims=False), zero)
-    span = nodes.op("Sub", high, low)
-    # Data of zeros only have no range: the scale is 1 then, so that nobody divides by 0.
-    flat = nodes.op("Equal", span, zero)
-    scale = nodes.op("Where", flat, nodes.constant(1, np.float32), nodes.op("Div", span, steps))
-    point = nodes.op("Round", nodes.op("Sub", zero, nodes.op("Div", low, scale)))
-    zero_point = nodes.cast(_clipped(nodes, point, np.dtype(np.uint8)), np.uint8)
+    zero, last = (nodes.constant(number, np.float32) for number in (0, 255))
+    scale, point = scale_and_point(nodes, x, zero, last)
+    zero_point = nodes.cast(point, np.uint8)
     return nodes.op("QuantizeLinear", x, scale, zero_point), scale, zero_point
 
 
@@ -143,12 +136,6 @@ def requantized(node: OperatorNode, nodes: Nodes, sums: str, scale: str, zero_po
     if zero_point and node.shape(zero_point):
         zero_point = nodes.reshape(zero_point)
     return nodes.op("QuantizeLinear", steps, one, *([zero_point] if zero_point else []))
-
-
-def _clipped(nodes: Nodes, value: str, dtype: np.dtype) -> str:
-    limits = np.iinfo(dtype)
-    above = nodes.op("Max", value, nodes.constant(limits.min, np.float32))
-    return nodes.op("Min", above, nodes.constant(limits.max, np.float32))
 
 
 def _scaled(nodes: Nodes, sums: str, scale: str, bias: str) -> str:

@@ -12,7 +12,7 @@ from onnx import helper, numpy_helper
 
 from tvm_rammer.errors import ModelError
 from tvm_rammer.frontend.onnx.describe import describe
-from tvm_rammer.frontend.onnx.infer import Types, Values, static_shape
+from tvm_rammer.frontend.onnx.infer import Types, Values, domain_of, static_shape
 from tvm_rammer.frontend.onnx.nodes import Nodes
 
 
@@ -49,7 +49,7 @@ class OperatorNode:
     @property
     def domain(self) -> str:
         """Whose operator it is; empty for ONNX's own."""
-        return "" if self.proto.domain == "ai.onnx" else self.proto.domain
+        return domain_of(self.proto)
 
     @property
     def key(self) -> tuple[str, str]:

@@ -19,10 +19,8 @@ def unary(kind: str, *names: str) -> Rule:
     """X, X_scale, X_zero_point, Y_scale, Y_zero_point, with the named attributes passed on."""
 
     def rule(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
-        x, x_scale, x_zero, y_scale = node.inputs[:4]
         attributes = {name: node.attributes[name] for name in names if name in node.attributes}
-        real = nodes.op(kind, _real(nodes, x, x_scale, x_zero), **attributes)
-        return (_steps(node, nodes, real, y_scale, node.input(4), x),)
+        return _of_real(node, nodes, lambda real: nodes.op(kind, real, **attributes))
 
     return rule
 
@@ -44,7 +42,7 @@ def global_average_pool(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
     rank = len(node.shape(x))
     last = node.attributes.get("channels_last", 0)
     axes = range(1, rank - 1) if last else range(2, rank)
-    return _pooled(
+    return _of_real(
         node, nodes, lambda real: nodes.reduce("ReduceMean", real, tuple(axes), keepdims=True)
     )
 
@@ -54,7 +52,7 @@ def average_pool(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
     attributes = dict(node.attributes)
     if attributes.pop("channels_last", 0):
         raise node.refusal("its channels are last")
-    return _pooled(node, nodes, lambda real: nodes.op("AveragePool", real, **attributes))
+    return _of_real(node, nodes, lambda real: nodes.op("AveragePool", real, **attributes))
 
 
 def softmax(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
@@ -70,8 +68,8 @@ def softmax(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
             flat = nodes.op("Softmax", nodes.reshape(real, rows, -1), axis=-1)
             return nodes.reshape(flat, *shape)
 
-        return _pooled(node, nodes, over_all)
-    return _pooled(node, nodes, lambda real: nodes.op("Softmax", real, axis=axis))
+        return _of_real(node, nodes, over_all)
+    return _of_real(node, nodes, lambda real: nodes.op("Softmax", real, axis=axis))
 
 
 def concat(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
@@ -138,7 +136,7 @@ def _repeated(
     return nodes.op("Gather", value, nodes.constant(where, np.int64), axis=axis)
 
 
-def _pooled(node: OperatorNode, nodes: Nodes, compute: Callable[[str], str]) -> tuple[str, ...]:
+def _of_real(node: OperatorNode, nodes: Nodes, compute: Callable[[str], str]) -> tuple[str, ...]:
     x, x_scale, x_zero, y_scale = node.inputs[:4]
     real = compute(_real(nodes, x, x_scale, x_zero))
     return (_steps(node, nodes, real, y_scale, node.input(4), x),)

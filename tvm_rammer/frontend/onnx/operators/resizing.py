@@ -62,19 +62,18 @@ def resize(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
     dtype = node.dtype(value)
     if not np.issubdtype(dtype, np.floating) and node.text("mode", "nearest") != "nearest":
         value = nodes.cast(value, np.float32)
-    shape = list(node.shape(node.inputs[0]))
+    rank = len(node.shape(node.inputs[0]))
     real = dtype if np.issubdtype(dtype, np.floating) else np.dtype(np.float32)
     beyond = []
     for axis in axes:
         coordinates = _coordinates(node, axis)
         places, weights = _taps(node, axis, coordinates)
-        value = _weighted(nodes, value, axis, places, weights, shape, real)
-        shape[axis.axis] = axis.result
+        value = _weighted(nodes, value, axis, places, weights, rank, real)
         outside = (coordinates < 0) | (coordinates > axis.size - 1)
         if node.text("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize":
             beyond.append((axis, outside))
     if any(mask.any() for _, mask in beyond):
-        value = _extrapolated(node, nodes, value, beyond, shape, real)
+        value = _extrapolated(node, nodes, value, beyond, rank, real)
     if not np.issubdtype(dtype, np.floating) and node.text("mode", "nearest") != "nearest":
         value = nodes.cast(value, dtype)
     return (value,)
@@ -247,16 +246,16 @@ def _weighted(
     axis: _Axis,
     places: np.ndarray,
     weights: np.ndarray,
-    shape: Sequence[int],
+    rank: int,
     dtype: np.dtype,
 ) -> str:
     """The weighted sums along an axis."""
     used = weights.any(axis=0)
     places, weights = places[:, used], weights[:, used]
-    column = [1] * len(shape)
-    column[axis.axis] = axis.result
     if places.shape[1] > _GATHERED:
-        return _product(nodes, value, axis, places, weights, len(shape), dtype)
+        return _product(nodes, value, axis, places, weights, rank, dtype)
+    column = [1] * rank
+    column[axis.axis] = axis.result
     total = ""
     for where, weight in zip(places.T, weights.T, strict=True):
         part = nodes.op("Gather", value, nodes.constant(where, np.int64), axis=axis.axis)
@@ -291,13 +290,13 @@ def _extrapolated(
     nodes: Nodes,
     value: str,
     beyond: Sequence[tuple[_Axis, np.ndarray]],
-    shape: Sequence[int],
+    rank: int,
     dtype: np.dtype,
 ) -> str:
     """Outputs that lie outside of the input are a value of their own."""
-    outside = np.zeros([1] * len(shape), bool)
+    outside = np.zeros([1] * rank, bool)
     for axis, mask in beyond:
-        column = [1] * len(shape)
+        column = [1] * rank
         column[axis.axis] = axis.result
         outside = outside | mask.reshape(column)
     own = nodes.constant(node.attributes.get("extrapolation_value", 0.0), dtype)

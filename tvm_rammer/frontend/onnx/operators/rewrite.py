@@ -14,11 +14,13 @@ import onnx
 from onnx import helper
 
 from tvm_rammer.frontend.onnx.infer import (
+    domain_of,
     opsets_of,
     result_types,
     result_values,
     schema_of,
     static_shape,
+    type_of,
 )
 from tvm_rammer.frontend.onnx.names import all_nodes, reads, subgraphs
 from tvm_rammer.frontend.onnx.nodes import Nodes
@@ -55,7 +57,7 @@ def rewrite_operators(model: onnx.ModelProto, where: str) -> None:
 
 
 def _may_change(node: onnx.NodeProto, version: int) -> bool:
-    key = ("" if node.domain == "ai.onnx" else node.domain, node.op_type)
+    key = domain_of(node), node.op_type
     if RULES.get(key) is old_broadcast:
         return version < BROADCASTS_SINCE
     return key in RULES or key in FUNCTIONS
@@ -173,8 +175,7 @@ class _Walk:
 
     def _note(self, tensors: Iterable[onnx.TensorProto]) -> None:
         for tensor in tensors:
-            kind = helper.make_tensor_type_proto(tensor.data_type, tuple(tensor.dims))
-            self._types[tensor.name] = kind
+            self._types[tensor.name] = type_of(tensor)
             self._values[tensor.name] = tensor
 
     def _inferred(self, proto: onnx.NodeProto) -> dict[str, onnx.TypeProto]:

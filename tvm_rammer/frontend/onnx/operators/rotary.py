@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tvm_rammer.frontend.onnx.nodes import Nodes
+from tvm_rammer.frontend.onnx.operators.heads import in_heads, out_of_heads
 from tvm_rammer.frontend.onnx.operators.operator_node import OperatorNode
 
 
@@ -22,17 +23,14 @@ def rotary_embedding(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
         batch, length, width = shape
         heads = node.attributes.get("num_heads", 0) or width // rotated
         size = width // heads
-        split = nodes.reshape(x, batch, length, heads, size)
-        inside = nodes.op("Transpose", split, perm=(0, 2, 1, 3))
+        inside = in_heads(nodes, x, batch, length, heads)
     if node.shape(positions) in ((), (1,)):
         steps = nodes.constant(np.arange(length)[None], np.int64)
         positions = nodes.op("Add", nodes.reshape(positions, 1, 1), steps)
     angles = at_positions(nodes, cosines, sines, positions, length, rotated // 2)
     interleaved = bool(node.attributes.get("interleaved", 0))
     result = turned(nodes, inside, (batch, heads, length, size), angles, rotated, interleaved)
-    if len(shape) == 4:
-        return (result,)
-    return (nodes.reshape(nodes.op("Transpose", result, perm=(0, 2, 1, 3)), *shape),)
+    return (result if len(shape) == 4 else out_of_heads(nodes, result, batch, length),)
 
 
 def at_positions(

@@ -1,4 +1,4 @@
-"""Operators that choose or reorder elements, and products of ever more of them."""
+"""Operators that choose or reorder elements."""
 
 from __future__ import annotations
 
@@ -93,36 +93,6 @@ def reshape(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
         return None
     shape = nodes.constant(list(node.attributes["shape"]), np.int64)
     return (nodes.op("Reshape", node.inputs[0], shape),)
-
-
-def cumulative_product(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
-    """CumProd: products of ever more elements along an axis, doubling what is covered."""
-    x = node.inputs[0]
-    shape = node.shape(x)
-    axis = int(node.needed_constant(1, "axis").reshape(())) % len(shape)
-    size = shape[axis]
-    forward = not node.attributes.get("reverse", 0)
-    value = x
-    if node.attributes.get("exclusive", 0):
-        value = _shifted(node, nodes, value, axis, 1, forward=forward)
-    reach = 1
-    while reach < size:
-        value = nodes.op("Mul", value, _shifted(node, nodes, value, axis, reach, forward=forward))
-        reach *= 2
-    return (value,)
-
-
-def _shifted(
-    node: OperatorNode, nodes: Nodes, value: str, axis: int, count: int, *, forward: bool
-) -> str:
-    """A tensor moved along an axis; what comes in are ones."""
-    shape = list(node.shape(node.inputs[0]))
-    size = shape[axis]
-    shape[axis] = count
-    ones = nodes.constant(np.ones(shape), node.dtype(node.inputs[0]))
-    if forward:
-        return nodes.op("Concat", ones, nodes.slice(value, axis, 0, size - count), axis=axis)
-    return nodes.op("Concat", nodes.slice(value, axis, count, size), ones, axis=axis)
 
 
 def top_k(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:

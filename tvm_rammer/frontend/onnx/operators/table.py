@@ -59,7 +59,6 @@ _ONNX: dict[str, Rule] = {
     "BitShift": elementwise_forms.bit_shift,
     "ConvInteger": integers.conv_integer,
     "ConvTranspose": windows.conv_transpose,
-    "CumProd": selections.cumulative_product,
     "DequantizeLinear": quantized.blocked,
     "Dropout": elementwise_forms.dropout,
     "DynamicQuantizeLinear": integers.dynamic_quantize_linear,

@@ -11,7 +11,7 @@ import onnx
 from onnx import helper
 
 from tvm_rammer.errors import ModelError
-from tvm_rammer.frontend.onnx.infer import Types, static_shape
+from tvm_rammer.frontend.onnx.infer import Types, domain_of, static_shape
 
 #: The operators, and how many gates their cells have.
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
@@ -66,7 +66,7 @@ class RecurrentNode:
 
 def is_recurrent(node: onnx.NodeProto) -> bool:
     """Whether a node is one of the operators."""
-    return node.op_type in GATES and node.domain in ("", "ai.onnx")
+    return node.op_type in GATES and not domain_of(node)
 
 
 def parse(node: onnx.NodeProto, types: Types, where: str) -> RecurrentNode:

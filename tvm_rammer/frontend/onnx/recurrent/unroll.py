@@ -8,10 +8,9 @@ from functools import lru_cache, partial
 
 import numpy as np
 import onnx
-from onnx import helper
 
 from tvm_rammer.errors import ModelError
-from tvm_rammer.frontend.onnx.infer import opsets_of
+from tvm_rammer.frontend.onnx.infer import opsets_of, type_of
 from tvm_rammer.frontend.onnx.names import all_nodes, subgraphs
 from tvm_rammer.frontend.onnx.nodes import Nodes, bytes_and_scale
 from tvm_rammer.frontend.onnx.recurrent.activations import activations
@@ -61,8 +60,7 @@ def _unroll_graph(
     """Unroll a graph and those inside; ``found`` are the recurrent nodes before it."""
     types = outside.new_child()
     types |= {v.name: v.type for v in (*graph.input, *graph.value_info, *graph.output)}
-    for tensor in graph.initializer:
-        types[tensor.name] = helper.make_tensor_type_proto(tensor.data_type, tuple(tensor.dims))
+    types |= {tensor.name: type_of(tensor) for tensor in graph.initializer}
     found += [parse(node, types, where) for node in graph.node if is_recurrent(node)]
     _refuse_long(found)
     protos = list(graph.node)

@@ -64,12 +64,17 @@ def _differs(call: OperatorCall, x: Any, y: Any) -> Any:
     return different
 
 
-def _common(call: OperatorCall, x: Any, y: Any) -> tuple[Any, Any]:
-    """Operands in the type that PyTorch computes in; for booleans that is int8 here."""
+def common_type(call: OperatorCall) -> str:
+    """The type that PyTorch compares two tensors, or a tensor and a number, in."""
     import torch
 
     operands = [arg.meta["val"] if hasattr(arg, "meta") else arg for arg in call.node.args[:2]]
-    dtype = tvm_dtype(torch.result_type(*operands))
+    return tvm_dtype(torch.result_type(*operands))
+
+
+def _common(call: OperatorCall, x: Any, y: Any) -> tuple[Any, Any]:
+    """Operands in the type that PyTorch computes in; for booleans that is int8 here."""
+    dtype = common_type(call)
     dtype = "int8" if dtype == "bool" else dtype
     return call.cast(x, dtype), call.cast(y, dtype)
 

@@ -27,18 +27,18 @@ def _convolution(
     without_batch = len(shape_of(x)) == dimensions + 1
     if without_batch:
         x = call.emit(relax.op.expand_dims(x, 0))
-    spatial = {"strides": _each(stride, dimensions), "padding": _each(padding, dimensions)}
+    spatial = {"strides": each(stride, dimensions), "padding": each(padding, dimensions)}
     data_layout = _LAYOUTS[dimensions]
     kernel_layout = data_layout.replace("N", "I" if transposed else "O")
     kernel_layout = kernel_layout.replace("C", "O" if transposed else "I")
     layouts = {"data_layout": data_layout, "kernel_layout": kernel_layout}
     if transposed:
         convolve = getattr(relax.op.nn, f"conv{dimensions}d_transpose")
-        weight = _dilated(call, weight, _each(dilation, dimensions))
-        spatial["output_padding"] = _each(output_padding, dimensions)
+        weight = _dilated(call, weight, each(dilation, dimensions))
+        spatial["output_padding"] = each(output_padding, dimensions)
     else:
         convolve = getattr(relax.op.nn, f"conv{dimensions}d")
-        spatial["dilation"] = _each(dilation, dimensions)
+        spatial["dilation"] = each(dilation, dimensions)
     operands = call.wide(x), call.wide(weight)
     result = call.cast(call.emit(convolve(*operands, groups=groups, **spatial, **layouts)))
     if bias is not None:
@@ -47,9 +47,10 @@ def _convolution(
     return call.emit(relax.op.squeeze(result, [0])) if without_batch else result
 
 
-def _each(values: list[int], dimensions: int) -> list[int]:
+def each(values: Any, dimensions: int) -> list[int]:
     """A value for each dimension; PyTorch lets one stand for all."""
-    return list(values) * dimensions if len(values) == 1 else list(values)
+    values = list(values) if isinstance(values, list | tuple) else [values]
+    return values * dimensions if len(values) == 1 else values
 
 
 def _dilated(call: OperatorCall, weight: Any, dilation: list[int]) -> Any:

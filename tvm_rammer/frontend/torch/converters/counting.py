@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
+from tvm_rammer.frontend.torch.converters.arithmetic import common_type
 from tvm_rammer.frontend.torch.converters.indexing import table
 from tvm_rammer.frontend.torch.operator_call import (
     Converter,
@@ -15,7 +16,6 @@ from tvm_rammer.frontend.torch.operator_call import (
     dtype_of,
     is_float,
     shape_of,
-    tvm_dtype,
 )
 
 
@@ -58,7 +58,7 @@ def _sorted_places(
     """``searchsorted``: how many are less; a NaN is larger than all numbers."""
     if sorter is not None:
         ordered = call.emit(relax.op.gather_elements(ordered, sorter, ordered.ty.ndim - 1))
-    kind = _common_type(call)
+    kind = common_type(call)
     ordered, values = call.cast(ordered, kind), call.cast(values, kind)
     shape, count = call.shape, shape_of(ordered)[-1]
     if 0 in (*shape, count):
@@ -71,14 +71,6 @@ def _sorted_places(
     if is_float(kind):
         passed = call.emit(relax.op.logical_or(passed, relax.op.isnan(values)))
     return call.emit(relax.op.sum(call.cast(passed), axis=[-1]))
-
-
-def _common_type(call: OperatorCall) -> str:
-    """The type that PyTorch compares two tensors, or a tensor and a number, in."""
-    import torch
-
-    operands = [arg.meta["val"] if hasattr(arg, "meta") else arg for arg in call.node.args[:2]]
-    return tvm_dtype(torch.result_type(*operands))
 
 
 def _repeated_places(call: OperatorCall, repeats: Any, *_: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
+from tvm_rammer.frontend.torch.converters.convolution import each
 from tvm_rammer.frontend.torch.converters.indexing import table
 from tvm_rammer.frontend.torch.operator_call import (
     Converter,
@@ -17,11 +18,6 @@ from tvm_rammer.frontend.torch.operator_call import (
     is_float,
     shape_of,
 )
-
-
-def _each(values: Any, dimensions: int) -> list[int]:
-    values = list(values) if isinstance(values, list | tuple) else [values]
-    return values * dimensions if len(values) == 1 else values
 
 
 def _with_batch(call: OperatorCall, x: Any, dimensions: int) -> Any:
@@ -54,9 +50,9 @@ def _max_pool(dimensions: int) -> Converter:
         dilation: Any = 1,
         ceil_mode: bool = False,
     ) -> list[Any]:
-        kernel = _each(kernel_size, dimensions)
-        stride = _each(stride or kernel, dimensions)
-        padding, dilation = _each(padding, dimensions), _each(dilation, dimensions)
+        kernel = each(kernel_size, dimensions)
+        stride = each(stride or kernel, dimensions)
+        padding, dilation = each(padding, dimensions), each(dilation, dimensions)
         x = _with_batch(call, x, dimensions)
         sizes, out = shape_of(x)[2:], call.shape[-dimensions:]
         if _uses_positions(call):
@@ -133,9 +129,9 @@ def _average_pool(dimensions: int) -> Converter:
     ) -> Any:
         if not is_float(dtype_of(x)):
             call.refuse("averages of integers cannot be computed")
-        kernel = _each(kernel_size, dimensions)
-        stride = _each(stride or kernel, dimensions)
-        padding = _each(padding, dimensions)
+        kernel = each(kernel_size, dimensions)
+        stride = each(stride or kernel, dimensions)
+        padding = each(padding, dimensions)
         x = call.wide(_with_batch(call, x, dimensions))
         sizes, out = shape_of(x)[2:], call.shape[-dimensions:]
         behind = _behind(sizes, out, kernel, stride, padding)
