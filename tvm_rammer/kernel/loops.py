@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from tvm import tirx
+
+from tvm_rammer.kernel.nodes import all_of
 
 #: Function whose call marks a loop that LLVM must not unroll.
 ROLLED = "rammer_keep_loop"
@@ -79,8 +80,3 @@ def sequence(statements: Sequence[Any]) -> Any:
 def when(conditions: Sequence[Any], statement: Any) -> Any:
     """The statement if all conditions hold."""
     return tirx.IfThenElse(all_of(conditions), statement, None) if conditions else statement
-
-
-def all_of(conditions: Sequence[Any]) -> Any:
-    """The conjunction of at least one condition."""
-    return functools.reduce(tirx.And, conditions)

@@ -6,6 +6,7 @@ nothing because nobody has heard of it.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -84,6 +85,11 @@ def conjuncts(condition: Any) -> list[Any]:
     if isinstance(condition, tirx.And):
         return [*conjuncts(condition.a), *conjuncts(condition.b)]
     return [condition]
+
+
+def all_of(conditions: Sequence[Any]) -> Any:
+    """The conjunction of at least one condition."""
+    return functools.reduce(tirx.And, conditions)
 
 
 def substitute(expression: Any, values: Mapping[Any, Any]) -> Any:

@@ -21,9 +21,9 @@ from tvm.tirx import ForKind
 from tvm_rammer.backend.cpu.templates.columns import Columns
 from tvm_rammer.backend.cpu.templates.nest_statements import loop
 from tvm_rammer.kernel.contraction import Axis, Contraction
-from tvm_rammer.kernel.guards import Guarded, everywhere, guarded, mentions, together
+from tvm_rammer.kernel.guards import Guarded, everywhere, guarded, mentions
 from tvm_rammer.kernel.loops import number, sequence, turn_of
-from tvm_rammer.kernel.nodes import substitute
+from tvm_rammer.kernel.nodes import all_of, substitute
 
 #: A chain of additions is at most this long: with sums of thousands, a third of the error is left
 #: that one chain has.
@@ -128,7 +128,7 @@ class ReductionLoops:
             each = [guard for guard in ready if mentions(guard, row)]
             if skip:
                 inner = nest(axes, values, [*each, *left], inline, whole, turns, chain)
-                return tirx.IfThenElse(substitute(together(skip), bound), inner, None)
+                return tirx.IfThenElse(substitute(all_of(skip), bound), inner, None)
             if each and not self.columns.elementwise:
                 plain = nest(axes, values, left, inline, whole, turns, chain)
                 guarded = nest(axes, values, left, [*inline, *each], whole, turns, chain)
