@@ -11,8 +11,6 @@ from tvm.ir import Call, TensorLoad
 
 from tvm_rammer.kernel.nodes import collect
 
-#: ``IterVar.iter_type`` of a reduction axis.
-_REDUCE = 2
 #: The operator of a choice, whatever a release of TVM calls it.
 _CHOICE = tirx.if_then_else(tirx.Var("condition", "bool"), 1.0, 0.0).op
 
@@ -27,16 +25,21 @@ def root_blocks(sch: s_tir.Schedule) -> list[Any]:
     return list(sch.get_child_blocks(sch.get_sblock("root")))
 
 
+def is_reduced(axis: Any) -> bool:
+    """Whether an axis of a block is one that it reduces along."""
+    return int(axis.iter_type) == tirx.IterVar.CommReduce
+
+
 def is_reduction(sch: s_tir.Schedule, block: Any) -> bool:
     """Whether a block has a reduction axis."""
-    return any(int(axis.iter_type) == _REDUCE for axis in sch.get(block).iter_vars)
+    return any(map(is_reduced, sch.get(block).iter_vars))
 
 
 def reduces(func: tirx.PrimFunc) -> bool:
     """Whether any block of a PrimFunc has a reduction axis, which is seen without a schedule."""
     found: list[Any] = []
     tvm_ffi.structural_walk(func.body, (s_tir.SBlock, found.append))
-    return any(int(axis.iter_type) == _REDUCE for block in found for axis in block.iter_vars)
+    return any(is_reduced(axis) for block in found for axis in block.iter_vars)
 
 
 def only_reduction(func: tirx.PrimFunc) -> tuple[s_tir.Schedule, list[Any], int] | None:
@@ -69,15 +72,14 @@ def split_loops(sch: s_tir.Schedule, block: Any) -> tuple[list[Any], list[Any]]:
     axes = list(sch.get(block).iter_vars)
     if len(loops) != len(axes):
         return loops, []
-    kinds = [int(axis.iter_type) for axis in axes]
-    spatial = [loop for loop, kind in zip(loops, kinds, strict=True) if kind != _REDUCE]
-    reduced = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == _REDUCE]
+    spatial = [loop for loop, axis in zip(loops, axes, strict=True) if not is_reduced(axis)]
+    reduced = [loop for loop, axis in zip(loops, axes, strict=True) if is_reduced(axis)]
     return spatial, reduced
 
 
 def spatial_axes(sch: s_tir.Schedule, block: Any) -> list[Any]:
     """The variables of a block's spatial axes, outermost first."""
-    return [axis.var for axis in sch.get(block).iter_vars if int(axis.iter_type) != _REDUCE]
+    return [axis.var for axis in sch.get(block).iter_vars if not is_reduced(axis)]
 
 
 def multiply_accumulate(sch: s_tir.Schedule, block: Any) -> tuple[TensorLoad, TensorLoad] | None:

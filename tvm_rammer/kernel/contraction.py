@@ -18,14 +18,13 @@ from tvm_rammer.kernel.blocks import (
     all_are_int64,
     is_choice,
     is_number,
+    is_reduced,
     is_zero,
     loads,
     only_reduction,
     variables,
 )
 from tvm_rammer.kernel.nodes import substitute
-
-_REDUCE = 2
 
 
 @dataclass(frozen=True)
@@ -183,7 +182,7 @@ def _cheap(factor: Any) -> bool:
 
 
 def _axes(block: Any) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
-    axes = [(int(v.iter_type) == _REDUCE, Axis(v.var, int(v.dom.extent))) for v in block.iter_vars]
+    axes = [(is_reduced(v), Axis(v.var, int(v.dom.extent))) for v in block.iter_vars]
     spatial = tuple(axis for reduces, axis in axes if not reduces)
     return spatial, tuple(axis for reduces, axis in axes if reduces)
 

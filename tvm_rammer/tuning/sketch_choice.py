@@ -19,7 +19,7 @@ from tvm import s_tir, sym, tirx
 from tvm.s_tir.schedule import Trace
 
 from tvm_rammer.errors import TuningError
-from tvm_rammer.kernel.blocks import loads, schedule_of, variables
+from tvm_rammer.kernel.blocks import is_reduced, loads, schedule_of, variables
 from tvm_rammer.kernel.loops import sequence
 from tvm_rammer.kernel.nodes import collect, parts_of, statements
 from tvm_rammer.kernel.scheduled import Choice, Packing, Scheduled
@@ -244,7 +244,7 @@ def _order(realize: Any, loops: Sequence[Any]) -> Iterator[str]:
     summed = [
         value
         for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)
-        if int(axis.iter_type) == tirx.IterVar.CommReduce
+        if is_reduced(axis)
     ]
     used = {variable for value in summed for variable in variables(value)}
     along = [loop for loop in loops if loop.loop_var in used and int(loop.extent) > 1]

@@ -24,14 +24,13 @@ from tvm_rammer.backend.cpu.templates.rows.program import (
 from tvm_rammer.backend.cpu.templates.rows.stores import stores_of
 from tvm_rammer.kernel.blocks import (
     is_choice,
+    is_reduced,
     is_reduction,
     reduces,
     root_blocks,
     schedule_of,
 )
 from tvm_rammer.kernel.nodes import collect
-
-_REDUCE = 2
 
 
 def recognise(func: tirx.PrimFunc) -> tuple[tirx.PrimFunc, RowProgram] | None:
@@ -100,7 +99,7 @@ def _calls(body: Any) -> bool:
 
 def _nest(block: Any) -> RowNest:
     extents = {axis.var: int(axis.dom.extent) for axis in block.iter_vars}
-    reducing = frozenset(a.var for a in block.iter_vars if int(a.iter_type) == _REDUCE)
+    reducing = frozenset(a.var for a in block.iter_vars if is_reduced(a))
     return RowNest(extents, reducing, stores_of(block))
 
 
