@@ -57,7 +57,7 @@ def only_reduction(func: tirx.PrimFunc) -> tuple[s_tir.Schedule, list[Any], int]
         return None
     (number,) = reductions
     result = sch.get(blocks[number]).writes[0].source
-    returned = number + 1 < len(blocks) and parameter_number(sch, result) is not None
+    returned = number + 1 < len(blocks) and parameter_number(sch.mod["main"], result) is not None
     return None if returned else (sch, blocks, number)
 
 
@@ -95,10 +95,9 @@ def multiply_accumulate(sch: s_tir.Schedule, block: Any) -> tuple[TensorLoad, Te
     return None
 
 
-def parameter_number(sch: s_tir.Schedule, buffer: Any) -> int | None:
+def parameter_number(func: tirx.PrimFunc, buffer: Any) -> int | None:
     """Which parameter a buffer is, before any is transformed (names need not be unique)."""
-    params = sch.mod["main"].params
-    return next((k for k, param in enumerate(params) if param.same_as(buffer)), None)
+    return next((k for k, param in enumerate(func.params) if param.same_as(buffer)), None)
 
 
 def variables(expression: Any) -> set[Any]:

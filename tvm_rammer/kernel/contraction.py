@@ -6,7 +6,7 @@ products and convolutions of any rank and layout, padding included.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -152,11 +152,6 @@ def load_of(factor: Any) -> TensorLoad:
     if isinstance(factor, TensorLoad):
         return factor
     return load_of(factor.args[1] if isinstance(factor, Call) else factor.value)
-
-
-def rewrite(expression: Any, kind: Any, change: Callable[[Any], Any]) -> Any:
-    """An expression with its nodes of one kind changed, children first."""
-    return tvm_ffi.structural_map(expression, (kind, change))
 
 
 def _factors(sch: s_tir.Schedule, block: Any) -> tuple[Any, Any] | None:

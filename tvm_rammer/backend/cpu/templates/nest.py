@@ -14,6 +14,7 @@ from math import prod
 from operator import add as plus
 from typing import Any
 
+import tvm_ffi
 from tvm import tirx
 from tvm.tirx import ForKind
 
@@ -29,7 +30,7 @@ from tvm_rammer.backend.cpu.templates.repeated_results import (
     unrolled_stores,
 )
 from tvm_rammer.kernel.blocks import variables
-from tvm_rammer.kernel.contraction import Axis, Contraction, load_of, rewrite
+from tvm_rammer.kernel.contraction import Axis, Contraction, load_of
 from tvm_rammer.kernel.loops import NEIGHBOURS, keep_loop, number, sequence, turn_of
 from tvm_rammer.kernel.nodes import substitute
 
@@ -308,8 +309,9 @@ class Nest:
             return at.group if quotient.a.same_as(column) else quotient
 
         data = self.reduction.data.under(guards)
-        shared = not self.columns.elementwise
-        return substitute(rewrite(data, tirx.FloorDiv, divide) if shared else data, values)
+        if not self.columns.elementwise:
+            data = tvm_ffi.structural_map(data, (tirx.FloorDiv, divide))
+        return substitute(data, values)
 
     def _weights(self, at: _Place, vector: Any, values: Values, lane: Any) -> Any:
         if self.packed is None:

@@ -23,7 +23,6 @@ from tvm_rammer.backend.cpu.templates.columns import (
     find_columns,
     is_constant,
     is_contiguous,
-    parameter_of,
 )
 from tvm_rammer.backend.cpu.templates.finer import (
     VERY_LARGE_DEVICE,
@@ -39,7 +38,7 @@ from tvm_rammer.backend.cpu.templates.register_tile import (
     register_tile,
     tiles_in_registers,
 )
-from tvm_rammer.kernel.blocks import variables
+from tvm_rammer.kernel.blocks import parameter_number, variables
 from tvm_rammer.kernel.contraction import Axis, Contraction, find_contraction, load_of
 from tvm_rammer.kernel.loops import sequence
 from tvm_rammer.kernel.scheduled import Packing, Scheduled, Template
@@ -361,7 +360,7 @@ def _on_packed(nests: Sequence[Nest], dtype: str) -> tuple[list[Nest], PackColum
 def _packed_constant(nests: Sequence[Nest], origin: str) -> Scheduled:
     contraction = nests[0].contraction
     load = load_of(nests[0].columns.weights(contraction))
-    position = parameter_of(contraction, load)
+    position = parameter_number(contraction.func, load.source)
     assert position is not None
     nests, packing = _on_packed(nests, str(load.source.dtype))
     params = list(contraction.func.params)
