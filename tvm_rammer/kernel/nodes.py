@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import Any
 
 import tvm_ffi
 from tvm import ir, s_tir, tirx
 
 from tvm_rammer.errors import ModelError
+from tvm_rammer.rprogram import dtype_bytes
 
 
 def _body(statement: Any) -> Sequence[Any]:
@@ -78,6 +80,11 @@ def statements(statement: Any) -> list[Any]:
     if isinstance(statement, tirx.SeqStmt):
         return [inner for child in statement.seq for inner in statements(child)]
     return [statement]
+
+
+def buffer_bytes(buffer: Any) -> int:
+    """The size of what has a shape and a type."""
+    return prod(map(int, buffer.shape)) * dtype_bytes(str(buffer.dtype))
 
 
 def conjuncts(condition: Any) -> list[Any]:

@@ -41,6 +41,7 @@ from tvm_rammer.backend.cpu.templates.register_tile import (
 from tvm_rammer.kernel.blocks import parameter_number, variables
 from tvm_rammer.kernel.contraction import Axis, Contraction, find_contraction, load_of
 from tvm_rammer.kernel.loops import sequence
+from tvm_rammer.kernel.nodes import buffer_bytes
 from tvm_rammer.kernel.scheduled import Packing, Scheduled, Template
 from tvm_rammer.machine import VDevice
 from tvm_rammer.rprogram import dtype_bytes
@@ -301,8 +302,7 @@ def _far_data(nest: Nest, vdevice: VDevice) -> Axis | None:
     ):
         return None
     data, (axis,) = load_of(nest.reduction.data.element), axes
-    nbytes = prod(map(int, data.source.shape)) * dtype_bytes(str(data.source.dtype))
-    far = 2 * nbytes >= vdevice.l2_bytes and axis.extent >= _LONG_ROW
+    far = 2 * buffer_bytes(data.source) >= vdevice.l2_bytes and axis.extent >= _LONG_ROW
     return axis if far and is_contiguous(axis, data) else None
 
 
@@ -313,9 +313,7 @@ def _rows_first(weights: Any, vdevice: VDevice) -> bool:
     those of others, and take lines that both write from each other all the time: on Zen 4 ten times
     as long as the store itself. But each row reads all weights, which must stay in a cache.
     """
-    source = load_of(weights).source
-    nbytes = prod(int(extent) for extent in source.shape) * dtype_bytes(str(source.dtype))
-    return nbytes <= vdevice.l2_bytes // 2
+    return buffer_bytes(load_of(weights).source) <= vdevice.l2_bytes // 2
 
 
 def _rows(contraction: Contraction, columns: Columns) -> Axis | None:
