@@ -61,6 +61,11 @@ def as_array(tensor: tvm.runtime.Tensor) -> np.ndarray:
     return np.from_dlpack(tensor) if known else tensor.numpy()
 
 
+def held_as(dtype: Any) -> np.dtype[Any]:
+    """NumPy's type for the bits of TVM's: it has no bfloat16."""
+    return np.dtype("uint16" if str(dtype) == "bfloat16" else dtype)
+
+
 def constant(array: np.ndarray) -> Any:
     """A constant in Relax, of the array's own type."""
     return relax.const(as_tensor(array))
