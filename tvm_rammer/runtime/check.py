@@ -19,6 +19,7 @@ from tvm_rammer.frontend.onnx.fix_inputs import typed_constants
 from tvm_rammer.region.library_content import TensorInfo
 from tvm_rammer.runtime.library import Library
 from tvm_rammer.runtime.onnx_reference import run_onnxruntime
+from tvm_rammer.tensors import random_values
 
 #: Largest error of an output, relative to its largest value; for types of few digits a few of
 #: their steps.
@@ -132,13 +133,7 @@ def _drawn(info: TensorInfo, rng: np.random.Generator, below: int) -> np.ndarray
     shape, dtype = info.static_shape(), np.dtype(info.dtype)
     if "mask" in info.name.lower():
         return np.ones(shape, dtype)
-    if dtype.kind == "b":
-        return rng.integers(0, 2, shape).astype(dtype)
-    if dtype == np.uint8:
-        return rng.integers(0, 256, shape).astype(dtype)
-    if dtype.kind in "iu":
-        return rng.integers(0, below, shape).astype(dtype)
-    return rng.standard_normal(shape).astype(dtype)
+    return random_values(rng, shape, dtype, 256 if dtype == np.uint8 else below)
 
 
 def _fixed(model: Any, constants: Constants) -> dict[str, np.ndarray]:
