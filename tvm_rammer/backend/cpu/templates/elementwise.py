@@ -61,10 +61,7 @@ class PointwiseFunction:
         """The nest of every result."""
         return [
             tiled_nest(
-                block,
-                self.vdevice,
-                inside=walked_inside(block, self.vdevice),
-                tile_accesses=tiles.accesses,
+                block, self.vdevice, tiles.accesses, inside=walked_inside(block, self.vdevice)
             )
             for block in self.blocks
         ]
