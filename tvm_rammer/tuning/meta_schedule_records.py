@@ -26,13 +26,11 @@ from tvm_rammer.machine import VDevice
 from tvm_rammer.options import Options
 from tvm_rammer.region.kernel_library import Tuned
 from tvm_rammer.transform.pipeline import partition_module
-from tvm_rammer.tuning.database import RECORDS, WORKLOADS
+from tvm_rammer.tuning.database import FAILED_SECONDS, RECORDS, WORKLOADS
 from tvm_rammer.units import listed
 
 #: So many of the fastest records of an operator are tried until one of them can be run.
 _MOST_TRIED = 8
-#: What failed is recorded as taking longer than this.
-_FAILED_SECONDS = 1e9
 
 
 class MetaScheduleRecords:
@@ -101,7 +99,7 @@ class MetaScheduleRecords:
             raise InputError(
                 f"{self.folder}: holds no database of MetaSchedule: {reason}"
             ) from None
-        return [each for each in records if each.run_secs and _seconds(each) < _FAILED_SECONDS]
+        return [each for each in records if each.run_secs and _seconds(each) < FAILED_SECONDS]
 
 
 def operators_to_tune(model: Any, target: Any) -> dict[str, tirx.PrimFunc]:
