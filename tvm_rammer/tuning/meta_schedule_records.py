@@ -19,7 +19,7 @@ from tvm import tirx
 from tvm.s_tir import meta_schedule as ms
 
 from tvm_rammer.backend.registry import backend_named
-from tvm_rammer.errors import InputError, ModelError
+from tvm_rammer.errors import InputError, ModelError, last_line
 from tvm_rammer.frontend import load_model
 from tvm_rammer.kernel.scheduled import Choice, Scheduled
 from tvm_rammer.machine import VDevice
@@ -95,9 +95,8 @@ class MetaScheduleRecords:
             database = ms.database.JSONDatabase(*paths)
             records = list(database.get_all_tuning_records())
         except (tvm.error.InternalError, ValueError, TypeError, RuntimeError) as error:
-            reason = str(error).strip().splitlines()[-1]
             raise InputError(
-                f"{self.folder}: holds no database of MetaSchedule: {reason}"
+                f"{self.folder}: holds no database of MetaSchedule: {last_line(error)}"
             ) from None
         return [each for each in records if each.run_secs and _seconds(each) < FAILED_SECONDS]
 
@@ -165,7 +164,6 @@ def _scheduled(record: Any) -> Scheduled:
     try:
         record.trace.apply_to_schedule(schedule, remove_postproc=False)
     except (tvm.error.InternalError, tvm.s_tir.ScheduleError, ValueError, IndexError) as error:
-        reason = (str(error).strip().splitlines() or ["it says nothing"])[-1]
-        raise ModelError(f"its trace cannot be applied: {reason}") from error
+        raise ModelError(f"its trace cannot be applied: {last_line(error)}") from error
     (func,) = schedule.mod.functions.values()
     return Scheduled(func, "record", "")
