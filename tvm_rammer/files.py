@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from tvm_rammer.errors import InputError
+
 _ADVICE = {
     errno.ENOSPC: "make room on the disk, or choose another path",
     errno.EDQUOT: "your quota is used up: make room, or choose another path",
@@ -52,6 +54,16 @@ def working_folder(parent: Path) -> Iterator[Path]:
 def advice_for(error: OSError) -> str:
     """What to do about a file that cannot be written."""
     return _ADVICE.get(error.errno or 0, "choose another path")
+
+
+@contextmanager
+def refusals_told(what: str, advice: str = "") -> Iterator[None]:
+    """Make an InputError of what the system refuses: what failed, why, and what to do about it."""
+    try:
+        yield
+    except OSError as error:
+        cause = error.strerror or error
+        raise InputError(f"{what}: {cause}; {advice or advice_for(error)}") from error
 
 
 def remove_unfinished(folder: Path) -> None:
