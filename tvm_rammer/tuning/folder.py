@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from math import inf
 from pathlib import Path
 
 from tvm_rammer.errors import TuningError
-from tvm_rammer.files import refusals_told, write_whole
+from tvm_rammer.files import refusals_told, try_lock, write_whole
 from tvm_rammer.tuning.database import NETWORKS, RACES, RECORDS, WORKLOADS
 from tvm_rammer.units import counted
 
@@ -32,12 +31,12 @@ def locked_folder(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not try_lock(handle):
+            raise TuningError(
+                f"{folder}: another process is tuning into this folder; "
+                "wait for it, or choose another"
+            )
         yield
-    except BlockingIOError:
-        raise TuningError(
-            f"{folder}: another process is tuning into this folder; wait for it, or choose another"
-        ) from None
     finally:
         os.close(handle)
 
