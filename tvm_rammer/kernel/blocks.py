@@ -25,6 +25,22 @@ def root_blocks(sch: s_tir.Schedule) -> list[Any]:
     return list(sch.get_child_blocks(sch.get_sblock("root")))
 
 
+def with_statements(func: tirx.PrimFunc, statements: Any) -> tirx.PrimFunc:
+    """A PrimFunc with other statements in its root block, which loses its annotations."""
+    realize, root = func.body, func.body.block
+    block = s_tir.SBlock(
+        root.iter_vars,
+        root.reads,
+        root.writes,
+        root.name_hint,
+        statements,
+        root.init,
+        root.alloc_buffers,
+        root.match_buffers,
+    )
+    return func.with_body(s_tir.SBlockRealize(realize.iter_values, realize.predicate, block))
+
+
 def is_reduced(axis: Any) -> bool:
     """Whether an axis of a block is one that it reduces along."""
     return int(axis.iter_type) == tirx.IterVar.CommReduce

@@ -19,7 +19,7 @@ from tvm import s_tir, sym, tirx
 from tvm.s_tir.schedule import Trace
 
 from tvm_rammer.errors import TuningError
-from tvm_rammer.kernel.blocks import is_reduced, loads, schedule_of, variables
+from tvm_rammer.kernel.blocks import is_reduced, loads, schedule_of, variables, with_statements
 from tvm_rammer.kernel.loops import sequence
 from tvm_rammer.kernel.nodes import collect, parts_of, statements
 from tvm_rammer.kernel.scheduled import Choice, Packing, Scheduled
@@ -168,19 +168,8 @@ def _with_packed_parameters(
     # What it leaves of these blocks is empty.
     remove = s_tir.transform.RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)
     func = remove(tvm.IRModule({"main": func}))["main"]
-    root = func.body.block
     nests = [nest for nest in root_nests(func.body) if not _packing_block(nest)]
-    block = type(root)(
-        root.iter_vars,
-        root.reads,
-        root.writes,
-        root.name_hint,
-        sequence(nests),
-        root.init,
-        root.alloc_buffers,
-    )
-    body = type(func.body)(func.body.iter_values, func.body.predicate, block)
-    return func.with_body(body), tuple(packings)
+    return with_statements(func, sequence(nests)), tuple(packings)
 
 
 def _packing_block(nest: Any) -> Any:
