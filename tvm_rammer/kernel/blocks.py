@@ -111,6 +111,34 @@ def multiply_accumulate(sch: s_tir.Schedule, block: Any) -> tuple[TensorLoad, Te
     return None
 
 
+def sole_block(nest: Any) -> s_tir.SBlock | None:
+    """The block of a nest as legalization writes them, ``None`` of any other nest.
+
+    One serial loop from 0 for each variable of the block, which is run for all of them.
+    """
+    extents: dict[Any, int] = {}
+    while isinstance(nest, tirx.For) and nest.kind == tirx.ForKind.SERIAL:
+        if not isinstance(nest.extent, tirx.IntImm) or not is_number(nest.min, 0):
+            return None
+        extents[nest.loop_var] = int(nest.extent)
+        nest = nest.body
+    if not isinstance(nest, s_tir.SBlockRealize) or not is_number(nest.predicate, 1):
+        return None
+    block = nest.block
+    if len(block.alloc_buffers) or len(block.match_buffers):
+        return None
+    # A loop of one iteration may be missing, and its variable a zero.
+    bound = [value for value in nest.iter_values if extents.get(value, 1) > 1]
+    wide = [loop for loop, extent in extents.items() if extent > 1]
+    plain = len(bound) == len(wide) == len(set(bound)) and all(
+        is_number(axis.dom.min, 0)
+        and int(axis.dom.extent) == extents.get(value, 1)
+        and (value in extents or is_number(value, 0))
+        for value, axis in zip(nest.iter_values, block.iter_vars, strict=True)
+    )
+    return block if plain else None
+
+
 def parameter_number(func: tirx.PrimFunc, buffer: Any) -> int | None:
     """Which parameter a buffer is, before any is transformed (names need not be unique)."""
     return next((k for k, param in enumerate(func.params) if param.same_as(buffer)), None)

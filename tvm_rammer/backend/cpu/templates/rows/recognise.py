@@ -13,7 +13,6 @@ from tvm.ir import Call, Op
 from tvm.s_tir import ScheduleError
 
 from tvm_rammer.backend.cpu.templates.rows.axes import Axes, RowNest, join_axes
-from tvm_rammer.backend.cpu.templates.rows.plain_nests import all_plain
 from tvm_rammer.backend.cpu.templates.rows.program import (
     Home,
     RowProgram,
@@ -29,8 +28,10 @@ from tvm_rammer.kernel.blocks import (
     reduces,
     root_blocks,
     schedule_of,
+    sole_block,
 )
 from tvm_rammer.kernel.nodes import collect
+from tvm_rammer.kernel.split import root_nests
 
 
 def recognise(func: tirx.PrimFunc) -> tuple[tirx.PrimFunc, RowProgram] | None:
@@ -40,7 +41,7 @@ def recognise(func: tirx.PrimFunc) -> tuple[tirx.PrimFunc, RowProgram] | None:
     # Simple indices show which variables run along which dimension.
     simplified = s_tir.transform.StmtSimplify()(tvm.IRModule({"main": func}))["main"]
     sch = schedule_of(simplified)
-    if not all_plain(sch.mod["main"]):
+    if any(sole_block(nest) is None for nest in root_nests(sch.mod["main"].body)):
         return None
     _inline(sch)
     nests = [_nest(sch.get(block)) for block in root_blocks(sch)]
