@@ -34,3 +34,9 @@ class TuningError(RammerError):
 
 class DeviceError(RammerError):
     """A device or target is unknown, or cannot be used from this process."""
+
+
+def last_line(error: BaseException) -> str:
+    """What an error of TVM's says, without the trace before it."""
+    lines = str(error).strip().splitlines()
+    return lines[-1] if lines else type(error).__name__

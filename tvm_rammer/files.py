@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from tvm_rammer.errors import InputError
+
 _ADVICE = {
     errno.ENOSPC: "make room on the disk, or choose another path",
     errno.EDQUOT: "your quota is used up: make room, or choose another path",
@@ -54,6 +56,16 @@ def advice_for(error: OSError) -> str:
     return _ADVICE.get(error.errno or 0, "choose another path")
 
 
+@contextmanager
+def refusals_told(what: str, advice: str = "") -> Iterator[None]:
+    """Make an InputError of what the system refuses: what failed, why, and what to do about it."""
+    try:
+        yield
+    except OSError as error:
+        cause = error.strerror or error
+        raise InputError(f"{what}: {cause}; {advice or advice_for(error)}") from error
+
+
 def remove_unfinished(folder: Path) -> None:
     """Remove what processes that were killed have left behind in a folder."""
     with suppress(OSError), os.scandir(folder) as entries:
@@ -79,7 +91,7 @@ def _unfinished(folder: Path, make: Callable[[Path], int | None]) -> Iterator[tu
     finally:
         with suppress(FileNotFoundError):
             _remove(path)
-        _close_unlocked(handle)
+        close_unlocked(handle)
 
 
 def _make_file(path: Path) -> int:
@@ -101,10 +113,10 @@ def _remove_if_left(path: Path) -> None:
     try:
         found = os.fstat(handle)
         ours = found.st_uid == os.geteuid() and stat.S_IFMT(found.st_mode) in _KINDS
-        if ours and _locked(handle):
+        if ours and try_lock(handle):
             _remove(path)
     finally:
-        _close_unlocked(handle)
+        close_unlocked(handle)
 
 
 _KINDS = (stat.S_IFREG, stat.S_IFDIR)
@@ -117,7 +129,7 @@ def _remove(path: Path) -> None:
         path.unlink()
 
 
-def _locked(handle: int) -> bool:
+def try_lock(handle: int) -> bool:
     """Whether the lock is ours now; the system gives it up when the process ends, however it ends.
 
     Raises
@@ -132,7 +144,7 @@ def _locked(handle: int) -> bool:
     return True
 
 
-def _close_unlocked(handle: int) -> None:
+def close_unlocked(handle: int) -> None:
     """Close, and give the lock up: a child of fork that has the descriptor too would keep it."""
     with suppress(OSError):
         fcntl.flock(handle, fcntl.LOCK_UN)
@@ -142,7 +154,7 @@ def _close_unlocked(handle: int) -> None:
 def _is_ours(path: Path, handle: int) -> bool:
     """Whether what was made is locked and still there; where there are no locks, nobody removes."""
     try:
-        return _locked(handle) and os.path.samestat(os.lstat(path), os.fstat(handle))
+        return try_lock(handle) and os.path.samestat(os.lstat(path), os.fstat(handle))
     except FileNotFoundError:
         return False
     except OSError:

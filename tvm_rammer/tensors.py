@@ -61,6 +61,21 @@ def as_array(tensor: tvm.runtime.Tensor) -> np.ndarray:
     return np.from_dlpack(tensor) if known else tensor.numpy()
 
 
+def random_values(
+    rng: np.random.Generator, shape: Sequence[int], dtype: Any, below: int = 8
+) -> np.ndarray:
+    """Fair coins, integers from 0 to below some number, or standard normal numbers."""
+    dtype = np.dtype(dtype)
+    if dtype.kind in "biu":
+        return rng.integers(0, 2 if dtype.kind == "b" else below, shape).astype(dtype)
+    return rng.standard_normal(shape).astype(dtype)
+
+
+def held_as(dtype: Any) -> np.dtype[Any]:
+    """NumPy's type for the bits of TVM's: it has no bfloat16."""
+    return np.dtype("uint16" if str(dtype) == "bfloat16" else dtype)
+
+
 def constant(array: np.ndarray) -> Any:
     """A constant in Relax, of the array's own type."""
     return relax.const(as_tensor(array))

@@ -21,8 +21,9 @@ from tvm_rammer.errors import DeviceError
 from tvm_rammer.frontend import load_model
 from tvm_rammer.options import Options
 from tvm_rammer.region.planned import signature_of
-from tvm_rammer.schedule import plan
-from tvm_rammer.schedule.simulate import simulate, simulate_by_wave
+from tvm_rammer.rprogram import RProgram
+from tvm_rammer.schedule import CostModel, plan
+from tvm_rammer.schedule.simulate import seconds_by_wave, simulate
 from tvm_rammer.transform.pipeline import partition_module
 
 #: Policies of a persistent kernel; ``auto`` would try all, which takes minutes for 264 vEUs.
@@ -173,11 +174,15 @@ def estimate(model: onnx.ModelProto, arch: str) -> CudaEstimate:
     operators, per_op, wavefront, persistent = 0, 0.0, 0.0, 0.0
     for graph in operator_graphs(model, target=target):
         operators += len(graph.operators)
-        per_op += simulate_by_wave(plan(graph, vdevice, "sequential", costs), costs)
+        per_op += _by_wave(plan(graph, vdevice, "sequential", costs), costs)
         programs = {name: plan(graph, vdevice, name, costs) for name in _PERSISTENT}
-        wavefront += simulate_by_wave(programs["wavefront"], costs)
+        wavefront += _by_wave(programs["wavefront"], costs)
         persistent += min(simulate(each, costs).makespan for each in programs.values())
     return CudaEstimate(operators, per_op, wavefront, persistent)
+
+
+def _by_wave(program: RProgram, costs: CostModel) -> float:
+    return seconds_by_wave(program, simulate(program, costs), costs)
 
 
 def with_registers(found: CudaEstimate, model: onnx.ModelProto, arch: str) -> CudaEstimate:

@@ -8,9 +8,10 @@ whole network is large, as they were read a run ago.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from math import ceil
+from statistics import median
 from typing import Any
 
 from tvm_rammer.kernel.work import count_work
@@ -75,6 +76,12 @@ def demands(
 def least_seconds(found: Iterable[Demand], ceilings: Ceilings) -> float:
     """The sum of the operators' least times."""
     return sum(demand.seconds(ceilings) for demand in found)
+
+
+def typical(found: Sequence[Ceilings]) -> Ceilings:
+    """The median of every ceiling."""
+    rows = [asdict(one) for one in found]
+    return Ceilings(**{name: median(row[name] for row in rows) for name in rows[0]})
 
 
 def _memory(program: RProgram, number: int, region: int) -> tuple[Any, ...]:

@@ -11,14 +11,14 @@ import onnx
 
 from bench.findings import FindingsFile
 from bench.own_cores import NearCores, Patience
-from bench.plan_roofline import Demand, demands, least_seconds
+from bench.plan_roofline import Demand, demands, least_seconds, typical
 from bench.race import race, ratios
 from bench.side_by_side import SideBySide
 from bench.slow_operators import SlowOperator, slow_operators
 from tvm_rammer.backend import vdevice_for
 from tvm_rammer.backend.cpu.host.ceilings import CeilingsTogether
 from tvm_rammer.errors import InputError
-from tvm_rammer.machine.ceilings import Ceilings, typical
+from tvm_rammer.machine.ceilings import Ceilings
 from tvm_rammer.runtime.build import build
 from tvm_rammer.runtime.graph_module import GraphModule
 from tvm_rammer.runtime.kernel_report import KernelReport, kernel_report

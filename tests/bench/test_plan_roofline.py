@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from bench.plan_roofline import Demand, demands, least_seconds
+from bench.plan_roofline import Demand, demands, least_seconds, typical
 
 from tvm_rammer.machine import VDevice
 from tvm_rammer.machine.ceilings import Ceilings
@@ -21,6 +21,11 @@ def test_the_larger_of_computing_and_reading_is_what_counts() -> None:
     assert Demand(4e9, {"l2": 1e9}).seconds(CEILINGS) == 1.0
     assert Demand(1e9, {"l2": 4e9, "dram": 1e9}).seconds(CEILINGS) == 1.0
     assert least_seconds([Demand(4e9, {}), Demand(0.0, {"l3": 8e9})], CEILINGS) == 3.0
+
+
+def test_the_median_of_every_ceiling_is_typical() -> None:
+    other = Ceilings(8e9, 8e9, 8e9, 8e9, 1e9)
+    assert typical([CEILINGS, other, CEILINGS]) == CEILINGS
 
 
 def device(l2_bytes: int, l3_bytes: int) -> VDevice:

@@ -11,7 +11,7 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 
 import tvm_rammer
-from tvm_rammer.backend.cpu.cpu_backend import CpuStopwatch
+from tvm_rammer.backend.cpu import stopwatch
 from tvm_rammer.backend.cpu.host import host_cpu
 from tvm_rammer.region import decide_plan as module_under_test
 from tvm_rammer.schedule import POLICIES
@@ -44,12 +44,12 @@ def measured(monkeypatch):
     """Lets the last plan win by half; the names of the plans of every measuring."""
     calls = []
 
-    def times(stopwatch, module, signature, ids, plans, constants, race):
+    def times(module, signature, ids, plans, constants, race):
         calls.append([program.policy for program, _ in plans])
         assert all(program.arena_bytes >= 0 for program, _ in plans)
         return [*([1.0] * 9 for _ in plans[1:]), [0.5] * 9]
 
-    monkeypatch.setattr(CpuStopwatch, "plans", times)
+    monkeypatch.setattr(stopwatch, "plans", times)
     return calls
 
 
@@ -145,10 +145,10 @@ def test_another_number_of_veus_is_another_decision(measured):
 
 @needs_two_cores
 def test_a_doubtful_decision_is_not_kept(monkeypatch):
-    def noisy(stopwatch, module, signature, ids, plans, constants, race):
+    def noisy(module, signature, ids, plans, constants, race):
         return [*([1.0] * 9 for _ in plans[1:]), [0.5, 2.0] * 4 + [0.5]]
 
-    monkeypatch.setattr(CpuStopwatch, "plans", noisy)
+    monkeypatch.setattr(stopwatch, "plans", noisy)
     for _ in range(2):
         assert decision(tvm_rammer.build(Towers, num_veus=2)).how == "measured"
 
@@ -189,10 +189,10 @@ def test_a_policy_that_the_user_chose_is_no_decision(measured):
 
 @needs_two_cores
 def test_per_op_runs_with_a_launch_for_each_operator(monkeypatch):
-    def times(stopwatch, module, signature, ids, plans, constants, race):
+    def times(module, signature, ids, plans, constants, race):
         return [[0.5 if by_wave else 1.0] * 9 for _, by_wave in plans]
 
-    monkeypatch.setattr(CpuStopwatch, "plans", times)
+    monkeypatch.setattr(stopwatch, "plans", times)
     library = tvm_rammer.build(Towers, num_veus=2)
     assert decision(library).chosen == "per-op"
     reference = library.replan(policy="sequential")

@@ -10,7 +10,7 @@ from tvm import relax
 
 import tvm_rammer
 from tvm_rammer.backend import vdevice_for
-from tvm_rammer.backend.cpu.cpu_backend import CpuStopwatch
+from tvm_rammer.backend.cpu import stopwatch
 from tvm_rammer.backend.cpu.timing import measure_kernels as measure
 from tvm_rammer.machine.cache import cache_directory
 from tvm_rammer.tensors import constant, empty
@@ -21,14 +21,14 @@ from tvm_rammer.testing.models import get_model
 def measured(monkeypatch):
     """The kernels that each call of the measurement was asked for."""
     calls: list[list[str]] = []
-    unchanged = CpuStopwatch.kernels
+    unchanged = stopwatch.kernels
 
-    def counted(stopwatch, module, signature, ids, kernels, *arguments):
+    def counted(module, signature, ids, kernels, *arguments):
         kernels = list(kernels)
         calls.append([kernel.name for kernel, _ in kernels])
-        return unchanged(stopwatch, module, signature, ids, kernels, *arguments)
+        return unchanged(module, signature, ids, kernels, *arguments)
 
-    monkeypatch.setattr(CpuStopwatch, "kernels", counted)
+    monkeypatch.setattr(stopwatch, "kernels", counted)
     return calls
 
 

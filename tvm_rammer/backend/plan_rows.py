@@ -91,7 +91,7 @@ def count_segments(program: RProgram, by_wave: bool) -> int:
     return max(1, program.num_waves) if by_wave else 1
 
 
-def row_numbers(program: RProgram, by_wave: bool = False) -> dict[tuple[int, int], int]:
+def row_numbers(program: RProgram, by_wave: bool) -> dict[tuple[int, int], int]:
     """The row of every rTask by its vEU and position: by segment, then by vEU, then in order."""
     places = sorted(
         (task.wave if by_wave else 0, veu, position) for veu, position, task in program.tasks()

@@ -95,7 +95,7 @@ class KernelCompiler(Protocol):
 
     def start(self, bodies: Mapping[str, tirx.PrimFunc], complete: bool = False) -> None:
         """Start to compile what no further body will change; ``complete``: there will be none."""
-        ...
+        return
 
     def module(
         self, bodies: Mapping[str, tirx.PrimFunc], regions: Sequence[RegionSignature]
@@ -104,8 +104,8 @@ class KernelCompiler(Protocol):
         ...
 
     def seconds(self, bodies: Mapping[str, tirx.PrimFunc]) -> dict[str, float]:
-        """What each body that is compiled took of a core."""
-        ...
+        """What each body that is compiled took of a core; nothing of those that nobody timed."""
+        return {}
 
 
 class Stopwatch(Protocol):

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from tvm_rammer.errors import InputError
-from tvm_rammer.files import advice_for, write_whole
+from tvm_rammer.files import refusals_told, write_whole
 
 _DESCRIPTORS = ("/dev/fd", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/proc")
 
 
 def require_writable(path: Path) -> None:
     """Raise an InputError if a file cannot be made there: before the work, not after it."""
-    with _failures_told(path), suppress(FileNotFoundError, NotADirectoryError):
+    with (
+        refusals_told(f"{path}: cannot be written"),
+        suppress(FileNotFoundError, NotADirectoryError),
+    ):
         path.stat()  # fails where a name is too long, or a folder may not be entered
     if _is_stream(path) and path.exists():
         return
@@ -34,22 +36,12 @@ def write_file(path: Path, content: str | bytes) -> None:
     Where a device or a pipe is, e.g. ``/dev/stdout``, the content goes there instead.
     """
     data = content.encode() if isinstance(content, str) else content
-    with _failures_told(path):
+    with refusals_told(f"{path}: cannot be written"):
         if _is_stream(path):
             with path.open("ab") as stream:
                 stream.write(data)
         else:
             write_whole(path, data)
-
-
-@contextmanager
-def _failures_told(path: Path) -> Iterator[None]:
-    """Make an InputError of what the system says of a path."""
-    try:
-        yield
-    except OSError as error:
-        cause, advice = error.strerror or error, advice_for(error)
-        raise InputError(f"{path}: cannot be written: {cause}; {advice}") from error
 
 
 def _is_stream(path: Path) -> bool:

@@ -11,6 +11,7 @@ import click
 from tvm_rammer.commands.command import Command, Result
 from tvm_rammer.commands.sources import build_options, open_library
 from tvm_rammer.errors import InputError
+from tvm_rammer.files import refusals_told
 
 if TYPE_CHECKING:
     import numpy as np
@@ -107,13 +108,9 @@ def command(
 
 
 def _make_folder(folder: Path | None) -> None:
-    try:
-        if folder is not None:
+    if folder is not None:
+        with refusals_told(f"{folder}: the folder cannot be made", "choose another"):
             folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"{folder}: the folder cannot be made: {error.strerror}; choose another"
-        ) from error
 
 
 def _set_inputs(module: GraphModule, tensors: Sequence[InputTensor]) -> None:

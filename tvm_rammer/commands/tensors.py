@@ -16,6 +16,7 @@ import numpy as np
 
 from tvm_rammer.commands.files import write_file
 from tvm_rammer.errors import InputError
+from tvm_rammer.tensors import random_values
 from tvm_rammer.units import listed
 
 if TYPE_CHECKING:
@@ -99,16 +100,7 @@ def _typed(tensor: InputTensor, info: TensorInfo) -> InputTensor:
 
 def random_input(info: TensorInfo, rng: np.random.Generator) -> InputTensor:
     """Standard normal floats, small integers or fair coins, as the input's dtype wants."""
-    shape = info.static_shape()
-    value: np.ndarray
-    match np.dtype(info.dtype).kind:
-        case "b":
-            value = rng.integers(0, 2, shape)
-        case "i" | "u":
-            value = rng.integers(0, 8, shape)
-        case _:
-            value = rng.standard_normal(shape)
-    return InputTensor(info.name, value.astype(info.dtype), "random")
+    return InputTensor(info.name, random_values(rng, info.static_shape(), info.dtype), "random")
 
 
 def statistics(value: np.ndarray) -> dict[str, Any]:

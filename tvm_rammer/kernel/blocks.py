@@ -11,8 +11,6 @@ from tvm.ir import Call, TensorLoad
 
 from tvm_rammer.kernel.nodes import collect
 
-#: ``IterVar.iter_type`` of a reduction axis.
-_REDUCE = 2
 #: The operator of a choice, whatever a release of TVM calls it.
 _CHOICE = tirx.if_then_else(tirx.Var("condition", "bool"), 1.0, 0.0).op
 
@@ -27,16 +25,37 @@ def root_blocks(sch: s_tir.Schedule) -> list[Any]:
     return list(sch.get_child_blocks(sch.get_sblock("root")))
 
 
+def with_statements(func: tirx.PrimFunc, statements: Any) -> tirx.PrimFunc:
+    """A PrimFunc with other statements in its root block, which loses its annotations."""
+    realize, root = func.body, func.body.block
+    block = s_tir.SBlock(
+        root.iter_vars,
+        root.reads,
+        root.writes,
+        root.name_hint,
+        statements,
+        root.init,
+        root.alloc_buffers,
+        root.match_buffers,
+    )
+    return func.with_body(s_tir.SBlockRealize(realize.iter_values, realize.predicate, block))
+
+
+def is_reduced(axis: Any) -> bool:
+    """Whether an axis of a block is one that it reduces along."""
+    return int(axis.iter_type) == tirx.IterVar.CommReduce
+
+
 def is_reduction(sch: s_tir.Schedule, block: Any) -> bool:
     """Whether a block has a reduction axis."""
-    return any(int(axis.iter_type) == _REDUCE for axis in sch.get(block).iter_vars)
+    return any(map(is_reduced, sch.get(block).iter_vars))
 
 
 def reduces(func: tirx.PrimFunc) -> bool:
     """Whether any block of a PrimFunc has a reduction axis, which is seen without a schedule."""
     found: list[Any] = []
     tvm_ffi.structural_walk(func.body, (s_tir.SBlock, found.append))
-    return any(int(axis.iter_type) == _REDUCE for block in found for axis in block.iter_vars)
+    return any(is_reduced(axis) for block in found for axis in block.iter_vars)
 
 
 def only_reduction(func: tirx.PrimFunc) -> tuple[s_tir.Schedule, list[Any], int] | None:
@@ -54,7 +73,7 @@ def only_reduction(func: tirx.PrimFunc) -> tuple[s_tir.Schedule, list[Any], int]
         return None
     (number,) = reductions
     result = sch.get(blocks[number]).writes[0].source
-    returned = number + 1 < len(blocks) and parameter_number(sch, result) is not None
+    returned = number + 1 < len(blocks) and parameter_number(sch.mod["main"], result) is not None
     return None if returned else (sch, blocks, number)
 
 
@@ -69,15 +88,14 @@ def split_loops(sch: s_tir.Schedule, block: Any) -> tuple[list[Any], list[Any]]:
     axes = list(sch.get(block).iter_vars)
     if len(loops) != len(axes):
         return loops, []
-    kinds = [int(axis.iter_type) for axis in axes]
-    spatial = [loop for loop, kind in zip(loops, kinds, strict=True) if kind != _REDUCE]
-    reduced = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == _REDUCE]
+    spatial = [loop for loop, axis in zip(loops, axes, strict=True) if not is_reduced(axis)]
+    reduced = [loop for loop, axis in zip(loops, axes, strict=True) if is_reduced(axis)]
     return spatial, reduced
 
 
 def spatial_axes(sch: s_tir.Schedule, block: Any) -> list[Any]:
     """The variables of a block's spatial axes, outermost first."""
-    return [axis.var for axis in sch.get(block).iter_vars if int(axis.iter_type) != _REDUCE]
+    return [axis.var for axis in sch.get(block).iter_vars if not is_reduced(axis)]
 
 
 def multiply_accumulate(sch: s_tir.Schedule, block: Any) -> tuple[TensorLoad, TensorLoad] | None:
@@ -93,10 +111,37 @@ def multiply_accumulate(sch: s_tir.Schedule, block: Any) -> tuple[TensorLoad, Te
     return None
 
 
-def parameter_number(sch: s_tir.Schedule, buffer: Any) -> int | None:
+def sole_block(nest: Any) -> s_tir.SBlock | None:
+    """The block of a nest as legalization writes them, ``None`` of any other nest.
+
+    One serial loop from 0 for each variable of the block, which is run for all of them.
+    """
+    extents: dict[Any, int] = {}
+    while isinstance(nest, tirx.For) and nest.kind == tirx.ForKind.SERIAL:
+        if not isinstance(nest.extent, tirx.IntImm) or not is_number(nest.min, 0):
+            return None
+        extents[nest.loop_var] = int(nest.extent)
+        nest = nest.body
+    if not isinstance(nest, s_tir.SBlockRealize) or not is_number(nest.predicate, 1):
+        return None
+    block = nest.block
+    if len(block.alloc_buffers) or len(block.match_buffers):
+        return None
+    # A loop of one iteration may be missing, and its variable a zero.
+    bound = [value for value in nest.iter_values if extents.get(value, 1) > 1]
+    wide = [loop for loop, extent in extents.items() if extent > 1]
+    plain = len(bound) == len(wide) == len(set(bound)) and all(
+        is_number(axis.dom.min, 0)
+        and int(axis.dom.extent) == extents.get(value, 1)
+        and (value in extents or is_number(value, 0))
+        for value, axis in zip(nest.iter_values, block.iter_vars, strict=True)
+    )
+    return block if plain else None
+
+
+def parameter_number(func: tirx.PrimFunc, buffer: Any) -> int | None:
     """Which parameter a buffer is, before any is transformed (names need not be unique)."""
-    params = sch.mod["main"].params
-    return next((k for k, param in enumerate(params) if param.same_as(buffer)), None)
+    return next((k for k, param in enumerate(func.params) if param.same_as(buffer)), None)
 
 
 def variables(expression: Any) -> set[Any]:

@@ -6,7 +6,7 @@ products and convolutions of any rank and layout, padding included.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,14 +18,13 @@ from tvm_rammer.kernel.blocks import (
     all_are_int64,
     is_choice,
     is_number,
+    is_reduced,
     is_zero,
     loads,
     only_reduction,
     variables,
 )
 from tvm_rammer.kernel.nodes import substitute
-
-_REDUCE = 2
 
 
 @dataclass(frozen=True)
@@ -155,11 +154,6 @@ def load_of(factor: Any) -> TensorLoad:
     return load_of(factor.args[1] if isinstance(factor, Call) else factor.value)
 
 
-def rewrite(expression: Any, kind: Any, change: Callable[[Any], Any]) -> Any:
-    """An expression with its nodes of one kind changed, children first."""
-    return tvm_ffi.structural_map(expression, (kind, change))
-
-
 def _factors(sch: s_tir.Schedule, block: Any) -> tuple[Any, Any] | None:
     """``a`` and ``b`` of a block that does ``c[...] = c[...] + a * b``."""
     store = sch.get(block).body
@@ -183,7 +177,7 @@ def _cheap(factor: Any) -> bool:
 
 
 def _axes(block: Any) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
-    axes = [(int(v.iter_type) == _REDUCE, Axis(v.var, int(v.dom.extent))) for v in block.iter_vars]
+    axes = [(is_reduced(v), Axis(v.var, int(v.dom.extent))) for v in block.iter_vars]
     spatial = tuple(axis for reduces, axis in axes if not reduces)
     return spatial, tuple(axis for reduces, axis in axes if reduces)
 

@@ -16,7 +16,7 @@ from typing import Any
 from tvm import tirx
 
 from tvm_rammer.kernel.blocks import is_choice, variables
-from tvm_rammer.kernel.nodes import substitute
+from tvm_rammer.kernel.nodes import all_of, conjuncts, substitute
 
 _COMPARISONS = (tirx.LT, tirx.LE, tirx.GT, tirx.GE)
 _LINEAR = (tirx.Add, tirx.Sub, tirx.Mul, *_COMPARISONS)
@@ -33,7 +33,7 @@ class Guarded:
     def under(self, guards: Sequence[Any]) -> Any:
         """The value where only these guards may fail."""
         return (
-            tirx.if_then_else(together(guards), self.element, self.zero) if guards else self.element
+            tirx.if_then_else(all_of(guards), self.element, self.zero) if guards else self.element
         )
 
 
@@ -45,9 +45,9 @@ def guarded(data: Any) -> Guarded:
             return Guarded(inner.guards, inner.element.astype(dtype), inner.zero.astype(dtype))
     if is_choice(data):
         condition, element, zero = data.args
-        guards = _conjunction(condition)
+        guards = conjuncts(condition)
         if all(isinstance(guard, _COMPARISONS) and _is_linear(guard) for guard in guards):
-            return Guarded(guards, element, zero)
+            return Guarded(tuple(guards), element, zero)
     return Guarded((), data, None)
 
 
@@ -63,21 +63,7 @@ def everywhere(guards: Sequence[Any], ranges: Mapping[Any, tuple[Any, Any]]) -> 
         used = [var for var in ranges if var in variables([guard])]
         for ends in product(*(ranges[var] for var in used)):
             corners.append(substitute(guard, dict(zip(used, ends, strict=True))))
-    return together(corners)
-
-
-def together(conditions: Sequence[Any]) -> Any:
-    """The conjunction of conditions."""
-    first, *others = conditions
-    for other in others:
-        first = tirx.And(first, other)
-    return first
-
-
-def _conjunction(condition: Any) -> tuple[Any, ...]:
-    if isinstance(condition, tirx.And):
-        return (*_conjunction(condition.a), *_conjunction(condition.b))
-    return (condition,)
+    return all_of(corners)
 
 
 def _is_linear(expression: Any) -> bool:

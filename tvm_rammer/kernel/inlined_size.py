@@ -14,11 +14,10 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
-from tvm_rammer.kernel.blocks import distinct, loads
+from tvm_rammer.kernel.blocks import distinct, is_reduced, loads
 from tvm_rammer.kernel.code_size import nodes_of
 from tvm_rammer.kernel.nodes import collect
 
-_REDUCE = 2
 #: Most nodes of an expression: fusion makes them a quarter as large, others write their own.
 MOST_NODES = 8000
 
@@ -82,7 +81,7 @@ def _follow(func: tirx.PrimFunc, limit: int | None) -> tuple[dict[Any, InlinedSi
                 del inlined[buffer]
             size = _size(store, inlined)
         found[store.buffer] = size
-        if not any(int(axis.iter_type) == _REDUCE for axis in block.iter_vars):
+        if not any(map(is_reduced, block.iter_vars)):
             inlined[store.buffer] = size
     return found, kept
 

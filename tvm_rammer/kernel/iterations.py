@@ -16,7 +16,7 @@ from tvm import tirx
 from tvm.ir import Call
 
 from tvm_rammer.kernel.blocks import variables
-from tvm_rammer.kernel.nodes import conjuncts
+from tvm_rammer.kernel.nodes import all_of, conjuncts
 
 #: Beyond this many combinations of values a condition is evaluated on an evenly spread part.
 _MOST_POINTS = 1 << 16
@@ -136,11 +136,8 @@ class Iterations:
 
     def _share(self, conditions: list[Any]) -> float:
         """The part of all iterations in which these conditions hold."""
-        whole = conditions[0]
-        for condition in conditions[1:]:
-            whole = tirx.And(whole, condition)
         try:
-            return float(np.mean(self._evaluate(whole)))
+            return float(np.mean(self._evaluate(all_of(conditions))))
         except _UnknownError:
             return 1.0
 

@@ -1,12 +1,13 @@
-"""Loop nests of float32 written by hand, for kernels that schedule primitives cannot express."""
+"""Loops and sequences written by hand, for kernels that schedule primitives cannot express."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from tvm import tirx
+
+from tvm_rammer.kernel.nodes import all_of, statements
 
 #: Function whose call marks a loop that LLVM must not unroll.
 ROLLED = "rammer_keep_loop"
@@ -25,11 +26,31 @@ def buffer(name: str, shape: Sequence[int]) -> Any:
 
 
 def loop(
-    name: str, extent: int, body: Callable[[Any], Any], kind: Any = tirx.ForKind.SERIAL
+    name: str,
+    extent: int,
+    body: Callable[[Any], Any],
+    kind: Any = tirx.ForKind.SERIAL,
+    dtype: str = "int64",
+    marks: Mapping[str, int] | None = None,
 ) -> Any:
     """``body(index)`` for every index below ``extent``."""
-    index = tirx.Var(name, "int64")
-    return tirx.For(index, number(0), number(extent), kind, body(index))
+    index = tirx.Var(name, dtype)
+    bounds = (tirx.const(0, dtype), tirx.const(extent, dtype))
+    return tirx.For(index, *bounds, kind, body(index), annotations=dict(marks or {}))
+
+
+def for_each(
+    name: str,
+    extent: int,
+    body: Callable[[Any], Any],
+    kind: Any = tirx.ForKind.SERIAL,
+    dtype: str = "int64",
+    marks: Mapping[str, int] | None = None,
+) -> Any:
+    """The same, but a single index needs no loop."""
+    if extent == 1:
+        return body(tirx.const(0, dtype))
+    return loop(name, extent, body, kind, dtype, marks)
 
 
 def rolled(name: str, extent: int, body: Callable[[Any], Any]) -> Any:
@@ -71,16 +92,21 @@ def turn_of(step: Any, count: int) -> Any:
     return step % number(1 << (count - 1).bit_length())
 
 
-def sequence(statements: Sequence[Any]) -> Any:
-    """The statements one after another; TVM wants no sequence of a single one."""
-    return statements[0] if len(statements) == 1 else tirx.SeqStmt(list(statements))
+def unravel(index: Any, extents: Sequence[int]) -> tuple[Any, ...]:
+    """The indices along several axes that one index of their fused loop stands for."""
+    found: list[Any] = []
+    for extent in reversed(extents[1:]):
+        found.insert(0, index % extent)
+        index = index // extent
+    return (index, *found) if extents else ()
+
+
+def sequence(several: Iterable[Any]) -> Any:
+    """Statements one after another as one; TVM wants no sequence of a single one."""
+    flat = [inner for each in several for inner in statements(each)]
+    return flat[0] if len(flat) == 1 else tirx.SeqStmt(flat)
 
 
 def when(conditions: Sequence[Any], statement: Any) -> Any:
     """The statement if all conditions hold."""
     return tirx.IfThenElse(all_of(conditions), statement, None) if conditions else statement
-
-
-def all_of(conditions: Sequence[Any]) -> Any:
-    """The conjunction of at least one condition."""
-    return functools.reduce(tirx.And, conditions)

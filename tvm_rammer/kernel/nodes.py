@@ -6,13 +6,16 @@ nothing because nobody has heard of it.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import Any
 
 import tvm_ffi
 from tvm import ir, s_tir, tirx
 
 from tvm_rammer.errors import ModelError
+from tvm_rammer.rprogram import dtype_bytes
 
 
 def _body(statement: Any) -> Sequence[Any]:
@@ -79,11 +82,21 @@ def statements(statement: Any) -> list[Any]:
     return [statement]
 
 
+def buffer_bytes(buffer: Any) -> int:
+    """The size of what has a shape and a type."""
+    return prod(map(int, buffer.shape)) * dtype_bytes(str(buffer.dtype))
+
+
 def conjuncts(condition: Any) -> list[Any]:
     """The conditions that must all hold for one to hold."""
     if isinstance(condition, tirx.And):
         return [*conjuncts(condition.a), *conjuncts(condition.b)]
     return [condition]
+
+
+def all_of(conditions: Sequence[Any]) -> Any:
+    """The conjunction of at least one condition."""
+    return functools.reduce(tirx.And, conditions)
 
 
 def substitute(expression: Any, values: Mapping[Any, Any]) -> Any:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from math import prod
 from typing import Any
 
 import tvm
@@ -23,8 +22,7 @@ from tvm_rammer.kernel.blocks import distinct, loads, variables
 from tvm_rammer.kernel.footprint import Matrix, footprints
 from tvm_rammer.kernel.loops import sequence
 from tvm_rammer.kernel.lowering.positive_division import PositiveDivision
-from tvm_rammer.kernel.nodes import collect, statements
-from tvm_rammer.rprogram import dtype_bytes
+from tvm_rammer.kernel.nodes import buffer_bytes, collect, statements
 from tvm_rammer.rprogram.program import Mode
 
 #: What the blocks of a schedule go through until they are plain loops. Where there are none, the
@@ -224,8 +222,9 @@ class _Parts:
             "write" if any(view in writes for view, n in touched if n == number) else "read"
             for number in arguments
         )
+        buffers = (*self.params, *self.scratch)
         pointers = {
-            number: tirx.Var(f"p{k}", PointerType(PrimType(self._dtype(number))))
+            number: tirx.Var(f"p{k}", PointerType(PrimType(str(buffers[number].dtype))))
             for k, number in enumerate(arguments)
         }
         declared = [
@@ -235,7 +234,8 @@ class _Parts:
         start, stop = tirx.Var("start", "int32"), tirx.Var("stop", "int32")
         num_tiles, loop = _tile_loop(nest, start, stop)
         body = _function([start, stop, *pointers.values()], [*declared, loop])
-        seconds = tile_seconds(nest, num_tiles, sum(map(self._nbytes, arguments)))
+        nbytes = sum(buffer_bytes(buffers[number]) for number in arguments)
+        seconds = tile_seconds(nest, num_tiles, nbytes)
         cells = tuple(touched_cells.get(number, ()) for number in arguments)
         return Stage(body, num_tiles, arguments, modes, seconds, cells)
 
@@ -245,18 +245,6 @@ class _Parts:
         offsets = dict.fromkeys(start for start in starts if isinstance(start, tirx.Var))
         used = variables(nest) if offsets else set()
         return [tirx.Bind(offset, tirx.const(0, offset.ty)) for offset in offsets if offset in used]
-
-    def _nbytes(self, number: int) -> int:
-        if number < len(self.params):
-            shape = tuple(int(extent) for extent in self.params[number].shape)
-        else:
-            shape = self.scratch[number - len(self.params)].shape
-        return prod(shape) * dtype_bytes(self._dtype(number))
-
-    def _dtype(self, number: int) -> str:
-        if number < len(self.params):
-            return str(self.params[number].dtype)
-        return self.scratch[number - len(self.params)].dtype
 
 
 def _tile_loop(nest: Any, start: tirx.Var, stop: tirx.Var) -> tuple[int, Any]:

@@ -7,7 +7,6 @@ one file take turns, so that no entry is lost; entries with a file each need no 
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -22,7 +21,7 @@ from typing import Any
 
 import platformdirs
 
-from tvm_rammer.files import remove_unfinished, write_whole
+from tvm_rammer.files import close_unlocked, remove_unfinished, try_lock, write_whole
 from tvm_rammer.printable import printable
 from tvm_rammer.records import parse_json, problem_of, read_as
 from tvm_rammer.units import counted
@@ -287,21 +286,17 @@ def _lock(folder: Path) -> Iterator[None]:
             time.sleep(0.002)
         yield
     finally:
-        with suppress(OSError):
-            # A child of fork that has the descriptor too would keep the lock.
-            fcntl.flock(handle, fcntl.LOCK_UN)
-        os.close(handle)
+        close_unlocked(handle)
 
 
 def _try_lock(handle: int) -> bool:
+    """Whether the lock is ours; where there are no locks, nobody waits."""
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
+        return try_lock(handle)
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise
-    return True
+        return True
 
 
 def _short(key: str) -> str:

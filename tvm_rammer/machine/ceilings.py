@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from statistics import median
 
 from tvm_rammer.machine.vdevice import VDevice
 
@@ -38,12 +36,6 @@ class Ceilings:
         The first-level cache does not count: a kernel's operands come from other kernels.
         """
         return getattr(self, memory_level(nbytes, vdevice))
-
-
-def typical(found: Sequence[Ceilings]) -> Ceilings:
-    """The median of every ceiling."""
-    rows = [asdict(one) for one in found]
-    return Ceilings(**{name: median(row[name] for row in rows) for name in rows[0]})
 
 
 def memory_level(nbytes: int, vdevice: VDevice) -> str:

@@ -32,7 +32,7 @@ CONCATENATION = "tvm_rammer.concatenation"
 SHORTEST_ROW = 64
 
 
-def concatenate_in_place(region: RegionCalls, alignment: int = 1) -> RegionCalls:
+def concatenate_in_place(region: RegionCalls, alignment: int) -> RegionCalls:
     """Let operators write the operands of concatenations into the results.
 
     Parameters

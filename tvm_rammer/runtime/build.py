@@ -10,7 +10,7 @@ import tvm
 from tvm import relax
 
 from tvm_rammer.backend.protocol import DEFAULT_TOLERANCE, WAIT_LIMIT
-from tvm_rammer.errors import InputError, ModelError, RammerError
+from tvm_rammer.errors import InputError, ModelError, RammerError, last_line
 from tvm_rammer.frontend import LoadedModel, load_model
 from tvm_rammer.frontend.input_constants import Constants
 from tvm_rammer.frontend.input_shapes import Shapes
@@ -126,9 +126,8 @@ def build(
     except RammerError:
         raise
     except Exception as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
         raise ModelError(
-            f"the model cannot be compiled: {reason}; please report it with the model"
+            f"the model cannot be compiled: {last_line(error)}; please report it with the model"
         ) from error
     if check:
         tell("comparing")

@@ -19,6 +19,7 @@ from tvm_rammer.frontend.onnx.fix_inputs import typed_constants
 from tvm_rammer.region.library_content import TensorInfo
 from tvm_rammer.runtime.library import Library
 from tvm_rammer.runtime.onnx_reference import run_onnxruntime
+from tvm_rammer.tensors import random_values
 
 #: Largest error of an output, relative to its largest value; for types of few digits a few of
 #: their steps.
@@ -67,7 +68,7 @@ def require_reference(model: Any) -> str:
 
 
 def check_library(
-    library: Library, model: Any, constants: Constants | None = None, seed: int = 0
+    library: Library, model: Any, constants: Constants | None = None
 ) -> tuple[OutputError, ...]:
     """Run a library and the model that it was compiled from on the same seeded inputs.
 
@@ -80,7 +81,6 @@ def check_library(
     model : path, onnx.ModelProto or torch.export.ExportedProgram
     constants : mapping of str to array_like, optional
         As for :func:`tvm_rammer.build`.
-    seed : int
 
     Returns
     -------
@@ -95,7 +95,7 @@ def check_library(
     """
     reference = require_reference(model)
     infos = library.description.inputs
-    inputs, expected = _reference_run(reference, model, infos, constants or {}, seed)
+    inputs, expected = _reference_run(reference, model, infos, constants or {})
     found = [output.numpy() for output in library.create()(*inputs.values())]
     names = [info.name for info in library.description.outputs]
     errors = tuple(
@@ -112,11 +112,11 @@ def check_library(
 
 
 def _reference_run(
-    reference: str, model: Any, infos: Sequence[TensorInfo], constants: Constants, seed: int
+    reference: str, model: Any, infos: Sequence[TensorInfo], constants: Constants
 ) -> tuple[dict[str, np.ndarray], list[np.ndarray]]:
     """Inputs that the reference takes, and its outputs."""
     for below in _INTEGERS_BELOW:
-        rng = np.random.default_rng(seed)
+        rng = np.random.default_rng(0)
         inputs = {info.name: _drawn(info, rng, below) for info in infos}
         try:
             if reference == "PyTorch":
@@ -132,13 +132,7 @@ def _drawn(info: TensorInfo, rng: np.random.Generator, below: int) -> np.ndarray
     shape, dtype = info.static_shape(), np.dtype(info.dtype)
     if "mask" in info.name.lower():
         return np.ones(shape, dtype)
-    if dtype.kind == "b":
-        return rng.integers(0, 2, shape).astype(dtype)
-    if dtype == np.uint8:
-        return rng.integers(0, 256, shape).astype(dtype)
-    if dtype.kind in "iu":
-        return rng.integers(0, below, shape).astype(dtype)
-    return rng.standard_normal(shape).astype(dtype)
+    return random_values(rng, shape, dtype, 256 if dtype == np.uint8 else below)
 
 
 def _fixed(model: Any, constants: Constants) -> dict[str, np.ndarray]:

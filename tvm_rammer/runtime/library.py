@@ -15,7 +15,7 @@ from tvm import relax
 from tvm.runtime import Executable
 
 from tvm_rammer.backend.protocol import Backend
-from tvm_rammer.errors import InputError, LibraryError, ModelError
+from tvm_rammer.errors import InputError, LibraryError, ModelError, last_line
 from tvm_rammer.files import working_folder
 from tvm_rammer.machine.target import architecture
 from tvm_rammer.options import Goal, Options
@@ -285,9 +285,3 @@ def require_exports(backend: Backend, path: Path) -> None:
             f"{path}: the back end {backend.name!r} runs in the process that builds only; "
             "build without it for a library that can be written"
         )
-
-
-def last_line(error: BaseException) -> str:
-    """What an error of TVM's says, without the trace before it."""
-    lines = str(error).strip().splitlines()
-    return lines[-1] if lines else type(error).__name__

@@ -10,11 +10,11 @@ from weakref import WeakValueDictionary
 import tvm
 from tvm import relax
 
-from tvm_rammer.errors import LibraryError
+from tvm_rammer.errors import LibraryError, last_line
 from tvm_rammer.region.library_content import other_format, stated_format
 from tvm_rammer.runtime.checksum import NoChecksumError, copy_checked
 from tvm_rammer.runtime.description import read_description
-from tvm_rammer.runtime.library import Library, last_line
+from tvm_rammer.runtime.library import Library
 from tvm_rammer.runtime.private_copy import PrivateCopy
 
 #: The loaded libraries that are in use, by the digest of their content.

@@ -74,13 +74,11 @@ def simulate(program: RProgram, costs: CostModel, demands: Demands | None = None
     return Timeline(tuple(spans), "simulated", program.num_veus)
 
 
-def simulate_by_wave(program: RProgram, costs: CostModel) -> float:
-    """Seconds of a program whose waves are a launch each, from which all vEUs return."""
-    return seconds_by_wave(program, simulate(program, costs), costs)
-
-
 def seconds_by_wave(program: RProgram, timeline: Timeline, costs: CostModel) -> float:
-    """The same from the simulation of the program in one launch: rTasks take as long."""
+    """Seconds of a program whose waves are a launch each, from which all vEUs return.
+
+    Made of its simulation in one launch: rTasks take as long.
+    """
     loads: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
     for span in timeline.spans:
         wave = program.veus[span.veu][span.position].wave

@@ -9,6 +9,7 @@ import onnx
 from onnx import helper
 
 from tvm_rammer.errors import InputError
+from tvm_rammer.tensors import random_values
 
 
 def random_inputs(model: onnx.ModelProto, seed: int = 0) -> dict[str, np.ndarray]:
@@ -22,7 +23,7 @@ def random_inputs(model: onnx.ModelProto, seed: int = 0) -> dict[str, np.ndarray
     rng = np.random.default_rng(seed)
     weights = {tensor.name for tensor in model.graph.initializer}
     return {
-        info.name: _random(rng, _shape(info), _dtype(info))
+        info.name: random_values(rng, _shape(info), _dtype(info))
         for info in model.graph.input
         if info.name not in weights
     }
@@ -55,11 +56,3 @@ def _shape(info: onnx.ValueInfoProto) -> tuple[int, ...]:
 
 def _dtype(info: onnx.ValueInfoProto) -> np.dtype[Any]:
     return helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type)
-
-
-def _random(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
-    if dtype.kind == "f":
-        return rng.standard_normal(shape).astype(dtype)
-    if dtype.kind == "b":
-        return rng.integers(0, 2, shape).astype(dtype)
-    return rng.integers(0, 8, shape).astype(dtype)

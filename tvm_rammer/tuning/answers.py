@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tvm_rammer.tensors import random_values
+
 #: Errors up to this, relative to the largest number, are rounding: sums may take any order.
 _ROUNDING, _ROUNDING_OF_HALF = 1e-3, 1e-2
 #: Of Winograd's tolerance, which is one of the mean error.
@@ -17,19 +19,11 @@ _PERIOD = 1_000_003
 def example(shape: tuple[int, ...], dtype: str, seed: int) -> np.ndarray:
     """An input: normal numbers, small integers, fair coins; the same for the same arguments."""
     rng = np.random.default_rng(seed)
-    count = min(_PERIOD, int(np.prod(shape, dtype=np.int64)))
-    numbers: np.ndarray
-    if dtype == "bool":
-        numbers = rng.integers(0, 2, count).astype(bool)
-    elif dtype == "bfloat16":  # NumPy has none: it is the upper half of a float32
-        numbers = (rng.standard_normal(count).astype(np.float32).view(np.uint32) >> 16).astype(
-            np.uint16
-        )
-    elif np.dtype(dtype).kind in "iu":
-        numbers = rng.integers(0, 4, count).astype(dtype)
-    else:
-        numbers = rng.standard_normal(count).astype(dtype)
-    return np.resize(numbers, shape)
+    count = (min(_PERIOD, int(np.prod(shape, dtype=np.int64))),)
+    if dtype == "bfloat16":  # NumPy has none: it is the upper half of a float32
+        halves = random_values(rng, count, np.float32).view(np.uint32) >> 16
+        return np.resize(halves.astype(np.uint16), shape)
+    return np.resize(random_values(rng, count, dtype, below=4), shape)
 
 
 def disagreement(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tvm_rammer.errors import InputError
-from tvm_rammer.files import advice_for, write_whole
+from tvm_rammer.files import refusals_told, write_whole
 from tvm_rammer.tuning.database import (
     NETWORKS,
     RACES,
@@ -92,7 +92,7 @@ def write_lines(lines: Lines, path: Path) -> None:
     InputError
         If it cannot be written, or there is one in the folder.
     """
-    try:
+    with refusals_told(f"{path}: records cannot be written"):
         if path.suffix == ".json":
             write_whole(path, json.dumps(lines, indent=0).encode())
             return
@@ -101,10 +101,6 @@ def write_lines(lines: Lines, path: Path) -> None:
                 raise InputError(f"{path}: there are records here; choose another folder")
             for name, held in lines.items():
                 write_whole(path / name, "".join(f"{line}\n" for line in held).encode())
-    except OSError as error:
-        raise InputError(
-            f"{path}: records cannot be written: {error.strerror}; {advice_for(error)}"
-        ) from error
 
 
 @dataclass

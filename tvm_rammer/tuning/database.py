@@ -36,7 +36,7 @@ from tvm_rammer.units import counted, listed
 WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
 RACES, NETWORKS = "database_race.json", "database_network.json"
 #: What failed is recorded as taking longer than this.
-_FAILED_SECONDS = 1e9
+FAILED_SECONDS = 1e9
 
 
 class RecordsWarning(UserWarning):
@@ -203,7 +203,7 @@ class Database:
             if workload is not None:
                 self._usable.append((RECORDS, line))
                 known = found.setdefault(workload, {})
-                seconds = seconds if seconds < _FAILED_SECONDS else inf
+                seconds = seconds if seconds < FAILED_SECONDS else inf
                 known[number] = min(seconds, known.get(number, inf))
         return found
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -11,8 +10,8 @@ from itertools import takewhile
 from math import inf
 from pathlib import Path
 
-from tvm_rammer.errors import InputError, TuningError
-from tvm_rammer.files import write_whole
+from tvm_rammer.errors import TuningError
+from tvm_rammer.files import refusals_told, try_lock, write_whole
 from tvm_rammer.tuning.database import NETWORKS, RACES, RECORDS, WORKLOADS
 from tvm_rammer.units import counted
 
@@ -28,20 +27,16 @@ def locked_folder(folder: Path) -> Iterator[None]:
     TuningError
         If another process has it.
     """
-    try:
+    with refusals_told(f"{folder}: records cannot be written here", "choose another folder"):
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        raise InputError(
-            f"{folder}: records cannot be written here: {error.strerror}; choose another folder"
-        ) from error
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not try_lock(handle):
+            raise TuningError(
+                f"{folder}: another process is tuning into this folder; "
+                "wait for it, or choose another"
+            )
         yield
-    except BlockingIOError:
-        raise TuningError(
-            f"{folder}: another process is tuning into this folder; wait for it, or choose another"
-        ) from None
     finally:
         os.close(handle)
 

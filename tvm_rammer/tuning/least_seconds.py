@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from math import prod
-
-from tvm import tirx
-
+from tvm_rammer.kernel.nodes import buffer_bytes
 from tvm_rammer.kernel.operands import copies_for
 from tvm_rammer.kernel.roofline import roofline
 from tvm_rammer.kernel.scheduled import Choice
@@ -13,7 +10,6 @@ from tvm_rammer.kernel.split import split_into_stages
 from tvm_rammer.kernel.work import work_of
 from tvm_rammer.machine import VDevice
 from tvm_rammer.machine.ceilings import Ceilings
-from tvm_rammer.rprogram import dtype_bytes
 from tvm_rammer.tuning.task import Task
 
 
@@ -41,8 +37,7 @@ def _roofline_seconds(choice: Choice, vdevice: VDevice, ceilings: Ceilings) -> f
     """The least seconds of what one choice does, its stages one after the other."""
     func = choice.emit().func
     split = split_into_stages(func)
-    sizes = [_bytes(p.shape, str(p.dtype)) for p in func.params]
-    sizes += [_bytes(each.shape, each.dtype) for each in split.scratch]
+    sizes = [buffer_bytes(buffer) for buffer in (*func.params, *split.scratch)]
     working_set = sum(sizes) * copies_for(sum(sizes), vdevice.l2_bytes)
     seconds = 0.0
     for stage in split.stages:
@@ -50,7 +45,3 @@ def _roofline_seconds(choice: Choice, vdevice: VDevice, ceilings: Ceilings) -> f
         work = work_of(stage.body, stage.num_tiles, touched)
         seconds += roofline(work, working_set, ceilings, vdevice).seconds
     return seconds
-
-
-def _bytes(shape: tuple[int | tirx.PrimExpr, ...], dtype: str) -> int:
-    return prod(map(int, shape)) * dtype_bytes(dtype)

@@ -19,20 +19,18 @@ from tvm import tirx
 from tvm.s_tir import meta_schedule as ms
 
 from tvm_rammer.backend.registry import backend_named
-from tvm_rammer.errors import InputError, ModelError
+from tvm_rammer.errors import InputError, ModelError, last_line
 from tvm_rammer.frontend import load_model
 from tvm_rammer.kernel.scheduled import Choice, Scheduled
 from tvm_rammer.machine import VDevice
 from tvm_rammer.options import Options
 from tvm_rammer.region.kernel_library import Tuned
 from tvm_rammer.transform.pipeline import partition_module
-from tvm_rammer.tuning.database import RECORDS, WORKLOADS
+from tvm_rammer.tuning.database import FAILED_SECONDS, RECORDS, WORKLOADS
 from tvm_rammer.units import listed
 
 #: So many of the fastest records of an operator are tried until one of them can be run.
 _MOST_TRIED = 8
-#: What failed is recorded as taking longer than this.
-_FAILED_SECONDS = 1e9
 
 
 class MetaScheduleRecords:
@@ -97,11 +95,10 @@ class MetaScheduleRecords:
             database = ms.database.JSONDatabase(*paths)
             records = list(database.get_all_tuning_records())
         except (tvm.error.InternalError, ValueError, TypeError, RuntimeError) as error:
-            reason = str(error).strip().splitlines()[-1]
             raise InputError(
-                f"{self.folder}: holds no database of MetaSchedule: {reason}"
+                f"{self.folder}: holds no database of MetaSchedule: {last_line(error)}"
             ) from None
-        return [each for each in records if each.run_secs and _seconds(each) < _FAILED_SECONDS]
+        return [each for each in records if each.run_secs and _seconds(each) < FAILED_SECONDS]
 
 
 def operators_to_tune(model: Any, target: Any) -> dict[str, tirx.PrimFunc]:
@@ -167,7 +164,6 @@ def _scheduled(record: Any) -> Scheduled:
     try:
         record.trace.apply_to_schedule(schedule, remove_postproc=False)
     except (tvm.error.InternalError, tvm.s_tir.ScheduleError, ValueError, IndexError) as error:
-        reason = (str(error).strip().splitlines() or ["it says nothing"])[-1]
-        raise ModelError(f"its trace cannot be applied: {reason}") from error
+        raise ModelError(f"its trace cannot be applied: {last_line(error)}") from error
     (func,) = schedule.mod.functions.values()
     return Scheduled(func, "record", "")

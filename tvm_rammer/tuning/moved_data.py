@@ -8,10 +8,10 @@ shared out instead of its rows, that takes as long as the product.
 from __future__ import annotations
 
 from collections import defaultdict
-from math import prod
 
+from tvm_rammer.kernel.nodes import buffer_bytes
 from tvm_rammer.kernel.split import split_into_stages
-from tvm_rammer.rprogram import RKernel, dtype_bytes
+from tvm_rammer.rprogram import RKernel
 from tvm_rammer.rprogram.program import CELLS
 from tvm_rammer.tuning.task import Cells, Task
 
@@ -40,7 +40,8 @@ def moved_seconds(task: Task, number: int) -> float:
             (here & ~there).bit_count()
             for here, there in zip(cells, usual.get(key, nothing), strict=True)
         )
-        moved += strange / CELLS * _nbytes(task, parameter) * (2 if mode == "write" else 1)
+        nbytes = buffer_bytes(task.func.params[parameter])
+        moved += strange / CELLS * nbytes * (2 if mode == "write" else 1)
     return moved * vdevice.memory.transfer_byte
 
 
@@ -64,8 +65,3 @@ def _cells(task: Task, number: int) -> Cells:
                     touched = kernel.touched(pointer, ends[veu], ends[veu + 1])
                     found[parameter, mode][veu] = held | touched
     return dict(found)
-
-
-def _nbytes(task: Task, parameter: int) -> int:
-    buffer = task.func.params[parameter]
-    return prod(map(int, buffer.shape)) * dtype_bytes(str(buffer.dtype))

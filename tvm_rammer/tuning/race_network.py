@@ -17,6 +17,7 @@ from typing import Any
 import tvm
 from tvm import tirx
 
+from tvm_rammer.errors import last_line
 from tvm_rammer.frontend import LoadedModel
 from tvm_rammer.kernel.scheduled import Choice
 from tvm_rammer.machine import VDevice
@@ -90,8 +91,9 @@ def keep_what_pays(
         race = race_network(model, target, num_veus, tasks, database, turns or take_turns)
     except Exception as error:
         # What was tuned is worth keeping, also of a network that cannot run by itself.
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
-        journal.network(f"the network could not run in turns with the one without: {reason}")
+        journal.network(
+            f"the network could not run in turns with the one without: {last_line(error)}"
+        )
         return
     with open(database.folder / NETWORKS, "a") as file:
         file.write(race.line())

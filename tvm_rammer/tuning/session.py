@@ -16,7 +16,7 @@ from typing import Any
 import tvm
 from tvm.s_tir import meta_schedule as ms
 
-from tvm_rammer.errors import TuningError
+from tvm_rammer.errors import TuningError, last_line
 from tvm_rammer.files import working_folder
 from tvm_rammer.interrupts import interrupts
 from tvm_rammer.machine.vdevice import positive_count
@@ -305,8 +305,7 @@ class _Session:
                     )
                 except Exception as error:
                     # MetaSchedule's rules take most operators: the others keep what they have.
-                    reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
-                    self.journal.note(f"{each.name} has no {space} space: {reason}")
+                    self.journal.note(f"{each.name} has no {space} space: {last_line(error)}")
                     continue
                 self.searches[number].append(found)
         return self.searches[number]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
@@ -19,7 +19,8 @@ from tvm import s_tir, sym, tirx
 from tvm.s_tir.schedule import Trace
 
 from tvm_rammer.errors import TuningError
-from tvm_rammer.kernel.blocks import loads, schedule_of, variables
+from tvm_rammer.kernel.blocks import is_reduced, loads, schedule_of, variables, with_statements
+from tvm_rammer.kernel.iterations import Iterations
 from tvm_rammer.kernel.loops import sequence
 from tvm_rammer.kernel.nodes import collect, parts_of, statements
 from tvm_rammer.kernel.scheduled import Choice, Packing, Scheduled
@@ -168,19 +169,8 @@ def _with_packed_parameters(
     # What it leaves of these blocks is empty.
     remove = s_tir.transform.RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)
     func = remove(tvm.IRModule({"main": func}))["main"]
-    root = func.body.block
     nests = [nest for nest in root_nests(func.body) if not _packing_block(nest)]
-    block = type(root)(
-        root.iter_vars,
-        root.reads,
-        root.writes,
-        root.name_hint,
-        sequence(nests),
-        root.init,
-        root.alloc_buffers,
-    )
-    body = type(func.body)(func.body.iter_values, func.body.predicate, block)
-    return func.with_body(body), tuple(packings)
+    return with_statements(func, sequence(nests)), tuple(packings)
 
 
 def _packing_block(nest: Any) -> Any:
@@ -195,31 +185,11 @@ def _layout(store: Any, axes: Sequence[Any], shape: Sequence[int]) -> SteppedLay
     def places(number: int, extent: int) -> tuple[int, ...]:
         known = {axis: np.zeros(1, np.int64) for axis in axes}
         known[axes[number]] = np.arange(extent)
-        indices = [_value(index, known) for index in store.indices]
-        found = np.ravel_multi_index(np.broadcast_arrays(*indices), packed)
+        indices = [Iterations().values_of(index, known, most=1) for index in store.indices]
+        found = np.atleast_1d(np.ravel_multi_index(np.broadcast_arrays(*indices), packed))
         return tuple(found.tolist()) * (extent // found.size)
 
     return SteppedLayout(packed, tuple(places(k, extent) for k, extent in enumerate(shape)))
-
-
-def _value(index: Any, known: Mapping[Any, np.ndarray]) -> np.ndarray:
-    """An index for many values of its variables."""
-    if isinstance(index, tirx.IntImm):
-        return np.array([int(index)])
-    if isinstance(index, tirx.Var):
-        return known[index]
-    if isinstance(index, tirx.Cast):
-        return _value(index.value, known)
-    return _OPERATIONS[type(index)](_value(index.a, known), _value(index.b, known))
-
-
-_OPERATIONS: Mapping[type, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
-    tirx.Add: np.add,
-    tirx.Sub: np.subtract,
-    tirx.Mul: np.multiply,
-    tirx.FloorDiv: np.floor_divide,
-    tirx.FloorMod: np.mod,
-}
 
 
 def _order_of_sums(func: tirx.PrimFunc) -> Iterator[str]:
@@ -244,7 +214,7 @@ def _order(realize: Any, loops: Sequence[Any]) -> Iterator[str]:
     summed = [
         value
         for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)
-        if int(axis.iter_type) == tirx.IterVar.CommReduce
+        if is_reduced(axis)
     ]
     used = {variable for value in summed for variable in variables(value)}
     along = [loop for loop in loops if loop.loop_var in used and int(loop.extent) > 1]

@@ -10,7 +10,6 @@ are constants are laid out as the loops read them.
 from __future__ import annotations
 
 import random
-from math import prod
 from typing import Any
 
 import tvm
@@ -20,7 +19,7 @@ from tvm.s_tir import meta_schedule as ms
 
 from tvm_rammer.kernel.blocks import distinct, is_reduction, loads, variables
 from tvm_rammer.kernel.inlined_size import kept_results
-from tvm_rammer.kernel.nodes import collect
+from tvm_rammer.kernel.nodes import buffer_bytes, collect
 from tvm_rammer.machine import VDevice
 from tvm_rammer.rprogram import dtype_bytes
 
@@ -297,7 +296,7 @@ def workspace_bytes(mod: tvm.IRModule) -> int:
     )(mod)
     root = lowered["main"].body.block
     return sum(
-        prod(map(int, buffer.shape)) * dtype_bytes(str(buffer.dtype))
+        buffer_bytes(buffer)
         for block in collect(root, s_tir.SBlock)
         if not block.same_as(root)
         for buffer in block.alloc_buffers

@@ -16,6 +16,7 @@ from tvm import tirx
 from tvm_rammer.backend.protocol import Backend, Tuner
 from tvm_rammer.backend.registry import backend_named
 from tvm_rammer.errors import TuningError
+from tvm_rammer.kernel.blocks import with_statements
 from tvm_rammer.kernel.scheduled import UNTUNED, Choice, Scheduled
 from tvm_rammer.kernel.split import num_tiles, root_nests
 from tvm_rammer.machine import VDevice
@@ -210,7 +211,9 @@ class Task:
         known = json.loads(func.attrs[_TASK])
         speeds = read_as(Speeds, known["speeds"]) if "speeds" in known else DEFAULT_SPEEDS
         vdevice = VDevice(**known["vdevice"], speeds=speeds)
-        plain = _without_annotations(func).without_attr(_TASK).without_attr("global_symbol")
+        root = func.body.block
+        plain = with_statements(func, root.body) if len(root.annotations) else func
+        plain = plain.without_attr(_TASK).without_attr("global_symbol")
         return Task(plain, tuple(known["constants"]), vdevice, known["winograd_tolerance"])
 
 
@@ -229,21 +232,3 @@ def tuner_of(backend: Backend) -> Tuner:
     if backend.tuner is None:
         raise TuningError(f"the back end {backend.name!r} offers nothing to tune")
     return backend.tuner
-
-
-def _without_annotations(func: tirx.PrimFunc) -> tirx.PrimFunc:
-    realize = func.body
-    if not len(realize.block.annotations):
-        return func
-    block = realize.block
-    plain = type(block)(
-        block.iter_vars,
-        block.reads,
-        block.writes,
-        block.name_hint,
-        block.body,
-        block.init,
-        block.alloc_buffers,
-        block.match_buffers,
-    )
-    return func.with_body(type(realize)(realize.iter_values, realize.predicate, plain))

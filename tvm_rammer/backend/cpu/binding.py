@@ -11,7 +11,7 @@ import tvm
 
 from tvm_rammer.backend.cpu.host.pool import configure_own_pool, in_pool_thread
 from tvm_rammer.backend.protocol import GUARD, Binding
-from tvm_rammer.errors import LibraryError
+from tvm_rammer.errors import LibraryError, last_line
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ def check_cpu(module: tvm.runtime.Module) -> None:
     try:
         check()
     except RuntimeError as error:
-        raise LibraryError(str(error).strip().splitlines()[-1]) from error
+        raise LibraryError(last_line(error)) from error
 
 
 def share_threads(module: tvm.runtime.Module) -> None:

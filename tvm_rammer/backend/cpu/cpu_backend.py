@@ -6,147 +6,36 @@ not work.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from tvm_rammer.backend.protocol import GUARD, WAIT_LIMIT, Backend, EncodedPlan, Examined, Finding
+from tvm_rammer.backend.protocol import (
+    GUARD,
+    WAIT_LIMIT,
+    Backend,
+    EncodedPlan,
+    Examined,
+    Finding,
+    Stamps,
+    Stopwatch,
+    Tuner,
+)
 from tvm_rammer.errors import DeviceError
 
 if TYPE_CHECKING:
-    import numpy as np
     import tvm
     from tvm import tirx
 
     from tvm_rammer.backend.cpu.binding import PoolBinding
     from tvm_rammer.backend.cpu.codegen.worker import RegionModules
-    from tvm_rammer.backend.cpu.timing.time_choice import CompiledChoices
     from tvm_rammer.backend.signature import RegionSignature
     from tvm_rammer.kernel.operands import KernelUse
-    from tvm_rammer.kernel.scheduled import Choice, Scheduled
+    from tvm_rammer.kernel.scheduled import Scheduled
     from tvm_rammer.kernel.split import SplitKernel
     from tvm_rammer.machine import VDevice
     from tvm_rammer.machine.ceilings import Ceilings
     from tvm_rammer.rprogram import RProgram
-    from tvm_rammer.schedule.timeline import Timeline
-
-T = TypeVar("T")
-
-
-class CpuStopwatch:
-    """Times kernels and plans with the very code that will run."""
-
-    def obstacle(self, vdevice: VDevice) -> str:
-        from tvm_rammer.backend.cpu.host.pool import requested_workers
-
-        if not vdevice.host:
-            return "the target is not this machine"
-        workers = min(vdevice.threads, requested_workers() or vdevice.threads)
-        if vdevice.num_veus > workers:
-            return f"{vdevice.num_veus} vEUs are planned for, and this process has {workers}"
-        return ""
-
-    def kernels(
-        self,
-        module: tvm.runtime.Module,
-        signature: RegionSignature,
-        ids: Mapping[str, int],
-        kernels: Iterable[KernelUse],
-        constants: np.ndarray,
-        cache_bytes: int,
-    ) -> dict[str, float]:
-        from tvm_rammer.backend.cpu.timing.measure_kernels import measure_kernels
-
-        return measure_kernels(module, signature, ids, kernels, constants, cache_bytes)
-
-    def plans(
-        self,
-        module: tvm.runtime.Module,
-        signature: RegionSignature,
-        ids: Mapping[str, int],
-        plans: Sequence[tuple[RProgram, bool]],
-        constants: np.ndarray,
-        race: bool = False,
-    ) -> list[list[float]]:
-        from tvm_rammer.backend.cpu.timing.measure_plans import measure_plans
-
-        return measure_plans(module, signature, ids, plans, constants, race)
-
-
-class CpuStamps:
-    """Readings of the CPU's own counter, which generated code leaves behind the arena."""
-
-    def table(self, table: np.ndarray, arena_bytes: int) -> np.ndarray:
-        from tvm_rammer.backend.cpu.timing.stamps import stamped_table
-
-        return stamped_table(table, arena_bytes)
-
-    def arena_bytes(self, program: RProgram, arena_bytes: int) -> int:
-        from tvm_rammer.backend.cpu.timing.stamps import stamped_arena_bytes
-
-        return stamped_arena_bytes(program, arena_bytes)
-
-    def timeline(
-        self, program: RProgram, table: np.ndarray, arena: np.ndarray, arena_bytes: int
-    ) -> Timeline:
-        from tvm_rammer.backend.cpu.codegen.table import Header
-        from tvm_rammer.backend.cpu.timing.stamps import read_stamps
-
-        by_wave = int(table[Header.NUM_SEGMENTS]) > 1
-        return read_stamps(program, arena, arena_bytes, by_wave)
-
-
-class CpuTuner:
-    """The configurations of the templates, by themselves on one core."""
-
-    def choices(
-        self,
-        func: tirx.PrimFunc,
-        constants: frozenset[int],
-        vdevice: VDevice,
-        winograd_tolerance: float,
-    ) -> list[Choice]:
-        from tvm_rammer.backend.cpu.templates.select import choices
-
-        return choices(func, constants, vdevice, winograd_tolerance)
-
-    def likely(
-        self,
-        func: tirx.PrimFunc,
-        constants: frozenset[int],
-        vdevice: VDevice,
-        winograd_tolerance: float,
-    ) -> list[str]:
-        from tvm_rammer.backend.cpu.templates.select import likely
-
-        return likely(func, constants, vdevice, winograd_tolerance)
-
-    def together(self, choices: Sequence[Choice]) -> Scheduled | None:
-        from tvm_rammer.backend.cpu.templates.select import schedule_as
-
-        return schedule_as(choices)
-
-    def alike(self, choice: Choice) -> str:
-        from tvm_rammer.backend.cpu.templates.select import alike
-
-        return alike(choice)
-
-    def compile(self, choices: Sequence[Choice], target: tvm.target.Target) -> tvm.runtime.Module:
-        from tvm_rammer.backend.cpu.timing.time_choice import compile_choices
-
-        return compile_choices(choices, target)
-
-    def trial(
-        self,
-        module: tvm.runtime.Module,
-        choices: Sequence[Choice],
-        inputs: Sequence[np.ndarray],
-        cache_bytes: int,
-        device: Any = None,
-    ) -> CompiledChoices:
-        from tvm_rammer.backend.cpu.timing.time_choice import CompiledChoices
-
-        return CompiledChoices(module, choices, inputs, cache_bytes, device)
 
 
 class CpuBackend(Backend):
@@ -156,9 +45,24 @@ class CpuBackend(Backend):
     kinds = ("llvm",)
     forms = ("program", "wavefront", "per-op")
     exports = True
-    stopwatch = CpuStopwatch()
-    stamps = CpuStamps()
-    tuner = CpuTuner()
+
+    @property
+    def stopwatch(self) -> Stopwatch:
+        from tvm_rammer.backend.cpu import stopwatch
+
+        return stopwatch
+
+    @property
+    def stamps(self) -> Stamps:
+        from tvm_rammer.backend.cpu.timing import stamps
+
+        return stamps
+
+    @property
+    def tuner(self) -> Tuner:
+        from tvm_rammer.backend.cpu import tuner
+
+        return tuner
 
     @property
     def few_rows(self) -> int:

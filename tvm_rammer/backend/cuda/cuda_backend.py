@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tvm_rammer.backend.protocol import WAIT_LIMIT, Backend, EncodedPlan
+from tvm_rammer.backend.protocol import WAIT_LIMIT, Backend, EncodedPlan, KernelCompiler
 from tvm_rammer.errors import DeviceError
 
 if TYPE_CHECKING:
@@ -26,17 +26,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class BlockCompiler:
+class BlockCompiler(KernelCompiler):
     """Compiles the bodies of one model, all at once: nvcc takes them as one text."""
 
     target: tvm.target.Target
-
-    def start(self, bodies: Mapping[str, tirx.PrimFunc], complete: bool = False) -> None:
-        """Nothing is worth to be started early."""
-
-    def seconds(self, bodies: Mapping[str, tirx.PrimFunc]) -> dict[str, float]:
-        """Nobody counts them."""
-        return {}
 
     def module(
         self, bodies: Mapping[str, tirx.PrimFunc], regions: Sequence[RegionSignature]

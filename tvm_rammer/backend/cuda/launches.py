@@ -18,6 +18,7 @@ import tvm_ffi
 from tvm import s_tir, tirx
 
 from tvm_rammer.errors import ModelError
+from tvm_rammer.kernel.loops import sequence
 from tvm_rammer.kernel.nodes import collect
 from tvm_rammer.kernel.split import Scratch, root_nests
 
@@ -66,9 +67,8 @@ def launches_of(func: tirx.PrimFunc) -> Launches:
         for nest in nests
     )
     plain = [_on_plain_loops(nest) for nest in nests]
-    whole = plain[0] if len(plain) == 1 else tirx.SeqStmt(plain)
     scratch = (Scratch(tuple(map(int, b.shape)), str(b.dtype)) for b in between)
-    return Launches(tuple(functions), _with_root(params, whole, inside), tuple(scratch))
+    return Launches(tuple(functions), _with_root(params, sequence(plain), inside), tuple(scratch))
 
 
 def linear_index(extents: dict[str, int], kind: str, index: Any) -> dict[str, Any]:

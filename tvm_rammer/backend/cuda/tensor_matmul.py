@@ -23,7 +23,7 @@ from tvm.s_tir.dlight.gpu.matmul import (
 
 from tvm_rammer.backend.cuda import tensor_intrinsics as intrinsics
 from tvm_rammer.backend.cuda.devices import WARP_THREADS
-from tvm_rammer.kernel.blocks import variables
+from tvm_rammer.kernel.blocks import is_reduced, variables
 
 _SIDE = intrinsics.SIDE
 #: Elements that a thread moves at once, and by which rows in shared memory are longer: those of a
@@ -155,9 +155,7 @@ def _product_of(sch: s_tir.Schedule) -> Any:
 def _ends_with_columns(block: Any) -> bool:
     """Whether the second factor's last axis is one of the result, and none that is summed over."""
     last = variables(block.reads[1].region[-1].min)
-    return not any(
-        each.var in last for each in block.iter_vars if each.iter_type == tirx.IterVar.CommReduce
-    )
+    return not any(axis.var in last for axis in block.iter_vars if is_reduced(axis))
 
 
 def _fragments(sch: s_tir.Schedule, block: Any) -> Any:

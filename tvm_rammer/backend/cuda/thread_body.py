@@ -24,6 +24,7 @@ from tvm_rammer.backend.cuda.launches import bound_extents, count, linear_index
 from tvm_rammer.backend.cuda.lower_launch import lowered_launch
 from tvm_rammer.errors import ModelError
 from tvm_rammer.kernel.blocks import variables
+from tvm_rammer.kernel.loops import sequence
 from tvm_rammer.kernel.nodes import collect, statements
 from tvm_rammer.kernel.work import element
 from tvm_rammer.rprogram import dtype_bytes
@@ -151,7 +152,7 @@ class _Nest:
             else:
                 parts.append(statement)
         found = _Axes()
-        body = found.strip(parts[0] if len(parts) == 1 else tirx.SeqStmt(parts))
+        body = found.strip(sequence(parts))
         return cls(bound_extents(found.extents), found.variables, views, body)
 
     def check_warps(self) -> None:
@@ -229,7 +230,7 @@ def _guarded(statement: Any, condition: Any) -> Any:
     if _declares(statement):
         return statement
     if isinstance(statement, tirx.SeqStmt):
-        return _sequence(_guarded_runs(statement, condition))
+        return sequence(_guarded_runs(statement, condition))
     if not _has_barrier(statement):
         return tirx.IfThenElse(condition, statement, None)
     if isinstance(statement, tirx.Evaluate):
@@ -249,10 +250,10 @@ def _guarded(statement: Any, condition: Any) -> Any:
     )
 
 
-def _guarded_runs(sequence: Any, condition: Any) -> Iterator[Any]:
+def _guarded_runs(steps: Any, condition: Any) -> Iterator[Any]:
     """The statements of a sequence, those between barriers under one guard."""
     run: list[Any] = []
-    for statement in statements(sequence):
+    for statement in statements(steps):
         if _declares(statement):
             yield statement
         elif isinstance(statement, tirx.Bind):
@@ -265,13 +266,13 @@ def _guarded_runs(sequence: Any, condition: Any) -> Iterator[Any]:
             yield statement
         elif _has_barrier(statement):
             if run:
-                yield tirx.IfThenElse(condition, _sequence(run), None)
+                yield tirx.IfThenElse(condition, sequence(run), None)
             run = []
             yield _guarded(statement, condition)
         else:
             run.append(statement)
     if run:
-        yield tirx.IfThenElse(condition, _sequence(run), None)
+        yield tirx.IfThenElse(condition, sequence(run), None)
 
 
 def _declares(statement: Any) -> bool:
@@ -286,11 +287,6 @@ def _with_body(statement: Any, body: Any) -> Any:
         return tirx.AttrStmt(statement.node, statement.attr_key, statement.value, body)
     bounds = (statement.loop_var, statement.min, statement.extent, statement.kind)
     return tirx.For(*bounds, body, annotations=statement.annotations, step=statement.step)
-
-
-def _sequence(parts: Any) -> Any:
-    flat = [each for part in parts for each in statements(part)]
-    return flat[0] if len(flat) == 1 else tirx.SeqStmt(flat)
 
 
 def _has_barrier(statement: Any) -> bool:

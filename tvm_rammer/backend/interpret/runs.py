@@ -15,6 +15,7 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 
+from tvm_rammer.backend.protocol import KernelCompiler
 from tvm_rammer.backend.signature import ANY, RegionSignature, TensorSpec
 from tvm_rammer.kernel.bodies import Body, compile_bodies, exported
 from tvm_rammer.kernel.lowering.pipeline import lowering
@@ -93,7 +94,7 @@ def _run(model: int, region: str, *tensors: Any) -> None:
     _models[model].run(region, [tensor.value or 0 for tensor in tensors])
 
 
-class Compiler:
+class Compiler(KernelCompiler):
     """Compiles bodies as functions on arrays, and entries that call the interpreter.
 
     What it made is kept for the rest of the process, as TVM's modules cannot hold it.
@@ -101,13 +102,6 @@ class Compiler:
 
     def __init__(self, target: tvm.target.Target) -> None:
         self.target = target
-
-    def start(self, bodies: Mapping[str, tirx.PrimFunc], complete: bool = False) -> None:
-        """Nothing is worth to be started early."""
-
-    def seconds(self, bodies: Mapping[str, tirx.PrimFunc]) -> dict[str, float]:
-        """Nobody counts them."""
-        return {}
 
     def module(
         self, bodies: Mapping[str, tirx.PrimFunc], regions: Sequence[RegionSignature]

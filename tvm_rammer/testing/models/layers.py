@@ -133,11 +133,11 @@ def concat(g: GraphBuilder, *values: str, axis: int = 1) -> str:
     return g.op("Concat", *values, axis=axis)
 
 
-def linear(g: GraphBuilder, x: str, features: int, *, bias: bool = True, gain: float = 1.0) -> str:
+def linear(g: GraphBuilder, x: str, features: int, *, gain: float = 1.0) -> str:
     """``x @ W + b`` over the last axis."""
     fan_in = g.shape(x)[-1]
     product = g.op("MatMul", x, g.weight((fan_in, features), math.sqrt(gain / fan_in)))
-    return g.op("Add", product, g.weight((features,), 0.05)) if bias else product
+    return g.op("Add", product, g.weight((features,), 0.05))
 
 
 def classifier(g: GraphBuilder, x: str, classes: int) -> str:

@@ -15,7 +15,7 @@ from tvm_rammer.backend.cpu.host import ceilings as module
 from tvm_rammer.backend.cpu.host.ceiling_text import multiply_adds
 from tvm_rammer.backend.cpu.host.ceilings import CeilingsTogether, ceilings, chains, compile_loops
 from tvm_rammer.backend.cpu.host.one_core import on_every_core
-from tvm_rammer.machine.ceilings import Ceilings, memory_level, typical
+from tvm_rammer.machine.ceilings import Ceilings, memory_level
 
 TARGET = resolve_target()
 HOST = vdevice_for(TARGET)
@@ -67,10 +67,6 @@ def test_all_cores_together_add_up(monkeypatch):
     assert [together.measure(), together.measure()] == [want, want]
     # Each core reads memory of its own, the same ones every time.
     assert len(set(memories)) == cores and len(memories) == 2 * cores
-
-
-def test_the_median_of_every_ceiling_is_typical():
-    assert typical([LOW, HIGH, LOW]) == LOW
 
 
 def test_what_is_usual_is_no_more_than_the_best(monkeypatch):

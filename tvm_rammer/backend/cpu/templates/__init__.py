@@ -4,8 +4,8 @@ A *rule* schedules a PrimFunc or declines; ``select`` asks them in order:
 
 - ``winograd``: convolutions of 3 x 3, and with longer filters along an axis, where it pays
 - ``convolution``, depthwise too, and ``matmul``: outer products in registers (``outer_product``,
-  on ``columns``, ``register_tile``, ``nest`` with ``nest_statements``, ``reduction_loops``,
-  ``repeated_results``, ``pack_weights``, ``neighbours`` and ``prefetch``)
+  on ``columns``, ``register_tile``, ``nest`` with ``reduction_loops``, ``repeated_results``,
+  ``pack_weights``, ``neighbours`` and ``prefetch``)
 - ``pooling``, and below ``elementwise``: one value per point (``pieces``, ``tiled_nest``,
   ``transposition``)
 - ``reduction``: softmax, normalisations and all else that reduces rows (``rows``)

@@ -11,7 +11,7 @@ import tvm_ffi
 from tvm import te, tirx
 from tvm.ir import TensorLoad
 
-from tvm_rammer.kernel.blocks import variables
+from tvm_rammer.kernel.blocks import parameter_number, variables
 from tvm_rammer.kernel.contraction import Axis, Contraction, load_of
 from tvm_rammer.kernel.scheduled import TensorPacking
 
@@ -51,12 +51,6 @@ def find_columns(contraction: Contraction, constants: frozenset[int]) -> Columns
     return max(ranked, key=lambda item: item[:2])[2] if ranked else None
 
 
-def parameter_of(contraction: Contraction, load: Any) -> int | None:
-    """Which parameter a load reads."""
-    params = contraction.func.params
-    return next((k for k, param in enumerate(params) if param.same_as(load.source)), None)
-
-
 def is_constant(contraction: Contraction, columns: Columns, constants: frozenset[int]) -> bool:
     """Whether the weights are a constant that is packed when compiled.
 
@@ -68,7 +62,7 @@ def is_constant(contraction: Contraction, columns: Columns, constants: frozenset
         weights = weights.value
     return (
         isinstance(weights, TensorLoad)
-        and parameter_of(contraction, weights) in constants
+        and parameter_number(contraction.func, weights.source) in constants
         and _is_permutation(inner_indices(contraction, columns, weights))
     )
 

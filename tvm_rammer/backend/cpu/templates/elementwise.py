@@ -19,7 +19,7 @@ from tvm_rammer.backend.cpu.templates.tiled_nest import (
     with_nests,
 )
 from tvm_rammer.backend.cpu.templates.transposition import walked_inside, without_remainders
-from tvm_rammer.kernel.blocks import distinct, is_number, loads
+from tvm_rammer.kernel.blocks import distinct, loads, sole_block
 from tvm_rammer.kernel.contraction import Axis
 from tvm_rammer.kernel.inlined_size import kept_results
 from tvm_rammer.kernel.nodes import substitute
@@ -61,10 +61,7 @@ class PointwiseFunction:
         """The nest of every result."""
         return [
             tiled_nest(
-                block,
-                self.vdevice,
-                inside=walked_inside(block, self.vdevice),
-                tile_accesses=tiles.accesses,
+                block, self.vdevice, tiles.accesses, inside=walked_inside(block, self.vdevice)
             )
             for block in self.blocks
         ]
@@ -149,7 +146,7 @@ def _results(func: tirx.PrimFunc) -> list[_Result] | None:
         return substitute(value, {place: at.astype(str(place.ty)) for place, at in pairs})
 
     for nest in root_nests(func.body):
-        block = _sole_block(nest)
+        block = sole_block(nest)
         if block is None or any(int(axis.iter_type) for axis in block.iter_vars):
             return None
         if not isinstance(block.body, tirx.BufferStore) or block.body.buffer in inlined:
@@ -180,20 +177,3 @@ def _is_defined_by(store: Any, axes: Sequence[Axis]) -> bool:
         and all(axis.extent == 1 or axis.var in indices for axis in axes)
         and store.buffer not in [node.source for node in loads(store.value)]
     )
-
-
-def _sole_block(nest: Any) -> s_tir.SBlock | None:
-    """The block of a nest of loops that runs it once at every point, ``None`` for other nests."""
-    extents: dict[Any, int] = {}
-    while isinstance(nest, tirx.For):
-        if not isinstance(nest.extent, tirx.IntImm) or not is_number(nest.min, 0):
-            return None
-        extents[nest.loop_var] = int(nest.extent)
-        nest = nest.body
-    if not isinstance(nest, s_tir.SBlockRealize) or not is_number(nest.predicate, 1):
-        return None
-    for value, axis in zip(nest.iter_values, nest.block.iter_vars, strict=True):
-        single = 1 if is_number(value, 0) else None
-        if extents.pop(value, single) != int(axis.dom.extent):
-            return None
-    return None if extents else nest.block

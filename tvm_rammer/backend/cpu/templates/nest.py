@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from math import prod
 from operator import add as plus
 from typing import Any
 
+import tvm_ffi
 from tvm import tirx
 from tvm.tirx import ForKind
 
 from tvm_rammer.backend.cpu.templates.columns import Columns, Layout
 from tvm_rammer.backend.cpu.templates.neighbours import Neighbours
-from tvm_rammer.backend.cpu.templates.nest_statements import digits, loop, unrolled
 from tvm_rammer.backend.cpu.templates.prefetch import SECOND, prefetch, prefetches
 from tvm_rammer.backend.cpu.templates.reduction_loops import Guards, ReductionLoops, Values
 from tvm_rammer.backend.cpu.templates.register_tile import RegisterTile
@@ -29,8 +29,17 @@ from tvm_rammer.backend.cpu.templates.repeated_results import (
     unrolled_stores,
 )
 from tvm_rammer.kernel.blocks import loads, variables
-from tvm_rammer.kernel.contraction import Axis, Contraction, load_of, rewrite
-from tvm_rammer.kernel.loops import NEIGHBOURS, keep_loop, number, sequence, turn_of
+from tvm_rammer.kernel.contraction import Axis, Contraction, load_of
+from tvm_rammer.kernel.loops import (
+    NEIGHBOURS,
+    for_each,
+    keep_loop,
+    number,
+    parallel,
+    sequence,
+    turn_of,
+    unravel,
+)
 from tvm_rammer.kernel.nodes import substitute
 
 
@@ -113,7 +122,7 @@ class Nest:
         num_rows = len(counts) - len(batch) - 2
 
         def task(place: Any) -> Any:
-            parts = digits(place, counts)
+            parts = unravel(place, counts)
             places, parts = parts[: len(batch)], parts[len(batch) :]
             first = num_rows if self.rows_first else 0
             group, tile = parts[first : first + 2]
@@ -123,7 +132,7 @@ class Nest:
             at = _Place(values, group, tile)
             return self._row_tile(at, places[-1]) if num_rows > len(others) else self._all_rows(at)
 
-        return loop("task", prod(counts), task, ForKind.PARALLEL)
+        return parallel("task", prod(counts), task)
 
     def _outer_axes(self) -> tuple[list[Axis], list[Axis]]:
         """The axes of the tasks: first those along which the weights differ, then all others.
@@ -148,7 +157,7 @@ class Nest:
         full, ragged = divmod(self.rows.extent, self.tile.rows)
         parts = []
         if full:
-            parts.append(loop("rows", full, lambda tile: self._full_tile(at, tile)))
+            parts.append(for_each("rows", full, lambda tile: self._full_tile(at, tile)))
         if ragged:
             parts.append(self._tile(at, number(full * self.tile.rows), ragged))
         return sequence(parts)
@@ -185,7 +194,7 @@ class Nest:
                 values = self._values(at, first_row, row, vector, lane)
                 return store(element(row, vector, lane), vector, values, lane)
 
-            return unrolled(rows, tile.vectors, tile.lanes, statement, marks)
+            return _unrolled(rows, tile, statement, marks)
 
         def cleared(place: Any, chains: Iterable[int]) -> list[Any]:
             return [tirx.BufferStore(sums, zero, [place + k * size]) for k in chains]
@@ -312,8 +321,9 @@ class Nest:
             return at.group if quotient.a.same_as(column) else quotient
 
         data = self.reduction.data.under(guards)
-        shared = not self.columns.elementwise
-        return substitute(rewrite(data, tirx.FloorDiv, divide) if shared else data, values)
+        if not self.columns.elementwise:
+            data = tvm_ffi.structural_map(data, (tirx.FloorDiv, divide))
+        return substitute(data, values)
 
     def _weights(self, at: _Place, vector: Any, values: Values, lane: Any) -> Any:
         if self.packed is None:
@@ -336,3 +346,24 @@ class _Place:
     values: dict[Any, Any]
     group: Any
     tile: Any
+
+
+def _unrolled(
+    rows: int,
+    tile: RegisterTile,
+    body: Callable[[Any, Any, Any], Any],
+    marks: Mapping[str, int] | None,
+) -> Any:
+    """``body(row, vector, lane)`` for all of a register tile, without a loop that is left.
+
+    What is marked are the loops over lanes.
+    """
+
+    def lanes(row: Any, vector: Any) -> Any:
+        lane = partial(body, row, vector)
+        return for_each("lane", tile.lanes, lane, ForKind.VECTORIZED, marks=marks)
+
+    def vectors(row: Any) -> Any:
+        return for_each("vector", tile.vectors, partial(lanes, row), ForKind.UNROLLED)
+
+    return for_each("row", rows, vectors, ForKind.UNROLLED)

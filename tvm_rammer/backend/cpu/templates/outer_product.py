@@ -24,7 +24,6 @@ from tvm_rammer.backend.cpu.templates.columns import (
     inner_indices,
     is_constant,
     is_contiguous,
-    parameter_of,
 )
 from tvm_rammer.backend.cpu.templates.finer import (
     VERY_LARGE_DEVICE,
@@ -40,9 +39,10 @@ from tvm_rammer.backend.cpu.templates.register_tile import (
     register_tile,
     tiles_in_registers,
 )
-from tvm_rammer.kernel.blocks import variables
+from tvm_rammer.kernel.blocks import parameter_number, variables
 from tvm_rammer.kernel.contraction import Axis, Contraction, find_contraction, load_of
 from tvm_rammer.kernel.loops import sequence
+from tvm_rammer.kernel.nodes import buffer_bytes
 from tvm_rammer.kernel.scheduled import Packing, Scheduled, Template
 from tvm_rammer.machine import VDevice
 from tvm_rammer.rprogram import dtype_bytes
@@ -303,8 +303,7 @@ def _far_data(nest: Nest, vdevice: VDevice) -> Axis | None:
     ):
         return None
     data, (axis,) = load_of(nest.reduction.data.element), axes
-    nbytes = prod(map(int, data.source.shape)) * dtype_bytes(str(data.source.dtype))
-    far = 2 * nbytes >= vdevice.l2_bytes and axis.extent >= _LONG_ROW
+    far = 2 * buffer_bytes(data.source) >= vdevice.l2_bytes and axis.extent >= _LONG_ROW
     return axis if far and is_contiguous(axis, data) else None
 
 
@@ -315,9 +314,7 @@ def _rows_first(weights: Any, vdevice: VDevice) -> bool:
     those of others, and take lines that both write from each other all the time: on Zen 4 ten times
     as long as the store itself. But each row reads all weights, which must stay in a cache.
     """
-    source = load_of(weights).source
-    nbytes = prod(int(extent) for extent in source.shape) * dtype_bytes(str(source.dtype))
-    return nbytes <= vdevice.l2_bytes // 2
+    return buffer_bytes(load_of(weights).source) <= vdevice.l2_bytes // 2
 
 
 def _rows(contraction: Contraction, columns: Columns) -> Axis | None:
@@ -363,7 +360,7 @@ def _on_packed(nests: Sequence[Nest], dtype: str) -> tuple[list[Nest], PackColum
 def _packed_constant(nests: Sequence[Nest], origin: str) -> Scheduled:
     contraction = nests[0].contraction
     load = load_of(nests[0].columns.weights(contraction))
-    position = parameter_of(contraction, load)
+    position = parameter_number(contraction.func, load.source)
     assert position is not None
     nests, packing = _on_packed(nests, str(load.source.dtype))
     params = list(contraction.func.params)

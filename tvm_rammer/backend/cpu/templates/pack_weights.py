@@ -10,8 +10,8 @@ from tvm import tirx
 from tvm.tirx import ForKind
 
 from tvm_rammer.backend.cpu.templates.nest import Nest
-from tvm_rammer.backend.cpu.templates.nest_statements import digits, loop
 from tvm_rammer.kernel.contraction import Axis
+from tvm_rammer.kernel.loops import for_each, parallel, unravel
 from tvm_rammer.kernel.nodes import substitute
 
 #: Columns that are packed at once: of more, whose distance is a power of two, the first-level cache
@@ -29,19 +29,19 @@ def pack(nest: Nest) -> Any:
     counts = [*(extents[index] for index in outer), layout.total]
 
     def task(number: Any) -> Any:
-        *places, vector = digits(number, counts)
+        *places, vector = unravel(number, counts)
         values = dict(zip(outer, places, strict=True))
         first = vector // per_group * layout.group + layout.first(vector % per_group)
 
         def element(part: Any, axes: Sequence[Axis], values: Mapping[Any, Any]) -> Any:
             if axes:
                 axis, *rest = axes
-                return loop(
+                return for_each(
                     str(axis.var.name),
                     axis.extent,
                     lambda number: element(part, rest, {**values, axis.var: number}),
                 )
-            return loop(
+            return for_each(
                 "lane", lanes, lambda lane: store(part * lanes + lane, values), ForKind.VECTORIZED
             )
 
@@ -53,6 +53,6 @@ def pack(nest: Nest) -> Any:
             indices = [*places, vector, *(values[axis.var] for axis in reduced), lane]
             return tirx.BufferStore(nest.packed, value, indices)
 
-        return loop("part", layout.lanes // lanes, lambda part: element(part, reduced, values))
+        return for_each("part", layout.lanes // lanes, lambda part: element(part, reduced, values))
 
-    return loop("vector", prod(counts), task, ForKind.PARALLEL)
+    return parallel("vector", prod(counts), task)

@@ -90,7 +90,7 @@ class PooledPoints:
         point, (*outer, last) = self.point, self.point.axes or (None,)
         if tiles.groups > 1 and last is not None:
             point = with_last_axis_cut(point, last.extent // tiles.groups, len(outer) - 1)
-        return tiled_nest(point, self.vdevice, _TOGETHER, tile_accesses=tiles.accesses)
+        return tiled_nest(point, self.vdevice, tiles.accesses, _TOGETHER)
 
     def option(self, tiles: PoolTiles) -> Option[PoolTiles]:
         """The number of tiles and the modelled cycles of each."""

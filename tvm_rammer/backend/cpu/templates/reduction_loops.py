@@ -19,11 +19,10 @@ from tvm import tirx
 from tvm.tirx import ForKind
 
 from tvm_rammer.backend.cpu.templates.columns import Columns
-from tvm_rammer.backend.cpu.templates.nest_statements import loop
 from tvm_rammer.kernel.contraction import Axis, Contraction
-from tvm_rammer.kernel.guards import Guarded, everywhere, guarded, mentions, together
-from tvm_rammer.kernel.loops import number, sequence, turn_of
-from tvm_rammer.kernel.nodes import substitute
+from tvm_rammer.kernel.guards import Guarded, everywhere, guarded, mentions
+from tvm_rammer.kernel.loops import for_each, number, sequence, turn_of
+from tvm_rammer.kernel.nodes import all_of, substitute
 
 #: A chain of additions is at most this long: with sums of thousands, a third of the error is left
 #: that one chain has.
@@ -128,7 +127,7 @@ class ReductionLoops:
             each = [guard for guard in ready if mentions(guard, row)]
             if skip:
                 inner = nest(axes, values, [*each, *left], inline, whole, turns, chain)
-                return tirx.IfThenElse(substitute(together(skip), bound), inner, None)
+                return tirx.IfThenElse(substitute(all_of(skip), bound), inner, None)
             if each and not self.columns.elementwise:
                 plain = nest(axes, values, left, inline, whole, turns, chain)
                 guarded = nest(axes, values, left, [*inline, *each], whole, turns, chain)
@@ -147,7 +146,7 @@ class ReductionLoops:
 
                 def steps(extent: int, first: Any) -> Any:
                     if rest or self.chains == 1:
-                        return loop(name, extent, lambda at: step(first + at, None), kind)
+                        return for_each(name, extent, lambda at: step(first + at, None), kind)
                     full, ragged = divmod(extent, self.chains)
 
                     def group(at: Any) -> Any:
@@ -155,12 +154,12 @@ class ReductionLoops:
                         return sequence([step(start + k, None, k) for k in range(self.chains)])
 
                     last = [step(first + (extent - k), None, k) for k in range(ragged, 0, -1)]
-                    return sequence([*([loop(name, full, group)] if full else []), *last])
+                    return sequence([*([for_each(name, full, group)] if full else []), *last])
 
                 if turns is None:
                     return steps(extent, first)
                 if turns.count * extent < rows:
-                    return loop(name, extent, lambda at: step(first + at, turns.of(extent, at)))
+                    return for_each(name, extent, lambda at: step(first + at, turns.of(extent, at)))
                 length = 1 if inner > 1 else turns.length(extent, rows)
 
                 def part(number_of_part: Any) -> Any:
@@ -168,14 +167,14 @@ class ReductionLoops:
                     turn = turns.of(extent // length, number_of_part).number
                     return sequence([*prepare(turn_of(turn, rows)), steps(length, place)])
 
-                return loop(name, extent // length, part)
+                return for_each(name, extent // length, part)
 
             if not whole or inner > _LONGEST_CHAIN:
                 return steps_of(axis.extent, number(0), whole)
             length = _block_length(axis.extent, inner)
             full, ragged = divmod(axis.extent, length)
             blocks = [
-                loop("block", full, lambda b: block(steps_of(length, b * length, False))),
+                for_each("block", full, lambda b: block(steps_of(length, b * length, False))),
                 *([block(steps_of(ragged, number(full * length), False))] if ragged else []),
             ]
             return sequence(blocks)

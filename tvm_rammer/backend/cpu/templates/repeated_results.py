@@ -15,11 +15,10 @@ from tvm import tirx
 from tvm.tirx import ForKind
 
 from tvm_rammer.backend.cpu.templates.columns import is_contiguous
-from tvm_rammer.backend.cpu.templates.nest_statements import loop
 from tvm_rammer.backend.cpu.templates.reduction_loops import Values
 from tvm_rammer.backend.cpu.templates.register_tile import RegisterTile
 from tvm_rammer.kernel.contraction import Axis, Contraction
-from tvm_rammer.kernel.loops import number, sequence
+from tvm_rammer.kernel.loops import for_each, number, sequence
 
 #: So many stores of a sum are a statement each.
 _FEW_REPEATS = 4
@@ -72,7 +71,9 @@ def looped_stores(
             return contraction.epilogue(values, total(row, vector, lane))
 
         def across(repeats: Values) -> Any:
-            return loop("lane", tile.lanes, lambda lane: write(lane, repeats), ForKind.VECTORIZED)
+            return for_each(
+                "lane", tile.lanes, lambda lane: write(lane, repeats), ForKind.VECTORIZED
+            )
 
         def along(lane: Any, repeats: Values) -> Any:
             (axis,) = contiguous
@@ -81,9 +82,11 @@ def looped_stores(
         def of_lane(lane: Any) -> Any:
             return _nest(others, {}, lambda repeats: along(lane, repeats))
 
-        return loop("lane", tile.lanes, of_lane) if contiguous else _nest(others, {}, across)
+        return for_each("lane", tile.lanes, of_lane) if contiguous else _nest(others, {}, across)
 
-    return loop("row", rows, lambda row: loop("vector", tile.vectors, lambda v: stores(row, v)))
+    return for_each(
+        "row", rows, lambda row: for_each("vector", tile.vectors, lambda v: stores(row, v))
+    )
 
 
 def _nest(
@@ -100,7 +103,7 @@ def _nest(
     def step(at: Any) -> Any:
         return _nest(rest, {**values, axis.var: at}, body, kind)
 
-    return loop("repeat", axis.extent, step, kind)
+    return for_each("repeat", axis.extent, step, kind)
 
 
 def _vectors(axis: Axis, lanes: int, store: Callable[[Any], Any]) -> Any:
@@ -108,8 +111,10 @@ def _vectors(axis: Axis, lanes: int, store: Callable[[Any], Any]) -> Any:
     vectors, rest = divmod(axis.extent, lanes)
 
     def vector(place: Any) -> Any:
-        return loop("lane", lanes, lambda lane: store(place * lanes + lane), ForKind.VECTORIZED)
+        return for_each("lane", lanes, lambda lane: store(place * lanes + lane), ForKind.VECTORIZED)
 
-    parts = [loop("repeat", vectors, vector)] if vectors else []
-    parts += [loop("rest", rest, lambda place: store(number(vectors * lanes) + place))] * bool(rest)
+    parts = [for_each("repeat", vectors, vector)] if vectors else []
+    parts += [for_each("rest", rest, lambda place: store(number(vectors * lanes) + place))] * bool(
+        rest
+    )
     return sequence(parts)

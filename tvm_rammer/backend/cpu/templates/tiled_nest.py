@@ -60,9 +60,9 @@ class TiledNest:
 def tiled_nest(
     block: Pointwise,
     vdevice: VDevice,
+    tile_accesses: int,
     together: int = 1,
     inside: Axis | None = None,
-    tile_accesses: int = TILE_ACCESSES,
 ) -> TiledNest:
     """Make the loop nest of a block for a device.
 
@@ -70,14 +70,14 @@ def tiled_nest(
     ----------
     block : Pointwise
     vdevice : VDevice
+    tile_accesses : int
+        Loads and stores that a tile aims at.
     together : int
         So many neighbours along the axis before the last are computed together, so that what they
         have in common is computed once.
     inside : Axis, optional
         An axis of the block, all of whose axes are merged, that is walked inside of every vector of
         the last one.
-    tile_accesses : int
-        Loads and stores that a tile aims at.
     """
     if inside is not None:
         pieces = cut_into_pieces(block, vdevice)

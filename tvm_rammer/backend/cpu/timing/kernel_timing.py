@@ -26,6 +26,7 @@ from tvm_rammer.kernel.bodies import exported
 from tvm_rammer.kernel.loops import sequence
 from tvm_rammer.kernel.operands import Operand, Timing
 from tvm_rammer.rprogram import aligned
+from tvm_rammer.tensors import held_as
 
 _PAGE_BYTES = 2 << 20
 #: At least so many runs, however long they are.
@@ -107,9 +108,8 @@ class CompiledJobs:
         job = self.jobs[number]
         operand = job.operands[k]
         first = copy * job.nbytes + job.offsets[k]
-        # numpy has no bfloat16; its bytes are all that is needed.
-        dtype = "uint16" if operand.dtype == "bfloat16" else operand.dtype
-        return memory[first : first + operand.nbytes].view(dtype).reshape(operand.shape)
+        held = memory[first : first + operand.nbytes].view(held_as(operand.dtype))
+        return held.reshape(operand.shape)
 
     def run(self, number: int, memory: np.ndarray, repeats: int = 1, copies: int = 1) -> None:
         """Run a job ``repeats`` times, on the copies in turn."""

@@ -36,7 +36,7 @@ from tvm_rammer.rprogram import (
     RTask,
     aligned,
 )
-from tvm_rammer.tensors import as_tensor, empty
+from tvm_rammer.tensors import as_tensor, empty, held_as
 
 #: Seconds of one timed run, and how many of them; the fastest counts.
 _RUN_SECONDS = 1e-3
@@ -121,7 +121,7 @@ class _Bench:
         memory[:start] = 0
         for buffer in program.buffers:
             if buffer.space == "arena":
-                dtype = np.dtype(_numpy_dtype(buffer.dtype))
+                dtype = held_as(buffer.dtype)
                 first = start + buffer.offset
                 place = memory[first : first + buffer.nbytes].view(dtype)
                 place[:] = 0.5 if dtype.kind == "f" else 0
@@ -132,8 +132,10 @@ class _Bench:
         table = tvm.runtime.tensor(
             instruction_table(program, BaseLayout.of(self.signature), self.ids)
         )
-        inputs = [_empty(spec.shape, spec.dtype) for spec in self.signature.inputs]
-        outputs = [_empty(spec.shape, spec.dtype) for spec in self.signature.outputs]
+        inputs, outputs = (
+            [tvm.runtime.empty(spec.shape, spec.dtype) for spec in specs]
+            for specs in (self.signature.inputs, self.signature.outputs)
+        )
         arguments = [*inputs, self.constants, table, *outputs, memory]
 
         def run() -> float:
@@ -172,12 +174,3 @@ def _program(
     return RProgram(
         signature.name, "measurement", tuple(buffers), (kernel,), operators, (tasks,), offset
     )
-
-
-def _numpy_dtype(dtype: str) -> str:
-    """The dtype whose zeros and ones a TVM dtype's bytes can hold."""
-    return "uint16" if dtype == "bfloat16" else dtype
-
-
-def _empty(shape: tuple[int, ...], dtype: str) -> Any:
-    return tvm.runtime.empty(shape, dtype)

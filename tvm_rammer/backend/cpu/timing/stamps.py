@@ -15,40 +15,38 @@ from tvm_rammer.rprogram import ALIGNMENT, RProgram, aligned
 from tvm_rammer.schedule.timeline import Span, Timeline
 
 
-def stamped_table(table: np.ndarray, arena_bytes: int) -> np.ndarray:
+def table(plain: np.ndarray, arena_bytes: int) -> np.ndarray:
     """The same plan, written down as it runs.
 
     Parameters
     ----------
-    table : ndarray
+    plain : ndarray
         An instruction table.
     arena_bytes : int
         Of the arena tensor without stamps.
     """
-    stamped = table.copy()
+    stamped = plain.copy()
     stamped[Header.STAMPS] = aligned(arena_bytes) // ALIGNMENT
     return stamped
 
 
-def stamped_arena_bytes(program: RProgram, arena_bytes: int) -> int:
+def arena_bytes(program: RProgram, arena_bytes: int) -> int:
     """Bytes of the arena tensor with stamps."""
     return aligned(arena_bytes) + 8 * (FIRST_STAMP + 2 * program.num_tasks)
 
 
-def read_stamps(
-    program: RProgram, arena: np.ndarray, arena_bytes: int, by_wave: bool = False
-) -> Timeline:
+def timeline(program: RProgram, table: np.ndarray, arena: np.ndarray, arena_bytes: int) -> Timeline:
     """The timeline of the run that left its stamps in an arena.
 
     Parameters
     ----------
     program : RProgram
+    table : ndarray
+        With or without stamps.
     arena : ndarray
-        One-dimensional, uint8, after a run with :func:`stamped_table`.
+        One-dimensional, uint8, after a run with stamps.
     arena_bytes : int
         Of the arena tensor without stamps.
-    by_wave : bool
-        Whether every wavefront is a segment of the table.
 
     Returns
     -------
@@ -60,6 +58,7 @@ def read_stamps(
     seconds = (ended - started) * 1e-9 / max(1, after - before)
     rows = stamps[FIRST_STAMP:].reshape(-1, 2)
     spans = []
+    by_wave = int(table[Header.NUM_SEGMENTS]) > 1
     for (veu, position), row in row_numbers(program, by_wave).items():
         start, stop = ((int(ticks) - before) * seconds for ticks in rows[row])
         spans.append(Span(veu, position, program.veus[veu][position].operator, start, stop))

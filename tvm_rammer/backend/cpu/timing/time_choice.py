@@ -23,6 +23,7 @@ from tvm_rammer.errors import TuningError
 from tvm_rammer.kernel.operands import Operand, copies_for
 from tvm_rammer.kernel.scheduled import Choice, Scheduled
 from tvm_rammer.kernel.split import SplitKernel, split_into_stages
+from tvm_rammer.tensors import held_as
 
 #: Seconds of one timed run.
 _RUN_SECONDS = 1e-3
@@ -83,13 +84,13 @@ class _EmittedChoice:
             if number not in written:
                 array = next(given)
                 packed = packings[number](array) if number in packings else array
-                self.operand(job, number, memory)[...] = packed.view(_readable(packed.dtype))
+                self.operand(job, number, memory)[...] = packed.view(held_as(packed.dtype))
         return memory
 
     def operand(self, job: Job, number: int, memory: np.ndarray) -> np.ndarray:
         """A parameter as the memory holds it."""
         shape, strides, name = self.params[number]
-        dtype = _readable(name)
+        dtype = held_as(name)
         start = job.offsets[number]
         held = memory[start : start + job.operands[number].nbytes].view(dtype)
         if not strides:
@@ -171,8 +172,3 @@ def _number(array: np.ndarray, dtype: str) -> np.ndarray:
     if dtype != "bfloat16":
         return array
     return (array.astype(np.uint32) << 16).view(np.float32).astype(np.float16)
-
-
-def _readable(dtype: Any) -> np.dtype[Any]:
-    """NumPy has no bfloat16: its bits are all that is needed."""
-    return np.dtype("uint16" if str(dtype) == "bfloat16" else dtype)

@@ -10,17 +10,10 @@ from tvm import tirx
 
 from tvm_rammer.backend.cpu.templates.rows.accumulator import Accumulator
 from tvm_rammer.backend.cpu.templates.rows.frame import Frame, Point
-from tvm_rammer.backend.cpu.templates.rows.loops import (
-    UNROLLED,
-    VectorRun,
-    grid,
-    pieces,
-    sequence,
-    sweep,
-    unravel,
-)
+from tvm_rammer.backend.cpu.templates.rows.loops import UNROLLED, VectorRun, grid, pieces, sweep
 from tvm_rammer.backend.cpu.templates.rows.program import RowProgram, RowStep
 from tvm_rammer.backend.cpu.templates.rows.vector_axis import VectorAxis
+from tvm_rammer.kernel.loops import sequence, unravel
 
 
 @dataclass(frozen=True)

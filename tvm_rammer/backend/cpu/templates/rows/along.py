@@ -14,18 +14,10 @@ from tvm import tirx
 
 from tvm_rammer.backend.cpu.templates.rows.accumulator import Accumulator
 from tvm_rammer.backend.cpu.templates.rows.frame import Frame, Point
-from tvm_rammer.backend.cpu.templates.rows.loops import (
-    UNROLLED,
-    VectorRun,
-    grid,
-    loop,
-    pieces,
-    sequence,
-    sweep,
-    unravel,
-)
+from tvm_rammer.backend.cpu.templates.rows.loops import UNROLLED, VectorRun, grid, pieces, sweep
 from tvm_rammer.backend.cpu.templates.rows.program import RowProgram, RowStep
 from tvm_rammer.backend.cpu.templates.rows.vector_axis import VectorAxis
+from tvm_rammer.kernel.loops import for_each, sequence, unravel
 
 #: Independent vectors that a reduction accumulates in: latency times additions per cycle.
 _ACCUMULATORS = 4
@@ -54,8 +46,11 @@ class AlongRows:
         frame = Frame.of(self.program, 1)
         first = number * self.rows_of_tile
         dtype = self.program.index_dtype
-        rows = loop(self.rows_of_tile, dtype, lambda row: self._row(frame, first + row), name="row")
-        return sequence([*frame.allocations, rows])
+
+        def one(row: Any) -> Any:
+            return self._row(frame, first + row)
+
+        return sequence([*frame.allocations, for_each("row", self.rows_of_tile, one, dtype=dtype)])
 
     def _row(self, frame: Frame, row: Any) -> Any:
         kept = unravel(row, self.program.kept)
@@ -108,7 +103,7 @@ class AlongRows:
             return sweep(parts, dtype, element, UNROLLED)
 
         def columns(outer: tuple[Any, ...]) -> Any:
-            main = loop(blocks, dtype, lambda n: add(outer, n * block, whole), name="block")
+            main = for_each("block", blocks, lambda n: add(outer, n * block, whole), dtype=dtype)
             ends = [(blocks * block, rest, full.lanes)] if rest else []
             ends += [(piece.start, piece.count, piece.lanes) for piece in tail]
             return sequence([main, *(add(outer, s, (VectorRun(0, c, w),)) for s, c, w in ends)])

@@ -8,14 +8,13 @@ from typing import Any
 
 from tvm import tirx
 
-from tvm_rammer.kernel.nodes import statements
+from tvm_rammer.kernel.loops import for_each, sequence
 
 #: What a loop runs, given its index.
 Body = Callable[[Any], Any]
 
 SERIAL = tirx.ForKind.SERIAL
 UNROLLED = tirx.ForKind.UNROLLED
-_VECTORIZED = tirx.ForKind.VECTORIZED
 
 
 @dataclass(frozen=True)
@@ -39,30 +38,18 @@ def pieces(length: int, lanes: int) -> tuple[VectorRun, ...]:
     return tuple(found)
 
 
-def sequence(several: Sequence[Any]) -> Any:
-    """Statements as one."""
-    flat = [inner for each in several for inner in statements(each)]
-    return flat[0] if len(flat) == 1 else tirx.SeqStmt(flat)
-
-
-def loop(extent: int, dtype: str, body: Body, kind: Any = SERIAL, name: str = "i") -> Any:
-    """Run a body ``extent`` times."""
-    if extent == 1:
-        return body(tirx.const(0, dtype))
-    var = tirx.Var(name, dtype)
-    return tirx.For(var, tirx.const(0, dtype), tirx.const(extent, dtype), kind, body(var))
-
-
 def grid(extents: Sequence[int], dtype: str, body: Callable[[tuple[Any, ...]], Any]) -> Any:
     """Serial loops, outermost first."""
     if not extents:
         return body(())
-    return loop(extents[0], dtype, lambda i: grid(extents[1:], dtype, lambda j: body((i, *j))))
+    return for_each(
+        "i", extents[0], lambda i: grid(extents[1:], dtype, lambda j: body((i, *j))), dtype=dtype
+    )
 
 
 def lanes_of(count: int, dtype: str, body: Body) -> Any:
     """A vectorised loop."""
-    return loop(count, dtype, body, _VECTORIZED, "lane")
+    return for_each("lane", count, body, tirx.ForKind.VECTORIZED, dtype)
 
 
 def sweep(parts: Sequence[VectorRun], dtype: str, body: Body, kind: Any = SERIAL) -> Any:
@@ -73,15 +60,6 @@ def sweep(parts: Sequence[VectorRun], dtype: str, body: Body, kind: Any = SERIAL
             first = number * piece.lanes + piece.start
             return lanes_of(piece.lanes, dtype, lambda lane: body(first + lane))
 
-        return loop(piece.count, dtype, vector, kind, "vector")
+        return for_each("vector", piece.count, vector, kind, dtype)
 
     return sequence([vectors(piece) for piece in parts])
-
-
-def unravel(index: Any, extents: Sequence[int]) -> tuple[Any, ...]:
-    """The indices along several axes that one index of their fused loop stands for."""
-    found: list[Any] = []
-    for extent in reversed(extents[1:]):
-        found.insert(0, index % extent)
-        index = index // extent
-    return (index, *found) if extents else ()

@@ -13,7 +13,6 @@ from tvm.ir import Call, Op
 from tvm.s_tir import ScheduleError
 
 from tvm_rammer.backend.cpu.templates.rows.axes import Axes, RowNest, join_axes
-from tvm_rammer.backend.cpu.templates.rows.plain_nests import all_plain
 from tvm_rammer.backend.cpu.templates.rows.program import (
     Home,
     RowProgram,
@@ -24,14 +23,15 @@ from tvm_rammer.backend.cpu.templates.rows.program import (
 from tvm_rammer.backend.cpu.templates.rows.stores import stores_of
 from tvm_rammer.kernel.blocks import (
     is_choice,
+    is_reduced,
     is_reduction,
     reduces,
     root_blocks,
     schedule_of,
+    sole_block,
 )
 from tvm_rammer.kernel.nodes import collect
-
-_REDUCE = 2
+from tvm_rammer.kernel.split import root_nests
 
 
 def recognise(func: tirx.PrimFunc) -> tuple[tirx.PrimFunc, RowProgram] | None:
@@ -41,7 +41,7 @@ def recognise(func: tirx.PrimFunc) -> tuple[tirx.PrimFunc, RowProgram] | None:
     # Simple indices show which variables run along which dimension.
     simplified = s_tir.transform.StmtSimplify()(tvm.IRModule({"main": func}))["main"]
     sch = schedule_of(simplified)
-    if not all_plain(sch.mod["main"]):
+    if any(sole_block(nest) is None for nest in root_nests(sch.mod["main"].body)):
         return None
     _inline(sch)
     nests = [_nest(sch.get(block)) for block in root_blocks(sch)]
@@ -100,7 +100,7 @@ def _calls(body: Any) -> bool:
 
 def _nest(block: Any) -> RowNest:
     extents = {axis.var: int(axis.dom.extent) for axis in block.iter_vars}
-    reducing = frozenset(a.var for a in block.iter_vars if int(a.iter_type) == _REDUCE)
+    reducing = frozenset(a.var for a in block.iter_vars if is_reduced(a))
     return RowNest(extents, reducing, stores_of(block))
 
 

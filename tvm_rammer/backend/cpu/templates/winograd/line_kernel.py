@@ -21,7 +21,6 @@ from tvm_rammer.backend.cpu.templates.winograd.match import PlainConvolution
 from tvm_rammer.backend.cpu.templates.winograd.products import register_products
 from tvm_rammer.backend.cpu.templates.winograd.transforms import applied, vectors_of
 from tvm_rammer.kernel.loops import (
-    all_of,
     bind,
     buffer,
     loop,
@@ -32,6 +31,7 @@ from tvm_rammer.kernel.loops import (
     vector,
     when,
 )
+from tvm_rammer.kernel.nodes import all_of
 
 #: ``read(k, lane)``.
 Read = Callable[[Any, Any], Any]

@@ -131,7 +131,7 @@ def match_convolution(
     if factors is None or len(spatial) != 4 or len(reduced) != 3:
         return None
     data, weight = factors
-    position = parameter_number(sch, weight.source)
+    position = parameter_number(sch.mod["main"], weight.source)
     result = sch.get(conv).body.buffer
     if position not in constants or position is None:
         return None

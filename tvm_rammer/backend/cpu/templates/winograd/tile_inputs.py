@@ -10,8 +10,8 @@ from tvm import tirx
 from tvm_rammer.backend.cpu.templates.winograd.match import PlainConvolution
 from tvm_rammer.backend.cpu.templates.winograd.tiling import TileGrid
 from tvm_rammer.kernel.blocks import is_zero, variables
-from tvm_rammer.kernel.loops import all_of, number
-from tvm_rammer.kernel.nodes import conjuncts
+from tvm_rammer.kernel.loops import number
+from tvm_rammer.kernel.nodes import all_of, conjuncts
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ from tvm_rammer.backend.cpu.templates.winograd.match import PlainConvolution
 from tvm_rammer.backend.cpu.templates.winograd.matrices import Matrix
 from tvm_rammer.backend.cpu.templates.winograd.tile_inputs import TileInputs
 from tvm_rammer.backend.cpu.templates.winograd.tiling import TileGrid, WinogradTiling
-from tvm_rammer.kernel.loops import all_of, bind, loop, number, rolled, sequence, vector, when
+from tvm_rammer.kernel.loops import bind, loop, number, rolled, sequence, vector, when
+from tvm_rammer.kernel.nodes import all_of
 
 #: ``write(row, column, channel, value)`` and ``read(row, column, channel)``.
 Write = Callable[[Any, Any, Any, Any], Any]
