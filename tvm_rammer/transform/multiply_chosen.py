@@ -16,6 +16,7 @@ import tvm
 from tvm import relax, te, tirx
 
 from tvm_rammer.relax_util import (
+    ANCHOR,
     bound_value,
     calls_any,
     is_for_cpu,
@@ -29,8 +30,6 @@ _CHOICES = frozenset({"relax.take", "relax.gather_nd"})
 _MATMUL = "relax.matmul"
 #: What take does with an index that is out of range: anything, or the nearest element.
 _CLIPPING = ("fast", "clip")
-#: What is element-wise is fused with the products, as with those of TVM.
-_ANCHOR = 4
 
 
 @tvm.transform.module_pass(opt_level=0, name="MultiplyChosen")
@@ -130,7 +129,7 @@ class _Multiplier(relax.PyExprMutator):
             chosen.stack,
             self._reshaped(chosen.numbers, (batch,)),
             primfunc_name_hint="matmul",
-            primfunc_attrs={"op_pattern": _ANCHOR},
+            primfunc_attrs={"op_pattern": ANCHOR},
         )
         *_, columns = static_shape(self.builder_.normalize(made)) or ()
         return self._reshaped(self.builder_.emit(made), (*outer, count, columns))
