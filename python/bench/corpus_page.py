@@ -59,8 +59,8 @@ def corpus_page(results: CorpusResults, notes: Mapping[str, str]) -> str:
             _speed(records),
             *_section("Misses", [_miss(record, notes) for record in missed]),
             *_section(f"Slower than {SLOW:g}x", [_slow(record, notes) for record in slow]),
-            *_table("Trained models", [r for r in agreeing if " " in r.source]),
-            *_table("Architectures", [r for r in agreeing if " " not in r.source]),
+            *_table("Trained models", [r for r in agreeing if r.trained]),
+            *_table("Architectures", [r for r in agreeing if not r.trained]),
         ]
     )
 
@@ -100,14 +100,21 @@ def _cpus(records: Sequence[ModelRecord]) -> str:
 
 
 def _speed(records: Sequence[ModelRecord]) -> str:
-    mean = mean_ratio(records)
-    if mean is None:
+    parts = {
+        "trained models": [record for record in records if record.trained],
+        "architectures": [record for record in records if not record.trained],
+    }
+    means = [
+        f"**{mean:.2f}x** over {sum(ratio_of(record) is not None for record in part)} {name}"
+        for name, part in parts.items()
+        if (mean := mean_ratio(part)) is not None
+    ]
+    if not means:
         return ""
-    timed = [record for record in records if ratio_of(record)]
-    slow = sum((ratio_of(record) or 0) > SLOW for record in timed)
+    slow = sum((ratio_of(record) or 0) > SLOW for record in records)
     return (
-        f"Geometric mean of our time over the fastest peer's: **{mean:.2f}x** over {len(timed)} "
-        f"models and forms; {slow} of them above {SLOW:g}x."
+        f"Geometric mean of our time over the fastest peer's: {', '.join(means)}; {slow} of them "
+        f"above {SLOW:g}x."
     )
 
 

@@ -59,6 +59,11 @@ class ModelRecord:
     cpu: str = ""
 
     @property
+    def trained(self) -> bool:
+        """Whether it is out of a package, which has a version; architectures are of libraries."""
+        return " " in self.source
+
+    @property
     def agrees(self) -> bool:
         """Whether it compiled, ran and gave the reference's outputs."""
         return self.checked.stage == "done"

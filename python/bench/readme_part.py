@@ -43,7 +43,7 @@ def readme_part(results: Results, folder: str) -> str:
             + machine.sentence(found.machine),
             table(columns, rows, left=2),
             f"![Time of every contender over that of the fastest peer]({folder}/peers.svg)",
-            " ".join([*summary(found.models), *_of_trained(results, len(trained))]),
+            " ".join([*summary(found.models), *_of_others(results)]),
             "Every model and contender, what is lost and why, quartiles, memory and ablations: "
             f"[{folder}]({folder}/README.md).",
         ]
@@ -82,15 +82,25 @@ def _trained(results: Results) -> list[_Row]:
     rows = []
     for record in results.corpus.records.values() if results.corpus else ():
         ratio, race = ratio_of(record), record.race
-        if ratio is None or race is None or not record.agrees:
+        if ratio is None or race is None or not record.agrees or not record.trained:
             continue
         times = [f"{race.ms[name]:.3g}" if name in race.ms else "-" for name in _SHOWN]
         rows.append(_Row(ratio, (record.name, record.task, *times, f"{ratio:.2f}x")))
     return rows
 
 
-def _of_trained(results: Results, count: int) -> list[str]:
-    mean = mean_ratio(list(results.corpus.records.values())) if results.corpus else None
-    if mean is None:
-        return []
-    return [f"Models that others have trained, {count} of them: {mean:.2f}x in the geometric mean."]
+def _of_others(results: Results) -> list[str]:
+    """What models of others take in the geometric mean."""
+    found = list(results.corpus.records.values()) if results.corpus else []
+    parts = {
+        "Models that others have trained": [record for record in found if record.trained],
+        "Architectures of torchvision, timm, transformers and others with random weights": [
+            record for record in found if not record.trained
+        ],
+    }
+    return [
+        f"{name}, {sum(ratio_of(record) is not None for record in part)} of them: {mean:.2f}x in "
+        "the geometric mean."
+        for name, part in parts.items()
+        if (mean := mean_ratio(part)) is not None
+    ]

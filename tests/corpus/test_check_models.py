@@ -24,6 +24,7 @@ from corpus.racing import RaceTimes, write_fixed
 from onnx import TensorProto, helper
 
 from tvm_rammer.runtime.onnx_reference import run_onnxruntime
+from tvm_rammer.testing.timing_results import Ratio
 
 
 def entry(name: str) -> TrainedModel:
@@ -115,6 +116,20 @@ def test_one_table_has_times_of_one_cpu() -> None:
     assert results.records["one/onnx"].race is times
     assert results.records["other/onnx"].race is None and results.records["other/onnx"].agrees
     assert "Checks: 1 on one (1 timed), 1 on other (0 timed)." in corpus_page(results, {})
+
+
+def test_trained_models_and_architectures_have_means_of_their_own() -> None:
+    def record(name: str, source: str, ratio: float) -> ModelRecord:
+        times = RaceTimes({"openvino": 1.0, "auto": ratio}, "openvino", Ratio(ratio, ratio, ratio))
+        return ModelRecord(name, "onnx", source, "t", "c", "d", Checked("done"), times)
+
+    records = [record("one", "p 1", 0.5), record("two", "timm", 0.4), record("three", "timm", 1.6)]
+    found = {f"{each.name}/onnx": each for each in records}
+    page = corpus_page(CorpusResults(CorpusSetting(2), {}, found), {})
+    assert (
+        "Geometric mean of our time over the fastest peer's: **0.50x** over 1 trained models, "
+        "**0.80x** over 2 architectures; 1 of them above 1.05x."
+    ) in page
 
 
 def test_a_process_that_computes_for_too_long_is_ended(script: ModuleType, tmp_path: Path) -> None:
