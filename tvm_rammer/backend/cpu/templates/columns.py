@@ -63,14 +63,15 @@ def is_constant(contraction: Contraction, columns: Columns, constants: frozenset
     return (
         isinstance(weights, TensorLoad)
         and parameter_number(contraction.func, weights.source) in constants
-        and _is_permutation(inner_indices(contraction, columns, weights))
+        and _is_permutation([weights.indices[k] for k in inner_places(contraction, columns)])
     )
 
 
-def inner_indices(contraction: Contraction, columns: Columns, load: Any) -> list[Any]:
-    """The indices of a load of weights that vary inside of a task: columns and reduced axes."""
+def inner_places(contraction: Contraction, columns: Columns) -> list[int]:
+    """Which indices of the weights vary inside of a task: those of columns and reduced axes."""
     inner = {columns.axis.var, *(axis.var for axis in contraction.reduced)}
-    return [index for index in load.indices if variables([index]) & inner]
+    indices = load_of(columns.weights(contraction)).indices
+    return [place for place, index in enumerate(indices) if variables([index]) & inner]
 
 
 def is_contiguous(axis: Axis, factor: Any) -> bool:

@@ -21,7 +21,7 @@ from tvm_rammer.backend.cpu.templates.columns import (
     Layout,
     PackColumns,
     find_columns,
-    inner_indices,
+    inner_places,
     is_constant,
     is_contiguous,
 )
@@ -334,18 +334,13 @@ def _taps(contraction: Contraction, columns: Columns) -> Axis | None:
 def _packing(nest: Nest) -> tuple[PackColumns, tuple[tuple[Any, ...], tuple[Axis, ...]]]:
     """How the weights are packed: the indices before the vectors, and the axes after them."""
     contraction, column = nest.contraction, nest.columns.axis.var
-    weights = load_of(nest.columns.weights(contraction))
-    inner = inner_indices(contraction, nest.columns, weights)
-    place = {index: k for k, index in enumerate(weights.indices) if _is_one_of(index, inner)}
-    outer = [k for k, index in enumerate(weights.indices) if not _is_one_of(index, inner)]
+    indices = load_of(nest.columns.weights(contraction)).indices
+    place = {indices[k]: k for k in inner_places(contraction, nest.columns)}
+    outer = [k for k in range(len(indices)) if k not in place.values()]
     reduced = tuple(axis for axis in nest.reduction.axes if axis.var in place)
     order = (*outer, place[column], *(place[axis.var] for axis in reduced))
     packing = PackColumns(order, len(outer), nest.layout.as_packed(), nest.together)
-    return packing, (tuple(weights.indices[k] for k in outer), reduced)
-
-
-def _is_one_of(index: Any, others: Sequence[Any]) -> bool:
-    return any(index.same_as(other) for other in others)
+    return packing, (tuple(indices[k] for k in outer), reduced)
 
 
 def _on_packed(nests: Sequence[Nest], dtype: str) -> tuple[list[Nest], PackColumns]:
