@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import prod
 from typing import Any
 
@@ -105,11 +105,13 @@ def schedule(
     return replace(scheduled, note=note)
 
 
+@lru_cache(maxsize=256)
 def planning_problem(func: tirx.PrimFunc, vdevice: VDevice, limits: Limits) -> str | None:
     """Why resident blocks cannot run a PrimFunc; None if they can.
 
     Asked of one that is scheduled already, or has loops inside of its blocks, as TVM writes
-    scatters, and windows whose size varies. Any other one is scheduled so that they can.
+    scatters, and windows whose size varies. Any other one is scheduled so that they can. Every call
+    asks, and an unrolled network has thousands of one PrimFunc.
     """
     try:
         if func.attrs and _SCHEDULED in func.attrs:
