@@ -89,6 +89,16 @@ def mean_ratio(records: Sequence[ModelRecord]) -> float | None:
     return geometric_mean(found) if found else None
 
 
+def timed_parts(records: Sequence[ModelRecord]) -> list[tuple[bool, int, float]]:
+    """Of trained models and of architectures: whether trained, how many are timed, their mean."""
+    parts = [(each, [r for r in records if r.trained is each]) for each in (True, False)]
+    return [
+        (trained, sum(ratio_of(record) is not None for record in part), mean)
+        for trained, part in parts
+        if (mean := mean_ratio(part)) is not None
+    ]
+
+
 def _cpus(records: Sequence[ModelRecord]) -> str:
     """What was checked and timed where, if that was not in one place."""
     places = Counter(record.cpu for record in records)
@@ -100,14 +110,9 @@ def _cpus(records: Sequence[ModelRecord]) -> str:
 
 
 def _speed(records: Sequence[ModelRecord]) -> str:
-    parts = {
-        "trained models": [record for record in records if record.trained],
-        "architectures": [record for record in records if not record.trained],
-    }
     means = [
-        f"**{mean:.2f}x** over {sum(ratio_of(record) is not None for record in part)} {name}"
-        for name, part in parts.items()
-        if (mean := mean_ratio(part)) is not None
+        f"**{mean:.2f}x** over {count} {'trained models' if trained else 'architectures'}"
+        for trained, count, mean in timed_parts(records)
     ]
     if not means:
         return ""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from corpus.racing import OURS, PEERS
 
 from bench import machine, peers
-from bench.corpus_page import mean_ratio, ratio_of
+from bench.corpus_page import ratio_of, timed_parts
 from bench.markdown import table
 from bench.overview import summary
 from bench.pages import Results
@@ -91,16 +91,12 @@ def _trained(results: Results) -> list[_Row]:
 
 def _of_others(results: Results) -> list[str]:
     """What models of others take in the geometric mean."""
-    found = list(results.corpus.records.values()) if results.corpus else []
-    parts = {
-        "Models that others have trained": [record for record in found if record.trained],
-        "Architectures of torchvision, timm, transformers and others with random weights": [
-            record for record in found if not record.trained
-        ],
+    names = {
+        True: "Models that others have trained",
+        False: "Architectures of torchvision, timm, transformers and others with random weights",
     }
+    records = list(results.corpus.records.values()) if results.corpus else []
     return [
-        f"{name}, {sum(ratio_of(record) is not None for record in part)} of them: {mean:.2f}x in "
-        "the geometric mean."
-        for name, part in parts.items()
-        if (mean := mean_ratio(part)) is not None
+        f"{names[trained]}, {count} of them: {mean:.2f}x in the geometric mean."
+        for trained, count, mean in timed_parts(records)
     ]
