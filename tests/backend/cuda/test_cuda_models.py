@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
-from cuda_models import TARGET, branches, outputs, router, run_model, run_onnx, worst
+from cuda_models import TARGET, Run, branches, outputs, router, run_model, run_onnx, worst
 from emulated_cuda import edited, resident_blocks, run_emulated
+from onnx import ModelProto
 from onnx.reference import ReferenceEvaluator
 
 import tvm_rammer
@@ -17,23 +20,19 @@ FORMS = ("wavefront", "program")
 TOLERANCE = 1e-4
 
 
-def run_branches(form: str):
-    return run_onnx(branches(), form=form, policy="wavefront", num_veus=4)
+def run_graph(make: Callable[[], ModelProto], form: str) -> Run:
+    return run_onnx(make(), form=form, policy="wavefront", num_veus=4)
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_convolutions_and_a_softmax_compute_what_numpy_does(form):
-    run = run_emulated(run_branches, form)
+    run = run_emulated(run_graph, branches, form)
     assert max(run.errors.values()) < TOLERANCE
-
-
-def run_router(form: str):
-    return run_onnx(router(), form=form, policy="wavefront", num_veus=4)
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_choice_of_experts_is_planned_and_computes_what_numpy_does(form):
-    run = run_emulated(run_router, form)
+    run = run_emulated(run_graph, router, form)
     assert max(run.errors.values()) < TOLERANCE
     assert run.operators == 6
 
