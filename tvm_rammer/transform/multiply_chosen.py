@@ -39,7 +39,7 @@ class MultiplyChosen:
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Rewrite every Relax function of a module."""
         found = is_for_cpu() and calls_any(mod, _CHOICES) and calls_any(mod, {_MATMUL})
-        return clean_up(rewrite(mod, _Multiplier(mod))) if found else mod
+        return rewrite(mod, _Multiplier(mod), clean_up) if found else mod
 
 
 @dataclass(frozen=True)
