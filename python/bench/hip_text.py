@@ -49,6 +49,8 @@ _INSTRUCTIONS = (
         ),
         r"__hip_atomic_store(\1, \2, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_AGENT);",
     ),
+    # Of a branch for other devices.
+    (re.compile(r'asm volatile\("cp\.async[^;]*;[^;]*;'), ""),
     (
         re.compile(r'asm volatile\("mov\.u32 %0, %%tid\.x;" : "=r"\((\w+)\)\);'),
         r"\1 = threadIdx.x;",

@@ -35,7 +35,7 @@ TOLERANCE = 1e-4
 
 
 def without_each_barrier(form: str, num_veus: int) -> Counter[str]:
-    """How often the removal of a barrier is a race, changes a result unnoticed, or nothing."""
+    """How often the removal of a barrier is an error, changes a result unnoticed, or nothing."""
     model = branches()
     inputs = random_inputs(model)
     expected = ReferenceEvaluator(model).run(None, inputs)
@@ -51,8 +51,9 @@ def without_each_barrier(form: str, num_veus: int) -> Counter[str]:
             with without_barrier(line):
                 return "idle" if is_right() else "wrong"
         except Exception as error:
-            assert "emulated CUDA: a race" in str(error)
-            return "race"
+            # What has not arrived yet can be an address.
+            assert any(each in str(error) for each in ("a race: ", "an address that is not there"))
+            return "error"
 
     assert is_right()
     return Counter(map(result, barriers(max(sources, key=len))))
@@ -61,11 +62,11 @@ def without_each_barrier(form: str, num_veus: int) -> Counter[str]:
 # Idle are barriers that TVM sets before an array is first written, those of loops that run once,
 # and, where bodies begin with one, those that they end with. By wave, blocks wait for nobody. With
 # fewer blocks than tiles each runs several in a launch.
-@pytest.mark.parametrize(("form", "num_veus", "races"), [("program", 4, 10), ("wavefront", 2, 7)])
-def test_a_barrier_that_is_missing_from_a_merged_kernel_is_a_race(form, num_veus, races):
+@pytest.mark.parametrize(("form", "num_veus", "errors"), [("program", 4, 10), ("wavefront", 2, 7)])
+def test_a_barrier_that_is_missing_from_a_merged_kernel_is_an_error(form, num_veus, errors):
     found = run_emulated(without_each_barrier, form, num_veus)
     assert not found["wrong"]
-    assert found["race"] >= races
+    assert found["error"] >= errors
 
 
 def error_of(name: str, form: str, strong: str = "", weak: str = "") -> float:

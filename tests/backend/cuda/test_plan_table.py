@@ -57,39 +57,36 @@ def encode(program: RProgram, by_wave: bool = False) -> np.ndarray:
     return plan_table(program, layout_of(program), ids, by_wave, wait_limit=1.5)
 
 
-def decode(table: np.ndarray, arity: list[int]) -> list[list[list[Read]]]:
+def decode(table: np.ndarray) -> list[list[list[Read]]]:
     """Segments x vEUs x rows, as the layout is described."""
     segments, veus, _ = table.shape
     words = table.ravel().tolist()
-    starts, rows, waits, operands, limit = words[:5]
-    assert limit == 1500
+    assert words[0] == 1500
 
-    def pairs(base: int, first: int, last: int) -> tuple[tuple[int, int], ...]:
-        return tuple((words[base + 2 * k], words[base + 2 * k + 1]) for k in range(first, last))
+    def pairs(first: int, last: int) -> tuple[tuple[int, int], ...]:
+        # Two words are fetched together.
+        assert first % 2 == 0
+        return tuple((words[k], words[k + 1]) for k in range(first, last, 2))
 
-    def row(number: int) -> Read:
-        kernel, start, stop, operand, first, last, signal, _ = words[rows + 8 * number :][:8]
+    def row(first: int) -> Read:
+        assert first % 2 == 0
+        kernel, start, stop, operand, first, last, signal, end = words[first : first + 8]
         places = tuple(
-            (place // 64, place % 64 + 64 * lines)
-            for place, lines in pairs(operands, operand, operand + arity[kernel])
+            (place // 64, place % 64 + 64 * lines) for place, lines in pairs(operand, end)
         )
-        return Read(kernel, (start, stop), places, pairs(waits, first, last), signal)
+        return Read(kernel, (start, stop), places, pairs(first, last), signal)
 
     return [
-        [list(map(row, range(*words[starts + s * (veus + 1) + v :][:2]))) for v in range(veus)]
+        [list(map(row, range(*words[2 + s * (veus + 1) + v :][:2], 8))) for v in range(veus)]
         for s in range(segments)
     ]
-
-
-def arity(program: RProgram) -> list[int]:
-    return [len(kernel.modes) for kernel in program.kernels]
 
 
 @settings(max_examples=60)
 @given(plans)
 def test_every_task_is_there_as_planned(program):
     layout = layout_of(program)
-    (veus,) = decode(encode(program), arity(program))
+    (veus,) = decode(encode(program))
     awaited = {(w.veu, w.count) for _, _, task in program.tasks() for w in task.waits}
     for veu, (tasks, rows) in enumerate(zip(program.veus, veus, strict=True)):
         for position, (task, row) in enumerate(zip(tasks, rows, strict=True)):
@@ -125,7 +122,7 @@ def test_a_launch_for_each_wave_waits_for_nobody(program):
         assert str(refused).endswith('this policy needs form="program"')
         return
     assert table.shape[:2] == (program.num_waves, program.num_veus)
-    for wave, veus in enumerate(decode(table, arity(program))):
+    for wave, veus in enumerate(decode(table)):
         for tasks, rows in zip(program.veus, veus, strict=True):
             of_wave = [(task.start, task.stop) for task in tasks if task.wave == wave]
             assert [row.tiles for row in rows] == of_wave

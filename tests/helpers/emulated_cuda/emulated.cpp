@@ -493,6 +493,18 @@ void warp_barrier(int line, unsigned mask) {
   running->orders = false;
 }
 
+void put_off(const Copy& copy) {
+  if (here->num_copies == kMostCopies) fail("a thread has more copies under way than are emulated");
+  here->copies[here->num_copies++] = copy;
+}
+
+int take_copies(Copy* copies) {
+  const int count = here->num_copies;
+  std::copy(here->copies, here->copies + count, copies);
+  here->num_copies = 0;
+  return count;
+}
+
 void* static_shared(int site, size_t bytes) {
   in_kernel = 0;
   Block& block = *running->home;

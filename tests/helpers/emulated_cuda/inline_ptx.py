@@ -25,6 +25,11 @@ _INSTRUCTIONS = tuple(
             "{0} = emulated::add((TYPE*)({1}), {2}, ACQUIRES, RELEASES);",
         ),
         (r"(?:fence|membar)(?:\.(?:acq_rel|sc|gpu|gl|sys))+;", "__threadfence();"),
+        (
+            r"cp\.async\.ca\.shared\.global \[%0\], ?\[%1\], ?8;",
+            "emulated::copy_later((void*)({0}), (const void*)({1}))",
+        ),
+        (r"cp\.async\.wait_all;", "emulated::make_copies()"),
         (r"mov\.u32 %0, %%tid\.x;", "{0} = threadIdx.x;"),
         (r"nanosleep\.u32 (?:%0|\d+);", "__nanosleep(0);"),
     )

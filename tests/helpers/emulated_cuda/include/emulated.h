@@ -89,6 +89,18 @@ T add(T* at, V value, bool acquires, bool releases) {
   return change(at, acquires, releases, true, [=](T old) { return T(old + T(value)); });
 }
 
+// Copies of eight bytes that go on while their thread does something else: nothing can be relied upon
+// there from the call on, and what is copied is read as late as it may be.
+inline void copy_later(void* to, const void* from) {
+  *static_cast<int64_t*>(to) = 0x7f7f7f7f7f7f7f7f;
+  put_off({static_cast<int64_t*>(to), static_cast<const int64_t*>(from)});
+}
+inline void make_copies() {
+  Copy copies[kMostCopies];
+  const int count = take_copies(copies);
+  for (int k = 0; k < count; ++k) *copies[k].to = *copies[k].from;
+}
+
 }  // namespace emulated
 
 // ---- what CUDA C writes ------------------------------------------------------------------------
@@ -119,6 +131,7 @@ T add(T* at, V value, bool acquires, bool releases) {
 #define __threadfence() emulated::fence()
 #define __threadfence_block() __atomic_signal_fence(__ATOMIC_SEQ_CST)
 #define __threadfence_system() emulated::fence()
+#define __cvta_generic_to_shared(address) ((uint64_t)(address))
 #define __cvta_global_to_generic(address) ((void*)(address))
 #define __trap() emulated::trap(__LINE__)
 #define __CUDA_ARCH__ 900

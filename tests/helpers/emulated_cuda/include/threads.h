@@ -20,12 +20,21 @@ enum State : uint8_t {
   DONE
 };
 
+constexpr int kMostCopies = 16;
+// Of a thread to shared memory, some time before it waits for its copies.
+struct Copy {
+  int64_t* to;
+  const int64_t* from;
+};
+
 struct Place {
   Dim thread, block;
   unsigned number = 0;  // of the thread in its block, x fastest
   unsigned block_number = 0;
   int line = 0;         // where it waited last
   uint64_t value = 0;   // what it brings to a warp's collective
+  Copy copies[kMostCopies];
+  int num_copies = 0;
 };
 
 extern Place* here;
@@ -42,6 +51,9 @@ void fence();
 void note_load(const volatile void* at, bool acquires);
 void note_store(const volatile void* at, bool releases, bool keeps);
 [[noreturn]] void trap(int line);
+void put_off(const Copy& copy);
+// Takes what was put off; how many there are.
+int take_copies(Copy* copies);
 void* static_shared(int site, size_t bytes);
 void* dynamic_shared();
 int64_t clock_ticks();

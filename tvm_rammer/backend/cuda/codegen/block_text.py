@@ -6,12 +6,22 @@ has no tiles hands on what it has waited for, a barrier of the blocks that wait 
 written with release and read with acquire semantics at the scope of the device, and a barrier of
 the block stands between it and the other threads, so that all of them see what was written before.
 
+What the table says of the next rTasks is fetched while a body runs: a row two rTasks ahead, and one
+ahead what the row points to, pointers and waits. To read one after the other when they are needed
+took as long as most bodies. They lie in shared memory then; acquiring a counter forgets what the
+first-level cache has.
+
 Nothing here is read through the cache for constants but the table, which nobody writes.
 """
 
 from __future__ import annotations
 
-from tvm_rammer.backend.cuda.codegen.plan_table import COUNTER_BYTES, PlanWord
+from tvm_rammer.backend.cuda.codegen.plan_table import (
+    COUNTER_BYTES,
+    HEADER_WORDS,
+    LAST_OPERAND,
+    PlanWord,
+)
 from tvm_rammer.backend.cuda.thread_body import SHARED, THREAD
 from tvm_rammer.backend.plan_rows import OPERAND_WORDS, ROW_WORDS, WAIT_WORDS, Row
 from tvm_rammer.rprogram import ALIGNMENT
@@ -83,49 +93,98 @@ __device__ __forceinline__ void {clear}(int num_veus) {{
   for (int veu = threadIdx.x; veu < num_veus; veu += blockDim.x) *rammer_counter(veu) = 0;
 }}
 
-// Where a block is in its rows, and where they end; not in registers, which bodies need all.
+// Two words to shared memory, there when its thread calls rammer_arrived.
+__device__ __forceinline__ void rammer_fetch(int* to, const int* from) {{
+#if __CUDA_ARCH__ >= 800
+  const uint64_t place = __cvta_generic_to_shared(to);
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" : : "l"(place), "l"(from) : "memory");
+#else
+  *(int2*)to = *(const int2*)from;
+#endif
+}}
+
+__device__ __forceinline__ void rammer_arrived() {{
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_all;" : : : "memory");
+#endif
+}}
+
+// The first row of a block and the end of its last, as words of the table; how long waits may take.
+// Not in registers, which bodies need all.
 __device__ __forceinline__ int* rammer_place() {{
-  __shared__ int place[2];
+  __shared__ int place[3];
   return place;
 }}
 
-__device__ __forceinline__ const int* rammer_row(const int* table) {{
-  return table + table[{ROWS}] + rammer_place()[0] * {row_words};
+__device__ __forceinline__ int* rammer_row(int number) {{
+  __shared__ alignas(8) int rows[3 * {row_words}];
+  return rows + number % 3 * {row_words};
 }}
 
-__device__ __forceinline__ void rammer_wait_all(const int* table) {{
-  const int* row = rammer_row(table);
-  const int last = row[{ROW_LAST_WAIT}];
-  if (row[{ROW_FIRST_WAIT}] == last) return;
-  for (int wait = row[{ROW_FIRST_WAIT}] + threadIdx.x; wait < last; wait += blockDim.x) {{
-    const int* awaited = table + table[{WAITS}] + wait * {wait_words};
-    rammer_wait(rammer_counter(awaited[0]), awaited[1], table[{WAIT_LIMIT}]);
-  }}
-  __syncthreads();
+__device__ __forceinline__ int* rammer_operands(int number) {{
+  __shared__ alignas(8) int operands[2 * {most_operands} * {operand_words}];
+  return operands + number % 2 * ({most_operands} * {operand_words});
+}}
+
+// What a thread waits for first.
+__device__ __forceinline__ int* rammer_awaited() {{
+  __shared__ alignas(8) int awaited[{block_threads} * {wait_words}];
+  return awaited + threadIdx.x * {wait_words};
+}}
+
+__device__ __forceinline__ void rammer_fetch_row(const int* table, int number) {{
+  const int place = rammer_place()[0] + number * {row_words}, word = 2 * threadIdx.x;
+  if (place < rammer_place()[1] && word < {row_words})
+    rammer_fetch(rammer_row(number) + word, table + place + word);
+}}
+
+// What a row points to.
+__device__ __forceinline__ void rammer_fetch_rest(const int* table, int number) {{
+  if (rammer_place()[0] + number * {row_words} >= rammer_place()[1]) return;
+  const int* row = rammer_row(number);
+  const int first = row[{ROW_OPERANDS}];
+  for (int each = 2 * threadIdx.x; each < row[{LAST_OPERAND}] - first; each += 2 * blockDim.x)
+    rammer_fetch(rammer_operands(number) + each, table + first + each);
+  const int wait = row[{ROW_FIRST_WAIT}] + {wait_words} * threadIdx.x;
+  if (wait < row[{ROW_LAST_WAIT}]) rammer_fetch(rammer_awaited(), table + wait);
+}}
+
+__device__ __forceinline__ void rammer_wait_all(const int* table, const int* row) {{
+  int wait = row[{ROW_FIRST_WAIT}] + threadIdx.x * {wait_words};
+  const int last = row[{ROW_LAST_WAIT}], limit = rammer_place()[2];
+  if (wait >= last) return;
+  rammer_wait(rammer_counter(rammer_awaited()[0]), rammer_awaited()[1], limit);
+  while ((wait += blockDim.x * {wait_words}) < last)
+    rammer_wait(rammer_counter(table[wait]), table[wait + 1], limit);
 }}
 
 __device__ __forceinline__ void {walk}(int segment, const int* table) {{
-  if (threadIdx.x == 0) {{
-    const int* starts = table + table[{STARTS}] + segment * (gridDim.x + 1) + blockIdx.x;
-    rammer_place()[0] = starts[0];
-    rammer_place()[1] = starts[1];
+  if (threadIdx.x < 2) {{
+    const int first = {HEADER_WORDS} + segment * (gridDim.x + 1) + blockIdx.x;
+    rammer_place()[threadIdx.x] = table[first + threadIdx.x];
   }}
+  if (threadIdx.x == 2) rammer_place()[2] = table[{WAIT_LIMIT}];
   __syncthreads();
-  while (rammer_place()[0] < rammer_place()[1]) {{
-    rammer_wait_all(table);
-    const int* row = rammer_row(table);
-    int* operands = (int*)table + table[{OPERANDS}] + row[{ROW_OPERANDS}] * {operand_words};
-    // Every tile ends with a barrier: all threads are done with this row.
-    if (row[{ROW_START}] < row[{ROW_STOP}])
-      {dispatch}(row[{ROW_KERNEL}], row[{ROW_START}], row[{ROW_STOP}], operands);
-    else
-      __syncthreads();
-    if (threadIdx.x == 0) {{
-      const int signal = rammer_row(table)[{ROW_SIGNAL}];
-      if (signal > 0) rammer_release(rammer_counter(blockIdx.x), signal);
-      rammer_place()[0] += 1;
-    }}
+  rammer_fetch_row(table, 0);
+  rammer_fetch_row(table, 1);
+  rammer_arrived();
+  __syncthreads();
+  rammer_fetch_rest(table, 0);
+  for (int number = 0; rammer_place()[0] + number * {row_words} < rammer_place()[1]; ++number) {{
+    rammer_arrived();
+    rammer_wait_all(table, rammer_row(number));
+    // All threads are done with the row before, have waited, and see what was fetched.
     __syncthreads();
+    rammer_fetch_rest(table, number + 1);
+    rammer_fetch_row(table, number + 2);
+    const int* row = rammer_row(number);
+    // Every tile ends with a barrier.
+    if (row[{ROW_START}] < row[{ROW_STOP}])
+      {dispatch}(row[{ROW_KERNEL}], row[{ROW_START}], row[{ROW_STOP}], rammer_operands(number));
+    if (threadIdx.x == 0) {{
+      const int signal = rammer_row(number)[{ROW_SIGNAL}];
+      if (signal > 0) rammer_release(rammer_counter(blockIdx.x), signal);
+    }}
   }}
 }}
 """
@@ -133,7 +192,7 @@ __device__ __forceinline__ void {walk}(int segment, const int* table) {{
 _NAP, _POLLS = 20, 50_000
 
 
-def block_text(pool_bytes: int, num_bases: int, block_threads: int) -> str:
+def block_text(pool_bytes: int, num_bases: int, block_threads: int, most_operands: int) -> str:
     """The text that all kernels of a module import.
 
     Parameters
@@ -144,13 +203,17 @@ def block_text(pool_bytes: int, num_bases: int, block_threads: int) -> str:
         Most base pointers of a region.
     block_threads : int
         Threads of a block.
+    most_operands : int
+        Most pointers of a body.
     """
     words = {word.name: word.value for word in PlanWord}
+    words |= {"HEADER_WORDS": HEADER_WORDS, "LAST_OPERAND": int(LAST_OPERAND)}
     words |= {f"ROW_{word.name}": word.value for word in Row}
     return _TEXT.format(
         pool_bytes=max(1, pool_bytes),
         num_bases=num_bases,
         block_threads=block_threads,
+        most_operands=max(1, most_operands),
         thread=THREAD,
         shared=SHARED,
         base=BASE,

@@ -6,8 +6,12 @@ plan is in this table. Another plan for the same bodies is another table.
 Its shape is (segments, vEUs, words): what the host must know, which cannot read it, is how many
 launches there are of how many blocks. Read from start to end it holds, in int32 words::
 
-    header     8 words, see PlanWord
+    header     2 words, see PlanWord
     starts, rows, waits, operands    see plan_rows
+
+Starts, and what a row says of its waits and operands, are words of the table; they are even, as two
+words are fetched together. In place of its vEU, which a block knows, a row says where its operands
+end.
 
 The arena tensor begins with a counter for every vEU.
 """
@@ -22,7 +26,11 @@ import numpy.typing as npt
 
 from tvm_rammer.backend.cuda.devices import SECTOR_BYTES
 from tvm_rammer.backend.plan_rows import (
+    OPERAND_WORDS,
+    ROW_WORDS,
+    WAIT_WORDS,
     BaseLayout,
+    Row,
     as_words,
     count_segments,
     plan_rows,
@@ -33,17 +41,16 @@ from tvm_rammer.rprogram import RProgram, aligned
 
 #: Bytes from one counter to the next: a sector of the second-level cache each.
 COUNTER_BYTES = SECTOR_BYTES
-_HEADER_WORDS = 8
+#: Words of the header: an even number.
+HEADER_WORDS = 2
+#: Of a row: where its operands end.
+LAST_OPERAND = Row.VEU
 
 
 class PlanWord(IntEnum):
     """Words of the header."""
 
-    STARTS = 0
-    ROWS = 1
-    WAITS = 2
-    OPERANDS = 3
-    WAIT_LIMIT = 4
+    WAIT_LIMIT = 0
 
 
 def counter_bytes(program: RProgram) -> int:
@@ -88,11 +95,21 @@ def plan_table(
     start = counter_bytes(program)
     # A launch waits for all of the one before.
     found = plan_rows(program, layout, kernel_ids, start, by_wave, with_waits=not by_wave)
-    parts = [part.ravel() for part in (found.starts, found.rows, found.waits, found.operands)]
-    header = np.zeros(_HEADER_WORDS, np.int64)
-    header[: len(parts)] = _HEADER_WORDS + np.cumsum([0, *(part.size for part in parts)])[:-1]
+    header = np.zeros(HEADER_WORDS, np.int64)
     header[PlanWord.WAIT_LIMIT] = wait_milliseconds(wait_limit)
-    words = as_words(program, [header, *parts])
+    starts = np.zeros(found.starts.size + found.starts.size % 2, np.int64)
+    first_row = HEADER_WORDS + starts.size
+    starts[: found.starts.size] = first_row + ROW_WORDS * found.starts.ravel()
+    rows, first_wait = found.rows, first_row + found.rows.size
+    rows[:, [Row.FIRST_WAIT, Row.LAST_WAIT]] *= WAIT_WORDS
+    rows[:, [Row.FIRST_WAIT, Row.LAST_WAIT]] += first_wait
+    rows[:, Row.OPERANDS] *= OPERAND_WORDS
+    rows[:, Row.OPERANDS] += first_wait + found.waits.size
+    counts = {kernel_ids[kernel.name]: len(kernel.modes) for kernel in program.kernels}
+    of_row = np.array([counts[kernel] for kernel in rows[:, Row.KERNEL].tolist()], np.int64)
+    rows[:, LAST_OPERAND] = rows[:, Row.OPERANDS] + OPERAND_WORDS * of_row
+    parts = [header, starts, rows, found.waits, found.operands]
+    words = as_words(program, [part.ravel() for part in parts])
     segments = count_segments(program, by_wave)
     padded = np.pad(words, (0, -len(words) % (segments * program.num_veus)))
     return padded.reshape(segments, program.num_veus, -1)

@@ -76,7 +76,9 @@ def build_regions(
     functions[GlobalVar(DISPATCH)] = _dispatcher(symbols, bodies).with_attr("target", device)
     pool = max((int(body.attrs[SHARED_BYTES]) for body in bodies.values()), default=0)
     bases = max((BaseLayout.of(region).num_bases for region in regions), default=1)
-    text = block_text(pool, bases, limits.threads)
+    # Two of a body's parameters are tiles.
+    operands = max((len(body.params) - 2 for body in bodies.values()), default=0)
+    text = block_text(pool, bases, limits.threads, operands)
     for region in regions:
         functions[GlobalVar(region.name)] = _entry(region, text, target, limits.threads)
     with inlined_bodies(limits.blocks_per_sm):
