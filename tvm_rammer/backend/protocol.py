@@ -262,6 +262,9 @@ class Backend(Protocol):
         Those of :data:`tvm_rammer.options.FORMS` that it can make kernels in.
     few_rows : int
         A product with so many rows or fewer takes as long as reading its weights.
+    apart : int
+        Elements of a result up to which products stay apart that meet in it: to wait for each other
+        takes longer than an operator more.
     vector_bytes : int
         What kernels load and store at once: every buffer begins at a multiple of it.
     rules : tuple of str
@@ -286,6 +289,10 @@ class Backend(Protocol):
     def forms(self) -> tuple[str, ...]: ...
     @property
     def few_rows(self) -> int:
+        return 0
+
+    @property
+    def apart(self) -> int:
         return 0
 
     def most_neighbours(self, vdevice: VDevice) -> int:

@@ -10,8 +10,8 @@
   ``widen_convolutions``, ``multiply_integers`` with ``integer_products``,
   ``narrow_weights`` with ``scaled_bytes``, ``sum_integers_in_floats``,
   ``fuse_normalizations`` with ``normalization_chains`` and ``normalize``,
-  ``fold_transposes``, ``plan_sorting``, ``legalize_operators``, ``fuse_operators`` up to
-  ``fusion_ends``;
+  ``fold_transposes``, ``plan_sorting``, ``legalize_operators``, ``compute_again``,
+  ``fuse_operators`` up to ``fusion_ends``;
   ``remove_dead_code`` after many of them
 - ``partition_regions``: what can be planned together
 - ``co_schedule``: regions become kernels

@@ -18,25 +18,35 @@ from tvm import relax
 from tvm_ffi import structural_map, structural_walk
 
 from tvm_rammer.relax_util import relax_functions, with_functions
-from tvm_rammer.transform.fusion_ends import fusion_ends
+from tvm_rammer.transform.fusion_ends import fusion_chains
 
 
 @tvm.transform.module_pass(opt_level=0, name="FuseOperators")
 class FuseOperators:
-    """Group operators into functions; their PrimFuncs say by ``op_pattern`` which may be."""
+    """Group operators into functions; their PrimFuncs say by ``op_pattern`` which may be.
+
+    Parameters
+    ----------
+    apart : int
+        Elements of a result up to which products stay apart that meet in it.
+    """
+
+    def __init__(self, apart: int = 0) -> None:
+        self.apart = apart
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Fuse the operators of every Relax function of a module."""
-        ends = {var: relax.Var(var.name, var.ty) for var in _ends(mod)}
+        ends = {var: relax.Var(var.name, var.ty) for var in _ends(mod, self.apart)}
         fused = relax.transform.FuseOps()(_replaced(mod, ends))
         inner = {var: relax.DataflowVar(var.name, var.ty) for var in _inner_results(fused)}
         return _replaced(fused, inner)
 
 
-def _ends(mod: tvm.IRModule) -> Iterator[Any]:
+def _ends(mod: tvm.IRModule, apart: int) -> Iterator[Any]:
     """The variables of dataflow blocks behind which nothing is fused."""
     blocks = [block for func in relax_functions(mod).values() for block in func.body.blocks]
-    return filter(_is_inner, fusion_ends(mod, [b for block in blocks for b in block.bindings[:]]))
+    bindings = [binding for block in blocks for binding in block.bindings[:]]
+    return filter(_is_inner, fusion_chains(mod, bindings, apart).ends)
 
 
 def _inner_results(mod: tvm.IRModule) -> Iterator[Any]:

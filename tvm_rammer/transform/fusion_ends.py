@@ -4,6 +4,10 @@ A product, or whatever else is not element-wise, reads results. A larger result 
 which a broadcast repeats or a padding surrounds, is made by an operator of its own: tasks of the
 product would store more than they compute, and where padding is no register tile fits. And an
 expression grows with every operator that is fused with it: what is read twice is inlined twice.
+
+On devices of very many vEUs products that meet stay apart as well, if they are small: of the four
+products of an LSTM's gates each would read what the one before computed, and wait for it, where
+all of them together do not fill the device.
 """
 
 from __future__ import annotations
@@ -22,14 +26,15 @@ from tvm.ir import Call
 from tvm_rammer.kernel.inlined_size import InlinedSize, inlined_sizes
 from tvm_rammer.relax_util import ANCHOR, OPAQUE, operator_name, static_shape
 
-#: TVM's number for reductions (kCommReduce).
-_REDUCTION = 3
+#: TVM's numbers for what computes every element of others' at the same place, perhaps broadcast
+#: (kBroadcast), and for reductions (kCommReduce).
+ELEMENTWISE, _REDUCTION = 1, 3
 #: Most nodes of an expression, and of one behind a product: a register tile writes it many times.
 _MOST_NODES, _MOST_NODES_OF_A_TILE = 2000, 800
 
 
-def fusion_ends(mod: tvm.IRModule, bindings: Iterable[Any]) -> set[Any]:
-    """The variables behind which nothing is fused.
+def fusion_chains(mod: tvm.IRModule, bindings: Iterable[Any], apart: int = 0) -> Chains:
+    """What is fused with what; ``ends`` of it are the variables behind which nothing is.
 
     Parameters
     ----------
@@ -37,16 +42,18 @@ def fusion_ends(mod: tvm.IRModule, bindings: Iterable[Any]) -> set[Any]:
         Its PrimFuncs say by ``op_pattern`` how they may be fused.
     bindings : iterable of Binding
         Of functions, in order.
+    apart : int
+        Elements of a result up to which products stay apart that meet in it.
     """
     calls = [(binding.var, binding.value) for binding in bindings]
     patterns = _patterns(mod)
     ends = {operand for _, value in calls for operand in _sources(patterns, value)}
     # Inside of an expression TVM computes floats of eight bits as float32, and rounds none.
     ends |= {variable for variable, _ in calls if _is_float8(variable)}
-    chains = _Chains(mod, patterns, _fused_onwards(calls, ends), ends)
+    chains = Chains(mod, patterns, _fused_onwards(calls, ends), ends, apart)
     for variable, value in calls:
         chains.follow(variable, value)
-    return chains.ends
+    return chains
 
 
 def _is_float8(variable: Any) -> bool:
@@ -112,19 +119,22 @@ def _patterns(mod: tvm.IRModule) -> dict[Any, int]:
 
 
 @dataclass
-class _Chains:
-    """What is known of the variables so far; see :func:`fusion_ends`.
+class Chains:
+    """What is known of the variables so far; see :func:`fusion_chains`.
 
     ``products`` are results of products, perhaps with element-wise operators behind them, and
     ``nodes`` are in the expression that stands for a variable in the next operator of its chain, if
-    it is one of those that are fused ``onwards``.
+    it is one of those that are fused ``onwards``. ``levels`` says how many operators one after the
+    other it takes until a variable is there.
     """
 
     mod: tvm.IRModule
     patterns: Mapping[Any, int]
     onwards: set[Any]
     ends: set[Any]
+    apart: int
     products: set[Any] = field(default_factory=set)
+    levels: dict[Any, int] = field(default_factory=dict)
     nodes: dict[Any, int] = field(default_factory=dict)
     sizes: dict[Any, tuple[list[Any], list[InlinedSize]]] = field(default_factory=dict)
 
@@ -132,6 +142,7 @@ class _Chains:
         """Take in the next binding."""
         if isinstance(value, relax.TupleGetItem):
             self.nodes[variable] = self.nodes.get(value.tuple_value, 0)
+        self.levels[variable] = 1 + max(map(self._level_before, _operands(value)), default=0)
         if operator_name(value) != "relax.call_tir":
             return
         symbol, operands = value.args[0], value.args[1].fields[:]
@@ -140,6 +151,7 @@ class _Chains:
             self.products.add(variable)
         if pattern >= ANCHOR:
             return
+        self._part(variable, operands)
         self.ends.update(x for x in operands if x in self.products and _is_larger(variable, x))
         behind = any(x in self.products and x not in self.ends for x in operands)
         limit = _MOST_NODES_OF_A_TILE if behind else _MOST_NODES
@@ -148,6 +160,29 @@ class _Chains:
             self.nodes[variable] = nodes
         if any(x in self.products and x not in self.ends for x in operands):
             self.products.add(variable)
+
+    def _level_before(self, operand: Any) -> int:
+        """The level before the operator that computes an operand, or reads it."""
+        fused = operand in self.onwards and operand not in self.ends
+        return self.levels.get(operand, 0) - int(fused)
+
+    def _part(self, variable: Any, operands: list[Any]) -> None:
+        """Let products be, of which one would wait for another to be fused with what they meet in.
+
+        What waits anyway for products before its own is fused with it.
+        """
+        opened = [x for x in operands if x in self.products and x not in self.ends]
+        if not opened:
+            return
+        last = max(opened, key=lambda each: self.levels[each])
+        own = self.levels[last]
+        others = [x for x in operands if not x.same_as(last)]
+        waits = any(self.levels.get(x, 0) >= own for x in others)
+        if waits and 0 < number_of_elements(variable) <= self.apart:
+            self.ends.update(opened)
+        else:
+            # Behind its product.
+            self.levels[variable] = max(own, 1 + max(map(self._level_before, others), default=0))
 
     def _within(self, symbol: Any, operands: list[Any], limit: int) -> int:
         """The nodes of a call's expression, after those operands that make it too large ended."""
@@ -170,6 +205,10 @@ class _Chains:
 
 def _is_larger(result: Any, operand: Any) -> bool:
     """Whether a result has more elements than an operand."""
-    shapes = static_shape(result), static_shape(operand)
-    one, other = (0 if shape is None else prod(shape) for shape in shapes)
-    return one > other > 0
+    return number_of_elements(result) > number_of_elements(operand) > 0
+
+
+def number_of_elements(variable: Any) -> int:
+    """The elements of a variable; 0 if nobody knows."""
+    shape = static_shape(variable)
+    return 0 if shape is None else prod(shape)

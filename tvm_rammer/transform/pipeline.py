@@ -103,7 +103,9 @@ class Partitions:
         """Call_tirs of fused PrimFuncs; what can be planned together becomes a function."""
         backend, vdevice = self.compiler.backend, self.compiler.kernels.vdevice
         neighbours = backend.most_neighbours(vdevice)
-        prepare = [MergeProducts(rows), Prepare(backend.few_rows, neighbours)]
+        # One by one every operator takes a launch, and nothing is gained by more of them.
+        apart = backend.apart if self._form != "per-op" else 0
+        prepare = [MergeProducts(rows), Prepare(backend.few_rows, neighbours, apart)]
         refusal = partial(backend.refusal, vdevice=vdevice)
         partition = [PartitionRegions(refusal=refusal)] if self._form != "per-op" else []
         with self.compiler.target:

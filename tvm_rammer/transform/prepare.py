@@ -12,6 +12,7 @@ from tvm.ir import GenericConst
 from tvm_rammer.backend.registry import backend_for
 from tvm_rammer.relax_util import OPAQUE, calls_any, calls_of, operator_name
 from tvm_rammer.transform.channels_last import ChannelsLast
+from tvm_rammer.transform.compute_again import ComputeAgain
 from tvm_rammer.transform.fold_affine import FoldAffine
 from tvm_rammer.transform.fold_constants import FoldConstants
 from tvm_rammer.transform.fold_transposes import FoldTransposes
@@ -50,9 +51,12 @@ class Prepare:
         processors if not given.
     neighbours : int
         How many products of integers are added at once, as in :class:`.IntegerProducts`.
+    apart : int
+        Elements of a result up to which products stay apart that meet in it.
     """
 
-    def __init__(self, few_rows: int | None = None, neighbours: int = 1) -> None:
+    def __init__(self, few_rows: int | None = None, neighbours: int = 1, apart: int = 0) -> None:
+        self.apart = apart
         self.few_rows = backend_for().few_rows if few_rows is None else few_rows
         self.products = IntegerProducts(self.few_rows, neighbours)
 
@@ -86,7 +90,8 @@ class Prepare:
             LegalizeOperators(),
             relax.transform.AnnotateTIROpPattern(),
             _FoldCalls(),
-            FuseOperators(),
+            ComputeAgain(self.apart),
+            FuseOperators(self.apart),
             relax.transform.FuseTIR(),
             RemoveDeadCode(),
             _KeepFused(),

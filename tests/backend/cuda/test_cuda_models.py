@@ -13,6 +13,7 @@ from onnx.reference import ReferenceEvaluator
 import tvm_rammer
 from tvm_rammer.schedule import POLICIES
 from tvm_rammer.testing.models import get_model
+from tvm_rammer.testing.models.builder import GraphBuilder
 from tvm_rammer.testing.reference import random_inputs
 
 #: The form of one launch for each wavefront, and of one for all, whose blocks wait for each other.
@@ -81,3 +82,21 @@ def run_more_blocks_than_stay() -> None:
 def test_more_blocks_than_stay_resident_are_an_error():
     with pytest.raises(RuntimeError, match="cooperative"):
         run_emulated(run_more_blocks_than_stay)
+
+
+def with_inputs(count: int) -> ModelProto:
+    graph = GraphBuilder("inputs")
+    given = [graph.input(f"x{k}", (1, 4)) for k in range(count)]
+    graph.output("y", graph.op("Concat", *[graph.op("Relu", each) for each in given], axis=1))
+    return graph.build()
+
+
+def test_a_region_with_hundreds_of_inputs():
+    found = run_emulated(run_onnx, with_inputs(600), num_veus=4)
+    assert max(found.errors.values()) < TOLERANCE
+
+
+def test_a_region_with_more_inputs_than_a_kernel_takes_is_an_error():
+    with pytest.raises(RuntimeError) as refused:
+        run_emulated(run_onnx, with_inputs(4000), num_veus=4)
+    assert "inputs and outputs, and this kernel for CUDA takes 3,998: give" in str(refused.value)

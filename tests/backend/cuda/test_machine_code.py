@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 
@@ -50,7 +49,6 @@ def source_of_an_lstm() -> str:
 
 @pytest.mark.skipif(find_tool("nvcc") is None, reason="nvcc is not there")
 def test_bodies_read_what_other_blocks_wrote_through_coherent_caches(tmp_path):
-    """Only the table, which nobody writes, is read through the other one."""
     (tmp_path / "kernels.cu").write_text(run_emulated(source_of_an_lstm))
     command = [
         str(find_tool("nvcc")),
@@ -63,6 +61,6 @@ def test_bodies_read_what_other_blocks_wrote_through_coherent_caches(tmp_path):
     ]
     subprocess.run(command, cwd=tmp_path, check=True)
     ptx = (tmp_path / "kernels.ptx").read_text()
-    assert set(re.findall(r"ld\.global\.nc\.(\w+)", ptx)) == {"u32"}
+    assert "ld.global.nc" not in ptx
     assert "ld.global.f32" in ptx and "ld.f32" not in ptx
     assert "ld.acquire.gpu" in ptx and "st.release.gpu" in ptx

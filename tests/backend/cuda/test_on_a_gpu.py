@@ -108,7 +108,8 @@ device.sync()
 def python(
     script: str, *arguments: str, tool: tuple[str, ...] = (), patience: int = PATIENCE
 ) -> subprocess.CompletedProcess[str]:
-    path = os.pathsep.join(str(ROOT / each) for each in ("", "python", "tests/helpers"))
+    ours = [str(ROOT / each) for each in ("", "python", "tests/helpers")]
+    path = os.pathsep.join([*ours, os.environ.get("PYTHONPATH", "")])
     command = [*tool, sys.executable, "-c", START + script, *arguments]
     given = {**os.environ, "PYTHONPATH": path}
     return subprocess.run(command, env=given, capture_output=True, text=True, timeout=patience)

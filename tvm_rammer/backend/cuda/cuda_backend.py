@@ -50,6 +50,9 @@ class CudaBackend(Backend):
     exports = True
     takes_schedules = True
 
+    #: What a wave of small blocks has done by the time that another wave would begin.
+    apart = 1 << 15
+
     @property
     def vector_bytes(self) -> int:
         from tvm_rammer.backend.cuda.codegen.region_kernels import ALIGNMENT

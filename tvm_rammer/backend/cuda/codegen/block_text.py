@@ -11,7 +11,7 @@ ahead what the row points to, pointers and waits. To read one after the other wh
 took as long as most bodies. They lie in shared memory then; acquiring a counter forgets what the
 first-level cache has.
 
-Nothing here is read through the cache for constants but the table, which nobody writes.
+Nothing here is read through the cache for constants, which nothing makes forget.
 """
 
 from __future__ import annotations
@@ -188,6 +188,8 @@ __device__ __forceinline__ void {walk}(int segment, const int* table) {{
   }}
 }}
 """
+#: The pool's, at most once between the arrays.
+_SHARED_ALIGNMENT, _WORD_BYTES = 128, 4
 #: Nanoseconds between two looks at a counter, at most twice as many; looks in a millisecond.
 _NAP, _POLLS = 20, 50_000
 
@@ -231,3 +233,10 @@ def block_text(pool_bytes: int, num_bases: int, block_threads: int, most_operand
         polls=_POLLS,
         **words,
     )
+
+
+def walking_bytes(block_threads: int, most_operands: int) -> int:
+    """Bytes of shared memory that a block walks its rows with, beside base pointers."""
+    place, rows = 4, 3 * ROW_WORDS
+    words = place + rows + 2 * most_operands * OPERAND_WORDS + block_threads * WAIT_WORDS
+    return words * _WORD_BYTES + _SHARED_ALIGNMENT

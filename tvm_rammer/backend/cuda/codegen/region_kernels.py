@@ -23,6 +23,7 @@ from tvm_rammer.backend.cuda.codegen.block_text import (
     OPERAND,
     WALK,
     block_text,
+    walking_bytes,
 )
 from tvm_rammer.backend.cuda.codegen.host_and_device import compile_both
 from tvm_rammer.backend.cuda.codegen.inline_bodies import inlined_bodies
@@ -33,8 +34,11 @@ from tvm_rammer.errors import ModelError
 
 #: Bytes to which tensors are aligned that a kernel takes: the widest vector that a thread loads.
 ALIGNMENT = 16
-#: Pointers that fit into the parameters of a kernel, 4 KiB, beside the rest.
-_MOST_BASES = 500
+#: Pointers that fit into the parameters of a kernel, 32 KiB since CUDA 12.1, beside the rest.
+_MOST_BASES = 4000
+#: Of shared memory that a kernel declares.
+_MOST_SHARED = 48 << 10
+_POINTER_BYTES = 8
 _I32 = PrimType("int32")
 
 
@@ -79,10 +83,22 @@ def build_regions(
     # Two of a body's parameters are tiles.
     operands = max((len(body.params) - 2 for body in bodies.values()), default=0)
     text = block_text(pool, bases, limits.threads, operands)
+    room = _MOST_SHARED - pool - walking_bytes(limits.threads, operands)
+    most = min(_MOST_BASES, room // _POINTER_BYTES)
     for region in regions:
+        _check_bases(region, most)
         functions[GlobalVar(region.name)] = _entry(region, text, target, limits.threads)
     with inlined_bodies(limits.blocks_per_sm):
         return compile_both(_split(tvm.IRModule(functions)), target)
+
+
+def _check_bases(region: RegionSignature, most: int) -> None:
+    bases = BaseLayout.of(region).num_bases
+    if bases > most:
+        raise ModelError(
+            f"{region.name} has {bases - 2:,} inputs and outputs, and this kernel for CUDA takes "
+            f"{most - 2:,}: give parameters as constants"
+        )
 
 
 def _dispatcher(symbols: Sequence[GlobalVar], bodies: Mapping[str, tirx.PrimFunc]) -> tirx.PrimFunc:
@@ -116,12 +132,6 @@ def _decide(number: Any, first: int, cases: Sequence[Any]) -> Any:
 def _entry(
     region: RegionSignature, text: str, target: tvm.target.Target, block_threads: int
 ) -> tirx.PrimFunc:
-    layout = BaseLayout.of(region)
-    if layout.num_bases > _MOST_BASES:
-        raise ModelError(
-            f"{region.name} has {layout.num_bases - 2} inputs and outputs, and a kernel for CUDA "
-            f"takes {_MOST_BASES - 2}: give parameters as constants"
-        )
     segments, veus, words = (tirx.Var(n, "int64") for n in ("segments", "veus", "words"))
     specs = region.arguments()
     buffers = [_tensor(f"tensor{k}", spec) for k, spec in enumerate(specs)]
