@@ -22,7 +22,7 @@ import click
 import numpy as np
 import onnx
 from bench.console_table import console_table
-from bench.cuda_contenders import GPU_CONTENDERS, gpu_contender
+from bench.cuda_contenders import GPU_CONTENDERS, gpu_contender, gpu_here
 from bench.machine import machine
 from rich.console import Console
 from rich.progress import Progress
@@ -60,7 +60,7 @@ def main(
     """Time models on a GPU of NVIDIA."""
     names = _chosen(models, MODELS, "--models")
     entrants = _chosen(contenders, GPU_CONTENDERS, "--contenders")
-    gpu = _gpu()
+    gpu = gpu_here()
     # The same compiler for all who use TVM; without nvcc, TVM's usual one.
     if find_tool("nvcc"):
         os.environ.setdefault("TVM_CUDA_COMPILE_MODE", "nvcc")
@@ -87,19 +87,6 @@ def _chosen(text: str, known: Mapping[str, Any], option: str) -> list[str]:
         if name not in known:
             raise click.BadParameter(f"there is no {name!r}", param_hint=option)
     return names
-
-
-def _gpu() -> dict[str, str]:
-    """The name and the architecture of the GPU."""
-    import tvm
-
-    device = tvm.cuda(0)
-    if not device.exist:
-        raise click.ClickException("no GPU of NVIDIA is here, so nothing can be timed")
-    return {
-        "name": str(device.device_name),
-        "arch": "sm_" + str(device.compute_version).replace(".", ""),
-    }
 
 
 def _timed(

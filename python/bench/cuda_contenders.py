@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 
 from tvm_rammer.testing.fair_timing import TimedContender
@@ -54,6 +55,19 @@ GPU_CONTENDERS = {
         "PyTorch, torch.compile with CUDA graphs", "pytorch", {"graphs": True}
     ),
 }
+
+
+def gpu_here() -> dict[str, str]:
+    """The name and the architecture of the GPU; an error of the command line if there is none."""
+    import tvm
+
+    device = tvm.cuda(0)
+    if not device.exist:
+        raise click.ClickException("no GPU of NVIDIA is here, so nothing can be timed")
+    return {
+        "name": str(device.device_name),
+        "arch": "sm_" + str(device.compute_version).replace(".", ""),
+    }
 
 
 def gpu_contender(name: str, model: Path, inputs: Path, arch: str) -> TimedContender:

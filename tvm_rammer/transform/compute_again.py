@@ -58,7 +58,7 @@ class ComputeAgain:
         def copied(func: relax.Function) -> relax.Function:
             return with_blocks(func, [copies.in_block(block) for block in func.body.blocks])
 
-        return with_functions(mod, copied)
+        return relax.transform.Normalize()(with_functions(mod, copied))
 
 
 @dataclass

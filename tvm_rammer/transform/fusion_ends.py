@@ -7,7 +7,7 @@ expression grows with every operator that is fused with it: what is read twice i
 
 On devices of very many vEUs products that meet stay apart as well, if they are small: of the four
 products of an LSTM's gates each would read what the one before computed, and wait for it, where
-all of them together do not fill the device.
+all of them together do not fill the device. And of two, what they meet in belongs to the later one.
 """
 
 from __future__ import annotations
@@ -167,22 +167,21 @@ class Chains:
         return self.levels.get(operand, 0) - int(fused)
 
     def _part(self, variable: Any, operands: list[Any]) -> None:
-        """Let products be, of which one would wait for another to be fused with what they meet in.
+        """End products that would wait for others if they were fused with what they meet in.
 
-        What waits anyway for products before its own is fused with it.
+        What is fused with the last of them waits for no other; FuseOps takes the first.
         """
         opened = [x for x in operands if x in self.products and x not in self.ends]
-        if not opened:
+        if not opened or not 0 < number_of_elements(variable) <= self.apart:
             return
         last = max(opened, key=lambda each: self.levels[each])
         own = self.levels[last]
         others = [x for x in operands if not x.same_as(last)]
-        waits = any(self.levels.get(x, 0) >= own for x in others)
-        if waits and 0 < number_of_elements(variable) <= self.apart:
+        if any(self.levels.get(x, 0) >= own for x in others):
             self.ends.update(opened)
         else:
-            # Behind its product.
-            self.levels[variable] = max(own, 1 + max(map(self._level_before, others), default=0))
+            self.ends.update(x for x in opened if not x.same_as(last))
+            self.levels[variable] = own
 
     def _within(self, symbol: Any, operands: list[Any], limit: int) -> int:
         """The nodes of a call's expression, after those operands that make it too large ended."""
