@@ -51,6 +51,9 @@ GPU_CONTENDERS = {
     ),
     "persistent": GpuContender("one cooperative launch", "rammer", {"form": "program"}),
     "torch": GpuContender("PyTorch through onnx2torch, eager", "pytorch"),
+    "torch-captured": GpuContender(
+        "the same, captured in a CUDA graph", "pytorch", {"captured": True}
+    ),
     "torch-graphs": GpuContender(
         "PyTorch, torch.compile with CUDA graphs", "pytorch", {"graphs": True}
     ),
@@ -132,8 +135,10 @@ def rammer(model: str, inputs: str, arch: str, form: Any, policy: str = "auto") 
     return run, lambda: [module.get_output(k).numpy() for k in range(module.get_num_outputs())]
 
 
-def pytorch(model: str, inputs: str, arch: str, graphs: bool = False) -> Prepared:
-    """PyTorch eager, or compiled with CUDA graphs; in float32 as all others."""
+def pytorch(
+    model: str, inputs: str, arch: str, graphs: bool = False, captured: bool = False
+) -> Prepared:
+    """PyTorch eager, captured, or compiled with CUDA graphs; in float32 as all others."""
     torch, onnx2torch = import_module("torch"), import_module("onnx2torch")
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     module = onnx2torch.convert(model).eval().cuda()
@@ -141,15 +146,26 @@ def pytorch(model: str, inputs: str, arch: str, graphs: bool = False) -> Prepare
     values = [torch.from_numpy(value).cuda() for value in _arrays(inputs).values()]
     last: list[Any] = []
 
-    def run() -> None:
+    def compute() -> None:
         with torch.inference_mode():
             result = call(*values)
-        torch.cuda.synchronize()
         last[:] = result if isinstance(result, list | tuple) else [result]
 
     # It compiles, and captures its graphs, in the first runs: that is set-up.
-    for _ in range(3 if graphs else 0):
-        run()
+    for _ in range(3 if graphs or captured else 0):
+        compute()
+    torch.cuda.synchronize()
+    launch: Callable[[], object] = compute
+    if captured:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            compute()
+        launch = graph.replay
+
+    def run() -> None:
+        launch()
+        torch.cuda.synchronize()
+
     return run, lambda: [value.cpu().numpy() for value in last]
 
 
