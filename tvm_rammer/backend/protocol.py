@@ -355,6 +355,10 @@ class Backend(Protocol):
         """Schedule a legalized, fused PrimFunc; ``constants`` are parameters that may be packed."""
         ...
 
+    def alone(self, scheduled: Scheduled) -> Scheduled:
+        """Of a schedule and its finer ones that which ends first with the device for itself."""
+        return scheduled
+
     def schedule_beside(
         self, func: tirx.PrimFunc, given: Sequence[Choice], vdevice: VDevice
     ) -> Scheduled:

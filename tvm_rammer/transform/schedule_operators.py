@@ -80,7 +80,8 @@ class _Scheduler(relax.PyExprMutator):
         kernel = self.kernels.get(func, constants)
         for position, packing in kernel.packings:
             arguments[position] = self._pack(arguments[position], packing)
-        name = self._name(symbol, constants, kernel.scheduled.func)
+        alone = kernels.backend.alone(kernel.scheduled)
+        name = self._name(symbol, constants, alone.func)
         return relax.call_dps_packed(name, relax.Tuple(arguments), result_types(call))
 
     def _pack(self, weight: Any, packing: Any) -> Any:

@@ -88,6 +88,9 @@ class CudaBackend(Backend):
 
         return schedule(func, vdevice, LIMITS)
 
+    def alone(self, scheduled: Scheduled) -> Scheduled:
+        return list(scheduled.variants())[-1]
+
     def schedule_beside(
         self, func: tirx.PrimFunc, given: Sequence[Choice], vdevice: VDevice
     ) -> Scheduled:

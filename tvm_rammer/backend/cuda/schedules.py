@@ -165,12 +165,18 @@ class _Answer:
 
 
 def _front(answers: Sequence[_Answer]) -> list[_Answer]:
-    """An efficient answer and, if it is worth a body more, one that is fast alone."""
+    """An efficient answer and, if they are worth a body more, one that is fast alone, and one that
+    is nearly as good as each in what the other is not.
+    """
     fastest = min(answers, key=lambda each: (each.alone, each.area))
     alike = [each for each in answers if each.frame == fastest.frame]
     fast = _best(alike, lambda each: each.alone, lambda each: each.area)
     efficient = _best(alike, lambda each: each.area, lambda each: each.alone)
-    return [efficient, fast] if fast.alone < _WORTH * efficient.alone else [efficient]
+    if fast.alone >= _WORTH * efficient.alone:
+        return [efficient]
+    middle = min(alike, key=lambda each: each.area * each.alone)
+    worth = middle.alone < _WORTH * efficient.alone and middle.area < _WORTH * fast.area
+    return [efficient, middle, fast] if worth else [efficient, fast]
 
 
 def _beside(measured: _Answer, answers: Sequence[_Answer]) -> list[_Answer]:
