@@ -12,8 +12,9 @@
     python python/tune_models.py --results docs/results
     python python/make_results.py --readme README.md
 
-Only the first file must be there. What long checks have shown is in proofs.json, kept by hand;
-scaling_before.json and scaling_after.json are compare_policies.py's of two checkouts.
+Only the first file must be there. What long checks have shown is in proofs.json, and what a GPU
+took in gpu.json, both kept by hand; scaling_before.json and scaling_after.json are
+compare_policies.py's of two checkouts.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import click
 from bench.choices import CHOICES, choices_page
 from bench.corpus_page import corpus_page
 from bench.corpus_records import load_corpus, load_notes
+from bench.gpu_page import gpu_page, load_gpu
 from bench.kernel_page import kernels_page, load_kernels
 from bench.overview import overview
 from bench.pages import (
@@ -93,6 +95,7 @@ def read(folder: Path) -> Results:
         CHOICES.load(choices) if choices.exists() else None,
         TUNINGS.load(tuning) if tuning.exists() else None,
         (SCALINGS.load(before), SCALINGS.load(after)) if before.exists() else None,
+        load_gpu(folder / "gpu.json") if (folder / "gpu.json").exists() else None,
     )
 
 
@@ -114,6 +117,8 @@ def write(results: Results, folder: Path) -> list[Path]:
         pages["models.md"] = corpus_page(results.corpus, results.notes)
     if results.tuning:
         pages["tuning.md"] = tuning_page(results.tuning)
+    if results.gpu:
+        pages["gpu.md"] = gpu_page(results.gpu)
     for name, text in pages.items():
         (folder / name).write_text(text)
     plot_peers(results.peers.models, contenders_of(results.peers), folder / "peers.svg")

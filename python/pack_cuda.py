@@ -51,7 +51,7 @@ class _PackedForm:
 _FORMS = {
     "one-by-one": _PackedForm("per-op", "sequential"),
     "wavefront": _PackedForm("wavefront", "wavefront"),
-    "persistent": _PackedForm("program", "wavefront"),
+    "persistent": _PackedForm("program", "auto"),
 }
 
 

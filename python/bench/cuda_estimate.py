@@ -79,7 +79,8 @@ _PAPER = {
     "nasnet_cifar": (2.974, 1.737),
     "deepspeech2": (7.885, 4.691),
 }
-_PAGE = """Nothing on this page was measured on a GPU: it is what a model of one says.
+_PAGE = """Nothing on this page was measured on a GPU: it is what a model of one says. What one took stands
+in [gpu.md](gpu.md).
 
 Times in milliseconds of the same kernels in three forms, simulated; in brackets how many times
 faster than one launch for each operator. `python python/estimate_cuda.py` makes this page. The
@@ -102,8 +103,9 @@ barriers and hand-overs cost what others have measured. Where it is wrong:
 - **A launch is the gap to the next kernel** in a stream that is never empty. A host that cannot
   launch as fast makes launches dearer, and the gains larger.
 - **Launches are from two sources that count differently.** V100's, taken for A100 too, is the gap
-  between kernels that hide a part of it, 0.9 us; H100's is all of an empty kernel, 2.1 us. Gains on
-  H100 are not to be compared with the others.
+  between kernels that hide a part of it, 0.9 us; H100's is what `python/measure_gpu.py` measures in
+  a stream, 3.8 us, as its host launches no faster (1.0 us in a CUDA graph). Gains on H100 are not
+  to be compared with the others.
 - **Walking the table is free**: that a block looks up its next task, some loads from the L2 cache,
   is not counted, and takes most from plans of many small tasks.
 - **The L2 cache loses the weight that was not read for longest**, whole, as soon as another needs
@@ -112,14 +114,15 @@ barriers and hand-overs cost what others have measured. Where it is wrong:
   turns does better. What the runs before left in it is not counted: what all weights together
   have more than it holds comes from memory in every run.
 - **Small operators gain more than the paper measured**, Seq2Seq's above all. Most of its time one
-  by one are launches, and a block hands over to others in two latencies of the L2 cache here,
+  by one are launches, and a block hands over to others in four latencies of the L2 cache here,
   however many wait; the paper's rTasks meet at barriers.
 - **Every number is of one source and one device.** What comes from V100 or A100 and is assumed to
   hold for others is marked so where it stands.
 - **Not every number could be checked.** Rammer's are the authors' own files; V100's L2 cache and
-  memory (Jia) and the 1.3 us of a launch in a graph on H100 (Hazy Research) stand in other texts as
-  well. The 0.9 us and 2.1 us of launches in a stream, the 1.4 us of a barrier of the grid (Zhang)
-  and the latencies of A100, H100 and RTX 4090 (Luo) were not found a second time.
+  memory (Jia) stand in other texts as well. H100's launches, hand-overs, bandwidths and its L2
+  cache's latency are measured ([what a GPU took](gpu.md)). V100's 0.9 us of a launch and 1.4 us of
+  a barrier of the grid (Zhang), and the latencies of A100 and RTX 4090 (Luo), were not found a
+  second time.
 """
 
 

@@ -12,6 +12,7 @@ from bench.choices import Choices
 from bench.contenders import CANDIDATES
 from bench.corpus_records import CorpusResults
 from bench.findings import Findings
+from bench.gpu_page import GpuResults
 from bench.kernel_page import KernelResults
 from bench.markdown import table, whole_page
 from bench.proofs import Proof
@@ -55,6 +56,7 @@ class Results:
     tuning : Findings of TuningStudy
     beside : pair of Findings of Scaling
         By an earlier checkout, and by a later one on the same machine and day.
+    gpu : GpuResults
     """
 
     peers: ResultFile
@@ -68,6 +70,7 @@ class Results:
     choices: Findings[Choices] | None = None
     tuning: Findings[TuningStudy] | None = None
     beside: tuple[Findings[Scaling], Findings[Scaling]] | None = None
+    gpu: GpuResults | None = None
 
 
 def contenders_of(found: ResultFile) -> list[str]:

@@ -10,7 +10,7 @@ Sources, by the names that comments use, besides those of ``devices``:
   2.9 us on a V100 take 3.8 us each in a stream, 3.4 us each in a graph.
 - *Zhang*: Zhang et al., A Study of Single and Multi-device Synchronization Methods in Nvidia GPUs,
   IPDPS 2020, arXiv 2004.05371: a grid barrier of a V100 from 1.4 us on, of one block on each SM.
-- *Measured*: on an H100 SXM with driver 580, by ``python/measure_gpu.py``.
+- *Measured*: on an H100 and an H200, both SXM, driver 580, by ``python/measure_gpu.py``.
 - *Luo*, as in ``devices``: on H100, mma reaches 62.9 % of the peak.
 """
 
@@ -73,17 +73,18 @@ class SmSpeeds:
     launch: float = 0.9e-6
     # Zhang, for V100; assumed: the same of others.
     barrier: float = 1.4e-6
-    # Measured, for H100: 0.58 us; assumed: as many of others.
-    hand_over: float = 4.4
+    # Measured: 0.58 us on the H100, 0.45 us on the H200; assumed: as many of others.
+    hand_over: float = 3.9
     # Assumed: blocks that wait for many wait for the last of them, and look as often as they can.
     looks: float = 4.0
 
 
 #: Of most devices; A100 is assumed to launch as V100 does.
 SM_SPEEDS = SmSpeeds()
-# Measured (1.1 us in a graph) and, for mma beside wgmma, Luo, for H100; assumed: the same of H200,
-# and of B200 as many multiply-adds of an SM per clock.
-_H100 = SmSpeeds(launch=3.2e-6, tensor_share=0.63)
+# Measured, 3.2 us on the H100 and 4.4 us on the H200, whose host is slower (1.1 us and 1.0 us in a
+# graph), and, for mma beside wgmma, Luo, for H100; assumed: of B200 as many multiply-adds of an SM
+# per clock.
+_H100 = SmSpeeds(launch=3.8e-6, tensor_share=0.63)
 _OF_GPU = {"H100": _H100, "H200": _H100, "B200": replace(_H100, tensor_share=0.63 / 2)}
 
 

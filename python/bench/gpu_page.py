@@ -1,0 +1,161 @@
+"""The page of what GPUs took: forms of the same plans, stock TVM and PyTorch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import geometric_mean
+from typing import Any
+
+from bench.markdown import table, whole_page
+
+#: What the others are compared with, and what is ours, of :class:`GpuModel`'s forms.
+BASELINE, OURS = "one-by-one", "persistent"
+
+_INTRODUCTION = """# GPUs
+
+Medians in milliseconds on an {gpu}, {date}; float32 without TF32, batch as the model has it.
+`python python/pack_cuda.py MODEL --arch sm_90 -o packed` and `python packed/run.py` measure the
+forms, and `python python/bench_cuda.py` stock TVM and PyTorch. "One by one" are this project's
+kernels, each operator's fastest, in a launch each; "wavefront" is a launch for each wavefront;
+"persistent" is one cooperative launch for all. "Graph" is a CUDA graph of the same launches, else
+the host launches them by TVM's VM. PyTorch runs the same ONNX file through onnx2torch, operator by
+operator. The gain is of the faster of our two forms over the same kernels one by one, both as
+graphs; "others" are stock TVM and PyTorch, the better of them, over it."""
+_SPEEDS = """## What the GPU takes for the rest
+
+`python python/measure_gpu.py`; `backend/cuda/sm_time.py` reckons with these."""
+
+
+@dataclass(frozen=True)
+class GpuForm:
+    """Medians of a form.
+
+    Attributes
+    ----------
+    launched, captured : float
+        Milliseconds by TVM's VM, and as a CUDA graph.
+    launches : int
+    """
+
+    launched: float
+    captured: float
+    launches: int
+
+
+@dataclass(frozen=True)
+class GpuModel:
+    """What was measured of a model.
+
+    Attributes
+    ----------
+    forms : dict of str to GpuForm
+        ``one-by-one``, ``wavefront``, ``persistent``, and ``stock`` of TVM.
+    pytorch : dict of str to float
+        Milliseconds: ``eager``, and ``captured`` in a CUDA graph.
+    """
+
+    forms: Mapping[str, GpuForm]
+    pytorch: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def ours(self) -> float:
+        """The faster of our two forms, as a graph."""
+        return min(self.forms[name].captured for name in ("wavefront", OURS))
+
+    @property
+    def gain(self) -> float:
+        """How many times faster than the same kernels one by one, both as graphs."""
+        return self.forms[BASELINE].captured / self.ours
+
+    @property
+    def others(self) -> float | None:
+        """The time of the best of the others over ours; None where there are none."""
+        times = list(self.pytorch.values())
+        if "stock" in self.forms:
+            times += [self.forms["stock"].launched, self.forms["stock"].captured]
+        return min(times) / self.ours if times else None
+
+
+@dataclass(frozen=True)
+class GpuResults:
+    """Everything that was measured on a GPU.
+
+    Attributes
+    ----------
+    gpu, date : str
+    models : dict of str to GpuModel
+    speeds : sequence of dict
+        As measure_gpu.py writes them.
+    notes : sequence of str
+    """
+
+    gpu: str
+    date: str
+    models: Mapping[str, GpuModel]
+    speeds: Sequence[Mapping[str, Any]] = ()
+    notes: Sequence[str] = ()
+
+    @property
+    def gain(self) -> float:
+        """The geometric mean over the models."""
+        return geometric_mean([model.gain for model in self.models.values()])
+
+    @property
+    def others(self) -> float:
+        """The geometric mean of the best of the others over ours."""
+        found = (model.others for model in self.models.values())
+        return geometric_mean([each for each in found if each is not None])
+
+
+def load_gpu(path: Path) -> GpuResults:
+    """Read docs/results/gpu.json."""
+    data = json.loads(path.read_text())
+    models = {
+        name: GpuModel(
+            {form: GpuForm(**each) for form, each in found["forms"].items()},
+            found.get("pytorch", {}),
+        )
+        for name, found in data["models"].items()
+    }
+    return GpuResults(data["gpu"], data["date"], models, data["speeds"], data["notes"])
+
+
+def gpu_page(results: GpuResults) -> str:
+    """The page in Markdown."""
+    parts = [
+        _INTRODUCTION.format(gpu=results.gpu, date=results.date),
+        _models(results),
+        "\n".join(f"- {note}" for note in results.notes),
+        _SPEEDS,
+        table(
+            ["", "median"],
+            [[each["what"], f"{each['value']:,.4g} {each['unit']}"] for each in results.speeds],
+        ),
+    ]
+    return whole_page(parts)
+
+
+def _models(results: GpuResults) -> str:
+    columns = ["model", "launches", "stock TVM", "graph", "PyTorch", "graph"]
+    columns += ["one by one", "graph", "wavefront, graph", "persistent", "graph", "gain", "others"]
+    rows = []
+    for name, model in results.models.items():
+        forms = model.forms
+        row = [name, f"{forms[BASELINE].launches:,}", *_both(forms.get("stock"))]
+        row += [_ms(model.pytorch.get(kind)) for kind in ("eager", "captured")]
+        row += [*_both(forms[BASELINE]), _ms(forms["wavefront"].captured), *_both(forms[OURS])]
+        row += [f"{model.gain:.2f}x", "" if model.others is None else f"{model.others:.2f}x"]
+        rows.append(row)
+    means = ["geometric mean", *[""] * 10, f"{results.gain:.2f}x", f"{results.others:.2f}x"]
+    return table(columns, [*rows, means])
+
+
+def _both(form: GpuForm | None) -> tuple[str, str]:
+    return ("", "") if form is None else (_ms(form.launched), _ms(form.captured))
+
+
+def _ms(value: float | None) -> str:
+    return "" if value is None else f"{value:.3g}" if value < 100 else f"{value:.0f}"
