@@ -79,8 +79,8 @@ _PAPER = {
     "nasnet_cifar": (2.974, 1.737),
     "deepspeech2": (7.885, 4.691),
 }
-_PAGE = """Nothing on this page was measured on a GPU: it is what a model of one says. What one took stands
-in [gpu.md](gpu.md).
+_PAGE = """Nothing on this page was measured on a GPU: it is what a model of one says.
+What one took stands [beside it](gpu.md).
 
 Times in milliseconds of the same kernels in three forms, simulated; in brackets how many times
 faster than one launch for each operator. `python python/estimate_cuda.py` makes this page. The

@@ -79,4 +79,4 @@ def test_costs_are_the_published_ones():
     assert (v100.launch, v100.barrier) == (0.9e-6, 1.4e-6)
     assert h100.launch == 3.8e-6
     assert v100.memory_bandwidth == pytest.approx(750e9, rel=0.01)
-    assert v100.point_to_point == pytest.approx(0.25e-6, rel=0.02)
+    assert v100.point_to_point == pytest.approx(0.49e-6, rel=0.02)
