@@ -24,7 +24,12 @@ from tvm_rammer.relax_util import (
     with_blocks,
     with_functions,
 )
-from tvm_rammer.transform.fusion_ends import ELEMENTWISE, Chains, fusion_chains, number_of_elements
+from tvm_rammer.transform.fusion_ends import (
+    ELEMENTWISE,
+    FusionChains,
+    fusion_chains,
+    number_of_elements,
+)
 
 #: Operators that are computed again for one reader at most.
 _MOST_OPERATORS = 32
@@ -65,13 +70,13 @@ class ComputeAgain:
 class _Copies:
     """What is known of a module's bindings."""
 
-    chains: Chains
+    chains: FusionChains
     apart: int
     readers: Counter[Any]
     values: dict[Any, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, chains: Chains, bindings: list[Any], apart: int) -> _Copies:
+    def of(cls, chains: FusionChains, bindings: list[Any], apart: int) -> _Copies:
         readers = Counter(var for each in bindings for var in set(variables_read(each.value)))
         values = {each.var: each.value for each in bindings}
         return cls(chains, apart, readers, values)

@@ -33,7 +33,7 @@ ELEMENTWISE, _REDUCTION = 1, 3
 _MOST_NODES, _MOST_NODES_OF_A_TILE = 2000, 800
 
 
-def fusion_chains(mod: tvm.IRModule, bindings: Iterable[Any], apart: int = 0) -> Chains:
+def fusion_chains(mod: tvm.IRModule, bindings: Iterable[Any], apart: int = 0) -> FusionChains:
     """What is fused with what; ``ends`` of it are the variables behind which nothing is.
 
     Parameters
@@ -50,7 +50,7 @@ def fusion_chains(mod: tvm.IRModule, bindings: Iterable[Any], apart: int = 0) ->
     ends = {operand for _, value in calls for operand in _sources(patterns, value)}
     # Inside of an expression TVM computes floats of eight bits as float32, and rounds none.
     ends |= {variable for variable, _ in calls if _is_float8(variable)}
-    chains = Chains(mod, patterns, _fused_onwards(calls, ends), ends, apart)
+    chains = FusionChains(mod, patterns, _fused_onwards(calls, ends), ends, apart)
     for variable, value in calls:
         chains.follow(variable, value)
     return chains
@@ -119,7 +119,7 @@ def _patterns(mod: tvm.IRModule) -> dict[Any, int]:
 
 
 @dataclass
-class Chains:
+class FusionChains:
     """What is known of the variables so far; see :func:`fusion_chains`.
 
     ``products`` are results of products, perhaps with element-wise operators behind them, and
