@@ -15,9 +15,11 @@ from tvm import te, topi
 
 import tvm_rammer
 from tvm_rammer.backend.cuda.arch_target import LIMITS, target_of, vdevice_of
+from tvm_rammer.backend.cuda.block_tilings import BlockReduction, SplitSum
 from tvm_rammer.backend.cuda.cuda_backend import CudaBackend
 from tvm_rammer.backend.cuda.schedules import schedule
 from tvm_rammer.backend.cuda.stages import made_stages
+from tvm_rammer.kernel.blocks import schedule_of
 from tvm_rammer.kernel.scheduled import Scheduled
 from tvm_rammer.testing.models.builder import GraphBuilder
 from tvm_rammer.testing.reference import random_inputs
@@ -55,8 +57,13 @@ def on_device(func: tvm.tirx.PrimFunc, num_veus: int) -> list[tuple[int, float]]
 
 @pytest.mark.parametrize(
     ("func", "count"),
-    [(product(1, 512, 512), 2), (product(64, 256, 64), 3), (convolution(8, 64, 3), 3)],
-    ids=["gemv", "matmul", "conv"],
+    [
+        (product(1, 512, 512), 1),
+        (product(2, 1152, 50), 2),
+        (product(64, 256, 64), 3),
+        (convolution(8, 64, 3), 3),
+    ],
+    ids=["gemv", "few rows", "matmul", "conv"],
 )
 def test_the_efficient_schedule_is_first_and_the_fast_one_last(func, count):
     found = on_device(func, 264)
@@ -77,6 +84,18 @@ def test_what_has_the_device_for_itself_takes_the_fast_schedule():
     assert figures(CudaBackend().alone(scheduled)) == figures(scheduled)[-1:]
 
 
+@pytest.mark.parametrize("rule", [SplitSum(8, 32, terms_apart=True), BlockReduction()])
+@pytest.mark.parametrize(("transposed", "taken"), [(True, True), (False, False)])
+def test_threads_share_terms_only_where_they_lie_side_by_side(rule, transposed, taken):
+    """Of the larger operand, which has its terms in columns unless it is transposed."""
+    a = te.placeholder((2, 64), "float32")
+    b = te.placeholder((64, 64), "float32")
+    result = topi.nn.relu(topi.matmul(a, b, False, transposed))
+    func = schedule_of(te.create_prim_func([a, b, result])).mod["main"]
+    with target_of("sm_90") as target:
+        assert (rule.apply(func, target, False) is not None) is taken
+
+
 def launched_alone() -> list[str]:
     """The grids of operators that are launched one by one."""
     graph = GraphBuilder("alone")
@@ -91,7 +110,7 @@ def launched_alone() -> list[str]:
 def test_operators_one_by_one_take_the_fast_schedule():
     """Its threads share the terms of a result; tiles of results would be few."""
     (text,) = run_emulated(launched_alone)
-    assert "__shfl_down_sync" in text
+    assert "red_buf" in text
 
 
 def test_a_block_for_every_result_is_not_taken_for_a_pool():

@@ -74,6 +74,8 @@ with tvm_ffi.use_raw_stream(tvm_ffi.device("cuda", 0), stream):
 for _ in range(10):
     for k in range(module.get_num_outputs()):
         module.get_output(k).copyfrom(np.zeros_like(module.get_output(k).numpy()))
+    # Those are copied in another stream.
+    device.sync()
     graph.launch(stream)
     device.sync(stream)
     check(module)

@@ -22,7 +22,12 @@ from tvm import s_tir, tirx
 from tvm.s_tir import dlight
 
 from tvm_rammer.backend.cuda.arch_target import target_of
-from tvm_rammer.backend.cuda.block_tilings import PlainMatmul, SplitSum, TiledMatmul
+from tvm_rammer.backend.cuda.block_tilings import (
+    BlockReduction,
+    PlainMatmul,
+    SplitSum,
+    TiledMatmul,
+)
 from tvm_rammer.backend.cuda.stages import Limits, MadeStages, made_stages
 from tvm_rammer.backend.cuda.tensor_matmul import TensorMatmul
 from tvm_rammer.backend.cuda.wide_functions import with_wide_functions
@@ -227,10 +232,12 @@ def _rules() -> list[Any]:
         TiledMatmul(threads=(16, 16), results=(1, 1), terms=32),
         TensorMatmul(warps=(2, 4), fragments=(2, 1), depth=4),
         TensorMatmul(warps=(2, 2), fragments=(1, 1), depth=4),
+        SplitSum(outputs=32, parts=8),
+        SplitSum(outputs=16, parts=16),
         SplitSum(outputs=8, parts=32),
         SplitSum(outputs=8, parts=32, terms_apart=True),
         SplitSum(outputs=2, parts=32, terms_apart=True),
-        gpu.GeneralReduction(),
+        BlockReduction(),
     ]
 
 
