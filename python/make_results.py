@@ -12,9 +12,9 @@
     python python/tune_models.py --results docs/results
     python python/make_results.py --readme README.md
 
-Only the first file must be there. What long checks have shown is in proofs.json, and what a GPU
-took in gpu.json, both kept by hand; scaling_before.json and scaling_after.json are
-compare_policies.py's of two checkouts.
+Only the first file must be there. What long checks have shown is in proofs.json, what a GPU took
+in gpu.json, and what many cores took in cores.json, all kept by hand; scaling_before.json and
+scaling_after.json are compare_policies.py's of two checkouts.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from bench.corpus_page import corpus_page
 from bench.corpus_records import load_corpus, load_notes
 from bench.gpu_page import gpu_page, load_gpu
 from bench.kernel_page import kernels_page, load_kernels
+from bench.many_cores import ManyCores
 from bench.overview import overview
 from bench.pages import (
     Results,
@@ -96,6 +97,7 @@ def read(folder: Path) -> Results:
         TUNINGS.load(tuning) if tuning.exists() else None,
         (SCALINGS.load(before), SCALINGS.load(after)) if before.exists() else None,
         load_gpu(folder / "gpu.json") if (folder / "gpu.json").exists() else None,
+        ManyCores.load(folder / "cores.json") if (folder / "cores.json").exists() else None,
     )
 
 
@@ -108,7 +110,7 @@ def write(results: Results, folder: Path) -> list[Path]:
     if results.ablations:
         pages["ablations.md"] = ablations_page(results.ablations)
     if results.scaling:
-        pages["scaling.md"] = scaling_page(results.scaling, results.beside)
+        pages["scaling.md"] = scaling_page(results.scaling, results.beside, results.cores)
     if results.choices:
         pages["choices.md"] = choices_page(results.choices)
     if results.kernels:

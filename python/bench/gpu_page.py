@@ -22,8 +22,9 @@ forms, and `python python/bench_cuda.py` stock TVM and PyTorch. "One by one" are
 kernels, each operator's fastest, in a launch each; "wavefront" is a launch for each wavefront;
 "persistent" is one cooperative launch for all. "Graph" is a CUDA graph of the same launches, else
 the host launches them by TVM's VM. PyTorch runs the same ONNX file through onnx2torch, operator by
-operator. The gain is of the faster of our two forms over the same kernels one by one, both as
-graphs; "others" are stock TVM and PyTorch, the better of them, over it."""
+operator; "cuDNN" is its own LSTM or GRU of that size, as a graph. The gain is of the faster of
+our two forms over the same kernels one by one, both as graphs; "others" is the best time of stock
+TVM, PyTorch and cuDNN over it."""
 _SPEEDS = """## What the GPU takes for the rest
 
 `python python/measure_gpu.py`; `backend/cuda/sm_time.py` reckons with these."""
@@ -38,11 +39,14 @@ class GpuForm:
     launched, captured : float
         Milliseconds by TVM's VM, and as a CUDA graph.
     launches : int
+    error : float
+        The largest relative one of an output.
     """
 
     launched: float
     captured: float
     launches: int
+    error: float
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,8 @@ class GpuModel:
     forms : dict of str to GpuForm
         ``one-by-one``, ``wavefront``, ``persistent``, and ``stock`` of TVM.
     pytorch : dict of str to float
-        Milliseconds: ``eager``, and ``captured`` in a CUDA graph.
+        Milliseconds: ``eager``, and ``captured`` in a CUDA graph; ``cudnn`` of its own recurrent
+        layers, captured.
     """
 
     forms: Mapping[str, GpuForm]
@@ -139,17 +144,17 @@ def gpu_page(results: GpuResults) -> str:
 
 
 def _models(results: GpuResults) -> str:
-    columns = ["model", "launches", "stock TVM", "graph", "PyTorch", "graph"]
+    columns = ["model", "launches", "stock TVM", "graph", "PyTorch", "graph", "cuDNN"]
     columns += ["one by one", "graph", "wavefront, graph", "persistent", "graph", "gain", "others"]
     rows = []
     for name, model in results.models.items():
         forms = model.forms
         row = [name, f"{forms[BASELINE].launches:,}", *_both(forms.get("stock"))]
-        row += [_ms(model.pytorch.get(kind)) for kind in ("eager", "captured")]
+        row += [_ms(model.pytorch.get(kind)) for kind in ("eager", "captured", "cudnn")]
         row += [*_both(forms[BASELINE]), _ms(forms["wavefront"].captured), *_both(forms[OURS])]
         row += [f"{model.gain:.2f}x", "" if model.others is None else f"{model.others:.2f}x"]
         rows.append(row)
-    means = ["geometric mean", *[""] * 10, f"{results.gain:.2f}x", f"{results.others:.2f}x"]
+    means = ["geometric mean", *[""] * 11, f"{results.gain:.2f}x", f"{results.others:.2f}x"]
     return table(columns, [*rows, means])
 
 

@@ -14,6 +14,7 @@ from bench.corpus_records import CorpusResults
 from bench.findings import Findings
 from bench.gpu_page import GpuResults
 from bench.kernel_page import KernelResults
+from bench.many_cores import ManyCores
 from bench.markdown import table, whole_page
 from bench.proofs import Proof
 from bench.records import ResultFile
@@ -57,6 +58,7 @@ class Results:
     beside : pair of Findings of Scaling
         By an earlier checkout, and by a later one on the same machine and day.
     gpu : GpuResults
+    cores : ManyCores
     """
 
     peers: ResultFile
@@ -71,6 +73,7 @@ class Results:
     tuning: Findings[TuningStudy] | None = None
     beside: tuple[Findings[Scaling], Findings[Scaling]] | None = None
     gpu: GpuResults | None = None
+    cores: ManyCores | None = None
 
 
 def contenders_of(found: ResultFile) -> list[str]:
@@ -131,9 +134,13 @@ def ablations_page(found: Findings[Study]) -> str:
 
 
 def scaling_page(
-    found: Findings[Scaling], beside: tuple[Findings[Scaling], Findings[Scaling]] | None = None
+    found: Findings[Scaling],
+    beside: tuple[Findings[Scaling], Findings[Scaling]] | None = None,
+    cores: ManyCores | None = None,
 ) -> str:
-    """What the plans would be worth on more vEUs, also beside those of an earlier checkout."""
+    """What the plans would be worth on more vEUs, also beside those of an earlier checkout, and
+    what was measured on as many cores.
+    """
     parts = [
         "# More vEUs, simulated",
         "Plans of the same kernels for devices with more vEUs than this machine has, with the "
@@ -150,6 +157,7 @@ def scaling_page(
         rows = before_rows(before.found, after.found)
         text = f"{_BESIDE} {machine.sentence(after.machine)}"
         parts += ["## Beside an earlier checkout", text, table(before_columns(before.found), rows)]
+    parts += cores.parts() if cores else []
     return whole_page([*parts, *_failed(found)])
 
 

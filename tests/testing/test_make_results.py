@@ -88,7 +88,7 @@ def test_the_page_of_models_counts_what_was_asked_and_says_why(tmp_path: Path) -
     assert result.exit_code == 0, result.output
     page = (tmp_path / "models.md").read_text()
     assert "| onnx | 3 | 3 | 2 | 66.7 % |" in page
-    assert "**1.00x** over 2 models and forms; 1 of them above 1.05x" in page
+    assert "**1.00x** over 2 trained models; 1 of them above 1.05x" in page
     assert "- slow (onnx), 2.00x: a Scan of one element" in page
     assert "- wrong (onnx): compare: output 0 is off by 1" in page
     assert "- missing (onnx): fetch: npm is not installed" in page
