@@ -1,5 +1,7 @@
 """Operators that importers leave behind become plainer ones."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import tvm
@@ -10,6 +12,8 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 from tvm.script import tirx as T
 
+import tvm_rammer
+from tvm_rammer.errors import ModelError
 from tvm_rammer.relax_util import operator_name, static_shape
 from tvm_rammer.transform.simplify_operators import SimplifyOperators
 
@@ -325,3 +329,33 @@ def test_dynamic_shapes_stay():
             return z
 
     assert_becomes(Module, Module)
+
+
+def divided(dtype: str, operator: Any, zero: float) -> tvm.IRModule:
+    x = relax.Var("x", relax.TensorType((2, 3), dtype))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            result = builder.emit_output(operator(x, relax.const(zero, dtype)))
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+@pytest.mark.parametrize("zero", [0.0, -0.0])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_a_division_by_the_number_zero_is_computed_as_numpy_does(dtype, zero):
+    x = np.array([[1, -1, 0], [np.inf, np.nan, -5]], dtype)
+    (got,) = tvm_rammer.build(divided(dtype, relax.op.divide, zero)).create()(x)
+    with np.errstate(all="ignore"):
+        want = x / np.array(zero, dtype)
+    np.testing.assert_array_equal(got.numpy(), want)
+
+
+@pytest.mark.parametrize("operator", [relax.op.divide, relax.op.floor_divide, relax.op.mod])
+def test_integers_divided_by_the_number_zero_are_an_error(operator):
+    with pytest.raises(ModelError) as refused:
+        tvm_rammer.build(divided("int32", operator, 0))
+    name = str(operator(relax.const(1), relax.const(1)).op.name)
+    assert str(refused.value) == (
+        f"{name} divides integers by the constant 0, which has no result: change the model"
+    )

@@ -18,6 +18,7 @@ import tvm
 from tvm import relax
 from tvm.ir import Call, GenericConst
 
+from tvm_rammer.errors import ModelError
 from tvm_rammer.relax_util import bound_value, operator_name, rewrite, static_shape
 from tvm_rammer.tensors import constant
 from tvm_rammer.transform.remove_dead_code import clean_up
@@ -28,6 +29,7 @@ _BINARY = frozenset(
     for name in ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power")
 )
 
+_DIVISIONS = frozenset(f"relax.{name}" for name in ("divide", "floor_divide", "mod", "floor_mod"))
 _SCANS = frozenset({"relax.cumsum", "relax.cumprod"})
 #: Reductions of stacked tensors, and what does the same with two of them.
 _OF_TWO: dict[str, Callable[[Any, Any], Any]] = {
@@ -62,6 +64,8 @@ class _Simplifier(relax.PyExprMutator):
     def visit_call_(self, call: Any) -> Any:
         call = super().visit_call_(call)
         name = operator_name(call)
+        if name in _DIVISIONS and _is_zero(call.args[1]):
+            return self._by_zero(call)
         if name in _BINARY:
             return self._raise_rank(self._scalar_exponent(call))
         if name == "relax.broadcast_to" and _same_type(call, call.args[0]):
@@ -96,6 +100,16 @@ class _Simplifier(relax.PyExprMutator):
         shape = [-1 if place == axis % rank else 1 for place in range(rank)]
         scaled = self.builder_.emit(relax.op.multiply(data, constant(factor.reshape(shape))))
         return relax.op.add(scaled, constant(shift.reshape(shape)))
+
+    def _by_zero(self, call: Any) -> Any:
+        """A division by the number 0 reads it: TVM refuses to write it into the code."""
+        data, zero = call.args
+        if not str(zero.ty.dtype).startswith(("float", "bfloat")):
+            raise ModelError(
+                f"{operator_name(call)} divides integers by the constant 0, which has no result: "
+                "change the model"
+            )
+        return self.builder_.normalize(Call(call.op, [data, _with_rank(zero, 1)], call.attrs))
 
     def _scalar_exponent(self, call: Any) -> Any:
         """A power by one number names the number: the kernel of a root is not that of a power."""
@@ -172,6 +186,12 @@ def _as_operand(expression: Any, neutral: int) -> Any:
     if not scalar or expression.value.numpy() == neutral:
         return expression
     return _with_rank(expression, 1)
+
+
+def _is_zero(expression: Any) -> bool:
+    """Whether an expression is the number 0."""
+    scalar = isinstance(expression, GenericConst) and static_shape(expression) == ()
+    return scalar and not expression.value.numpy().any()
 
 
 def _with_rank(constant: Any, rank: int) -> Any:
