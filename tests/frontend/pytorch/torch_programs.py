@@ -897,6 +897,9 @@ CREATION = {
         ),
         (X,),
     ),
+    "bfloat16_and_back": Program(
+        lambda x: (x.bfloat16().float() - x, x.double().bfloat16().float() - x), (X,)
+    ),
     "zeros_like_int": Program(lambda x: torch.zeros_like(x, dtype=torch.int64), (X,)),
     "fill": Program(lambda x: torch.fill(x, 2.5), (X,)),
 }

@@ -16,6 +16,7 @@ from tvm import relax, te, tirx, topi
 from tvm_rammer.frontend.deformable_convolution import DeformableConvolution
 from tvm_rammer.frontend.onnx import signals
 from tvm_rammer.frontend.onnx.run_time_sizes import as_shape, broadcast, expanded, is_shape
+from tvm_rammer.frontend.rounding import rounded_to_bfloat16
 
 #: Makes an expression of a node's operands and attributes.
 Converter = Callable[[relax.BlockBuilder, Sequence[Any], Mapping[str, Any]], relax.Expr | None]
@@ -151,24 +152,11 @@ def _numbers(values: Any) -> relax.Expr:
 def _cast(
     bb: relax.BlockBuilder, inputs: Sequence[Any], attributes: Mapping[str, Any]
 ) -> relax.Expr | None:
-    """To bfloat16 by rounding: what is cast back at once would else stay as it is."""
+    """To bfloat16 by rounding."""
     data = inputs[0]
     if attributes["to"] != TensorProto.BFLOAT16 or is_shape(data):
         return None
-
-    def rounded(tensor: te.Tensor) -> te.Tensor:
-        def element(*places: tirx.Var) -> Any:
-            value = tensor(*places)
-            bits = tirx.reinterpret("uint32", value)
-            # Half of what is cut off, less if the last bit that stays is even.
-            half = tirx.const(0x7FFF, "uint32") + ((bits >> 16) & tirx.const(1, "uint32"))
-            near = tirx.reinterpret("float32", (bits + half) & tirx.const(0xFFFF0000, "uint32"))
-            return tirx.Select(tirx.isnan(value), value, near)
-
-        return te.compute(tensor.shape, element, "rounded")
-
-    real = bb.emit(relax.op.astype(data, "float32"))
-    return relax.op.astype(bb.emit_te(rounded, real), "bfloat16")
+    return rounded_to_bfloat16(bb.emit_te, bb.emit(relax.op.astype(data, "float32")))
 
 
 def _squeeze(

@@ -8,6 +8,7 @@ from typing import Any
 
 from tvm import relax, te, tirx
 
+from tvm_rammer.frontend.rounding import rounded_to_bfloat16
 from tvm_rammer.frontend.torch.converters.arithmetic import clamped
 from tvm_rammer.frontend.torch.operator_call import (
     Converter,
@@ -224,7 +225,9 @@ def _same_bits(call: OperatorCall, x: Any, *_: Any) -> Any:
 
 
 def _cast(call: OperatorCall, x: Any, *_: Any) -> Any:
-    return call.cast(x)
+    if call.dtype != "bfloat16" or dtype_of(x) not in ("float32", "float64"):
+        return call.cast(x)
+    return call.emit(rounded_to_bfloat16(call.compute, call.cast(x, "float32")))
 
 
 CONVERTERS: dict[str, Converter] = {
