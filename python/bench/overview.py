@@ -80,6 +80,8 @@ def _links(results: Results) -> str:
         pages.append("[the models that people have](models.md)")
     if results.tuning:
         pages.append("[what tuning is worth](tuning.md)")
+    if results.gpu:
+        pages.append("[what a GPU took](gpu.md)")
     pages.append("[faults that were tried](reliability.md)")
     pages.append("[distance to optimal schedules](optimal.md)")
     pages.append("[what heeding contention gains](contention.md)")
