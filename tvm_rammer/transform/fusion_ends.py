@@ -142,7 +142,7 @@ class FusionChains:
         """Take in the next binding."""
         if isinstance(value, relax.TupleGetItem):
             self.nodes[variable] = self.nodes.get(value.tuple_value, 0)
-        self.levels[variable] = 1 + max(map(self._level_before, _operands(value)), default=0)
+        self.levels[variable] = self._level(_operands(value))
         if operator_name(value) != "relax.call_tir":
             return
         symbol, operands = value.args[0], value.args[1].fields[:]
@@ -161,10 +161,14 @@ class FusionChains:
         if any(x in self.products and x not in self.ends for x in operands):
             self.products.add(variable)
 
-    def _level_before(self, operand: Any) -> int:
-        """The level before the operator that computes an operand, or reads it."""
-        fused = operand in self.onwards and operand not in self.ends
-        return self.levels.get(operand, 0) - int(fused)
+    def _level(self, operands: Iterable[Any]) -> int:
+        """Of an operator that is fused with what computes its operands, where that may be."""
+
+        def before(operand: Any) -> int:
+            fused = operand in self.onwards and operand not in self.ends
+            return self.levels.get(operand, 0) - int(fused)
+
+        return 1 + max(map(before, operands), default=0)
 
     def _part(self, variable: Any, operands: list[Any]) -> None:
         """End products that would wait for others if they were fused with what they meet in.
@@ -179,6 +183,7 @@ class FusionChains:
         others = [x for x in operands if not x.same_as(last)]
         if any(self.levels.get(x, 0) >= own for x in others):
             self.ends.update(opened)
+            self.levels[variable] = self._level(operands)
         else:
             self.ends.update(x for x in opened if not x.same_as(last))
             self.levels[variable] = own
