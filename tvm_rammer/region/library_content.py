@@ -23,7 +23,7 @@ from tvm_rammer.region.marks import LeftOut
 from tvm_rammer.schedule import CostModel, Decision, Explanation
 
 #: Increased whenever a library can no longer be read by older versions of this package.
-FORMAT_VERSION = 7
+FORMAT_VERSION = 8
 #: Returns the description, see :func:`packed`.
 DESCRIBE = "tvm_rammer_describe"
 #: Returns (constants, table) of the region that ``main`` calls directly.
