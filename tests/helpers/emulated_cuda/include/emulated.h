@@ -89,10 +89,11 @@ T add(T* at, V value, bool acquires, bool releases) {
   return change(at, acquires, releases, true, [=](T old) { return T(old + T(value)); });
 }
 
-// Copies of eight bytes that go on while their thread does something else: nothing can be relied upon
-// there from the call on, and what is copied is read as late as it may be.
+// Copies of eight bytes that go on while their thread does something else: what was there is gone from
+// the call on, and what is copied is read as late as it may be. In between there are zeros, which as
+// an address or a number of anything do the least harm until the race is found.
 inline void copy_later(void* to, const void* from) {
-  *static_cast<int64_t*>(to) = 0x7f7f7f7f7f7f7f7f;
+  *static_cast<int64_t*>(to) = 0;
   put_off({static_cast<int64_t*>(to), static_cast<const int64_t*>(from)});
 }
 inline void make_copies() {
