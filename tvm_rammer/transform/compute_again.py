@@ -19,7 +19,6 @@ from tvm import relax
 
 from tvm_rammer.relax_util import (
     operator_name,
-    relax_functions,
     variables_read,
     with_blocks,
     with_functions,
@@ -29,6 +28,7 @@ from tvm_rammer.transform.fusion_ends import (
     FusionChains,
     fusion_chains,
     number_of_elements,
+    outer_bindings,
 )
 
 #: Operators that are computed again for one reader at most.
@@ -52,13 +52,7 @@ class ComputeAgain:
         """Copy operators in every dataflow block of a module of call_tirs."""
         if not self.apart:
             return mod
-        bindings = [
-            binding
-            for func in relax_functions(mod).values()
-            for block in func.body.blocks
-            for binding in block.bindings[:]
-        ]
-        copies = _Copies.of(fusion_chains(mod, bindings, self.apart), bindings, self.apart)
+        copies = _Copies.of(fusion_chains(mod, self.apart), outer_bindings(mod), self.apart)
 
         def copied(func: relax.Function) -> relax.Function:
             return with_blocks(func, [copies.in_block(block) for block in func.body.blocks])

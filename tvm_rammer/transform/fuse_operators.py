@@ -44,9 +44,7 @@ class FuseOperators:
 
 def _ends(mod: tvm.IRModule, apart: int) -> Iterator[Any]:
     """The variables of dataflow blocks behind which nothing is fused."""
-    blocks = [block for func in relax_functions(mod).values() for block in func.body.blocks]
-    bindings = [binding for block in blocks for binding in block.bindings[:]]
-    return filter(_is_inner, fusion_chains(mod, bindings, apart).ends)
+    return filter(_is_inner, fusion_chains(mod, apart).ends)
 
 
 def _inner_results(mod: tvm.IRModule) -> Iterator[Any]:

@@ -24,7 +24,13 @@ from tvm import relax, tirx
 from tvm.ir import Call
 
 from tvm_rammer.kernel.inlined_size import InlinedSize, inlined_sizes
-from tvm_rammer.relax_util import ANCHOR, OPAQUE, operator_name, static_shape
+from tvm_rammer.relax_util import (
+    ANCHOR,
+    OPAQUE,
+    operator_name,
+    relax_functions,
+    static_shape,
+)
 
 #: TVM's numbers for what computes every element of others' at the same place, perhaps broadcast
 #: (kBroadcast), and for reductions (kCommReduce).
@@ -33,19 +39,17 @@ ELEMENTWISE, _REDUCTION = 1, 3
 _MOST_NODES, _MOST_NODES_OF_A_TILE = 2000, 800
 
 
-def fusion_chains(mod: tvm.IRModule, bindings: Iterable[Any], apart: int = 0) -> FusionChains:
+def fusion_chains(mod: tvm.IRModule, apart: int = 0) -> FusionChains:
     """What is fused with what; ``ends`` of it are the variables behind which nothing is.
 
     Parameters
     ----------
     mod : IRModule
         Its PrimFuncs say by ``op_pattern`` how they may be fused.
-    bindings : iterable of Binding
-        Of functions, in order.
     apart : int
         Elements of a result up to which products stay apart that meet in it.
     """
-    calls = [(binding.var, binding.value) for binding in bindings]
+    calls = [(binding.var, binding.value) for binding in outer_bindings(mod)]
     patterns = _patterns(mod)
     ends = {operand for _, value in calls for operand in _sources(patterns, value)}
     # Inside of an expression TVM computes floats of eight bits as float32, and rounds none.
@@ -54,6 +58,12 @@ def fusion_chains(mod: tvm.IRModule, bindings: Iterable[Any], apart: int = 0) ->
     for variable, value in calls:
         chains.follow(variable, value)
     return chains
+
+
+def outer_bindings(mod: tvm.IRModule) -> list[Any]:
+    """The bindings of all Relax functions in order, none of what is inside of a branch."""
+    blocks = [block for func in relax_functions(mod).values() for block in func.body.blocks]
+    return [binding for block in blocks for binding in block.bindings[:]]
 
 
 def _is_float8(variable: Any) -> bool:
