@@ -60,7 +60,10 @@ def _bytes_in_blocks(weights: np.ndarray) -> ScaledBytes | None:
     """A matrix whose columns have a scale for each of their blocks, the largest that there are."""
     rows, columns = weights.shape
     sample = np.ascontiguousarray(weights[:, columns // 2])
-    sizes = (size for size in _BLOCKS if rows % size == 0)
+    sizes = [size for size in _BLOCKS if rows % size == 0]
+    # What has a scale as part of a large block has it as a small one, which takes less time to tell.
+    if not sizes or _scale_of_rows(sample[None, : sizes[-1]]) is None:
+        return None
     size = next((n for n in sizes if _scale_of_rows(sample.reshape(-1, n)) is not None), 0)
     if not size:
         return None
