@@ -106,7 +106,7 @@ class Run:
 @click.option("--threads", type=click.IntRange(1), help="All CPUs of this process unless given.")
 @click.option(
     "--cache",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=click.Path(file_okay=False, resolve_path=True, path_type=Path),
     help="Folder for downloads and exports; the user's cache folder unless given.",
 )
 @click.option(
