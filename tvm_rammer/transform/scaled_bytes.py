@@ -61,7 +61,7 @@ def _bytes_in_blocks(weights: np.ndarray) -> ScaledBytes | None:
     rows, columns = weights.shape
     sample = np.ascontiguousarray(weights[:, columns // 2])
     sizes = [size for size in _BLOCKS if rows % size == 0]
-    # What has a scale as part of a large block has it as a small one, which takes less time to tell.
+    # What has a scale as part of a large block has it as a small one, which is soon told.
     if not sizes or _scale_of_rows(sample[None, : sizes[-1]]) is None:
         return None
     size = next((n for n in sizes if _scale_of_rows(sample.reshape(-1, n)) is not None), 0)
