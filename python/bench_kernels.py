@@ -30,7 +30,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tvm_rammer.backend import resolve_target, vdevice_for
-from tvm_rammer.backend.cpu.host.ceilings import ceilings
+from tvm_rammer.backend.cpu.host.measure_ceilings import ceilings
 from tvm_rammer.backend.protocol import DEFAULT_TOLERANCE
 from tvm_rammer.units import duration
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tvm_rammer import files
+from tvm_rammer import whole_files
 from tvm_rammer.commands.files import require_writable, write_file
 from tvm_rammer.errors import InputError
-from tvm_rammer.files import remove_unfinished, working_folder, write_whole
+from tvm_rammer.whole_files import remove_unfinished, working_folder, write_whole
 
 
 def names(folder: Path) -> list[str]:
@@ -77,7 +77,7 @@ def test_nothing_is_left_after_an_error(tmp_path, monkeypatch, error):
 BUSY = """
 import os, sys, time
 from pathlib import Path
-from tvm_rammer import files
+from tvm_rammer import whole_files
 
 def stay(*_):
     print(flush=True)
@@ -85,9 +85,9 @@ def stay(*_):
 
 os.replace = stay
 if sys.argv[1] == "file":
-    files.write_whole(Path("a"), b"text")
+    whole_files.write_whole(Path("a"), b"text")
 else:
-    with files.working_folder(Path()) as folder:
+    with whole_files.working_folder(Path()) as folder:
         (folder / "inside").write_text("x")
         stay()
 """
@@ -110,16 +110,16 @@ def test_what_a_killed_process_left_goes_with_the_next_file(tmp_path, what):
 GONE = """
 import os, signal, sys
 from pathlib import Path
-from tvm_rammer import files
+from tvm_rammer import whole_files
 
 signal.alarm(20)
 os.rmdir(os.getcwd())
 try:
     if sys.argv[1] == "folder":
-        with files.working_folder(Path(".")):
+        with whole_files.working_folder(Path(".")):
             pass
     else:
-        files.write_whole(Path(sys.argv[1]), b"")
+        whole_files.write_whole(Path(sys.argv[1]), b"")
 except FileNotFoundError:
     print("no such folder")
 """
@@ -141,7 +141,7 @@ def test_a_child_of_fork_keeps_no_lock(tmp_path):
             os.read(reader, 1)
             os._exit(0)
     try:
-        assert files.try_lock(handle)
+        assert whole_files.try_lock(handle)
     finally:
         os.write(writer, b".")
         os.waitpid(child, 0)

@@ -26,8 +26,8 @@ from tvm_rammer.commands.endings import (
     make_streams_usable,
     quiet_end,
 )
-from tvm_rammer.files import advice_for
 from tvm_rammer.interrupts import interrupts
+from tvm_rammer.whole_files import advice_for
 
 #: In the order in which a new user meets them; each is the ``command`` of a module in ``commands``.
 _COMMANDS = ("demo", "doctor", "compile", "run", "show", "explain", "tune", "records", "models")

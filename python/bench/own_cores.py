@@ -16,10 +16,10 @@ import tvm
 
 from tvm_rammer.backend import resolve_target, vdevice_for
 from tvm_rammer.backend.cpu.host import calibrated, configure_pool
-from tvm_rammer.backend.cpu.host.ceilings import compile_loops, repetitions, seconds_of
+from tvm_rammer.backend.cpu.host.cpu_target import host_target
+from tvm_rammer.backend.cpu.host.measure_ceilings import compile_loops, repetitions, seconds_of
 from tvm_rammer.backend.cpu.host.measure_machine import kernels, seconds_each
 from tvm_rammer.backend.cpu.host.one_core import on_every_core, on_one_core
-from tvm_rammer.backend.cpu.host.target import host_target
 from tvm_rammer.machine.target import architecture
 
 #: Neighbours on the host take some of a core's clock; another thread on it takes half.

@@ -16,7 +16,7 @@ from bench.race import race, ratios
 from bench.side_by_side import SideBySide
 from bench.slow_operators import SlowOperator, slow_operators
 from tvm_rammer.backend import vdevice_for
-from tvm_rammer.backend.cpu.host.ceilings import CeilingsTogether
+from tvm_rammer.backend.cpu.host.measure_ceilings import CeilingsTogether
 from tvm_rammer.errors import InputError
 from tvm_rammer.machine.ceilings import Ceilings
 from tvm_rammer.runtime.build import build

@@ -28,7 +28,6 @@ from tvm_rammer.errors import InputError
 from tvm_rammer.frontend import LoadedModel, load_model
 from tvm_rammer.machine import VDevice
 from tvm_rammer.options import Options
-from tvm_rammer.records import read_as
 from tvm_rammer.rprogram import OperatorGraph, RKernel
 from tvm_rammer.schedule import CostModel, auto, policies
 from tvm_rammer.testing.models import MODELS
@@ -40,6 +39,7 @@ from tvm_rammer.tuning.model import tasks_of
 from tvm_rammer.tuning.session import WeightedTask, made_race, tune_tasks
 from tvm_rammer.tuning.shares import PlanShares
 from tvm_rammer.tuning.status import tuning_status
+from tvm_rammer.typed_json import read_as
 
 #: vEUs of the device for which fronts are searched, and simulated.
 VEUS = 16

@@ -38,7 +38,7 @@ from tvm_rammer.schedule import (
     synchronise,
 )
 from tvm_rammer.schedule.policies import finish
-from tvm_rammer.testing.models.registry import get_model
+from tvm_rammer.testing.models.zoo import get_model
 from tvm_rammer.transform.pipeline import partition_module
 
 #: Longer than any of these runs takes on a busy machine.

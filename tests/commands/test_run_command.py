@@ -10,7 +10,7 @@ import pytest
 from close import assert_close
 from onnx import TensorProto, helper
 
-from tvm_rammer.commands.tensors import save_outputs
+from tvm_rammer.commands.tensor_files import save_outputs
 from tvm_rammer.region.library_content import FORMAT_VERSION
 
 

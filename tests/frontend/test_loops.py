@@ -11,7 +11,7 @@ from onnx_node_tests import node_tests
 
 import tvm_rammer
 from tvm_rammer.errors import ModelError
-from tvm_rammer.frontend.onnx import loops
+from tvm_rammer.frontend.onnx import loop_steps
 from tvm_rammer.frontend.onnx.fold import fold
 
 N = helper.make_node
@@ -268,7 +268,7 @@ def test_a_condition_that_is_data():
 
 
 def test_too_many_operators(monkeypatch):
-    monkeypatch.setattr(loops, "MOST_OPERATORS", 30)
+    monkeypatch.setattr(loop_steps, "MOST_OPERATORS", 30)
     unrolled(decoder(3), x=X[0])
     assert message(decoder(4)) == (
         "the model: the loops become more than 30 operators, Loop (node 'decode') 8 in each step; "

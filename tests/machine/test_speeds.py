@@ -37,7 +37,7 @@ OTHERS = {
     ),
     "schedule/cut_alike.py": ({0.995}, "a gain that is worth more rTasks"),
     "schedule/estf.py": ({0.98, 1e-9}, f"a gain that is worth a second look; {ROUNDING}"),
-    "schedule/explain.py": ({0.9}, "what is close, in words"),
+    "schedule/explanation.py": ({0.9}, "what is close, in words"),
     "schedule/fewer_candidates.py": ({0.995}, "a gain that is worth fewer candidates"),
     "schedule/list_schedule.py": ({1e-9}, ROUNDING),
     "schedule/locality.py": ({1_500_000.0}, "how long planning may take"),

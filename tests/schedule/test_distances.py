@@ -15,7 +15,6 @@ from tvm_rammer.errors import InputError
 from tvm_rammer.machine import VDevice
 from tvm_rammer.machine.described_machine import described_machine
 from tvm_rammer.machine.topology import PairCosts, Topology
-from tvm_rammer.records import read_as
 from tvm_rammer.rprogram import Buffer, Operator, OperatorGraph, RKernel
 from tvm_rammer.schedule import (
     POLICIES,
@@ -28,6 +27,7 @@ from tvm_rammer.schedule import (
     simulate,
     synchronise,
 )
+from tvm_rammer.typed_json import read_as
 
 SIZE = 1024
 FAR = PairCosts(point_to_point=1 * US, transfer=3 * US, transfer_byte=2 * US / SIZE)

@@ -14,7 +14,7 @@ from tvm.ir import GenericConst
 from tvm.script import ir as I
 from tvm.script import relax as R
 
-from tvm_rammer.backend.cpu.codegen.table import Header
+from tvm_rammer.backend.cpu.codegen.instruction_table import Header
 from tvm_rammer.frontend import load_model
 from tvm_rammer.options import Goal, Options
 from tvm_rammer.region.compiler import RegionCompiler

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tvm_rammer.errors import InputError
-from tvm_rammer.files import refusals_told, write_whole
+from tvm_rammer.whole_files import refusals_told, write_whole
 
 _DESCRIPTORS = ("/dev/fd", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/proc")
 

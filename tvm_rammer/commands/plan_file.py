@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tvm_rammer.errors import PlanError
-from tvm_rammer.records import parse_json, problem_of
+from tvm_rammer.typed_json import parse_json, problem_of
 
 if TYPE_CHECKING:
     from tvm_rammer.runtime.description import LibraryDescription

@@ -11,13 +11,13 @@ import click
 from tvm_rammer.commands.command import Command, Result
 from tvm_rammer.commands.sources import build_options, open_library
 from tvm_rammer.errors import InputError
-from tvm_rammer.files import refusals_told
+from tvm_rammer.whole_files import refusals_told
 
 if TYPE_CHECKING:
     import numpy as np
     from rich.table import Table
 
-    from tvm_rammer.commands.tensors import InputTensor
+    from tvm_rammer.commands.tensor_files import InputTensor
     from tvm_rammer.region.library_content import TensorInfo
     from tvm_rammer.runtime.graph_module import BenchmarkResult, GraphModule
 
@@ -64,7 +64,7 @@ def command(
     import numpy as np
 
     from tvm_rammer.commands.native_work import native_work
-    from tvm_rammer.commands.tensors import random_input, read_inputs, save_outputs, statistics
+    from tvm_rammer.commands.tensor_files import random_input, read_inputs, save_outputs, statistics
     from tvm_rammer.units import counted
 
     if repeat < 1:

@@ -107,7 +107,7 @@ def _profiles(source: Path, library: Library | None) -> list[Profile]:
     import numpy as np
 
     from tvm_rammer.commands.native_work import native_work
-    from tvm_rammer.commands.tensors import random_input
+    from tvm_rammer.commands.tensor_files import random_input
 
     if library is None:
         raise InputError(f"{source}: a plan cannot be run; give --measured the model or a library")

@@ -29,7 +29,7 @@ def compile_bodies(
     target : Target
         Of kind ``llvm``; this machine must be able to run its code.
     pipeline : str
-        Name of a :func:`~tvm_rammer.kernel.lowering.pipeline.lowering`.
+        Name of a :func:`~tvm_rammer.kernel.lowering.lowering_passes.lowering`.
 
     Returns
     -------

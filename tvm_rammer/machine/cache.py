@@ -21,10 +21,10 @@ from typing import Any
 
 import platformdirs
 
-from tvm_rammer.files import close_unlocked, remove_unfinished, try_lock, write_whole
 from tvm_rammer.printable import printable
-from tvm_rammer.records import parse_json, problem_of, read_as
+from tvm_rammer.typed_json import parse_json, problem_of, read_as
 from tvm_rammer.units import counted
+from tvm_rammer.whole_files import close_unlocked, remove_unfinished, try_lock, write_whole
 
 #: A file that is larger holds something else.
 _MOST_BYTES = 64 << 20
@@ -78,7 +78,7 @@ class CacheFile:
     name : str
         Of the file.
     kind : type
-        What every entry is; see :func:`~tvm_rammer.records.read_as`.
+        What every entry is; see :func:`~tvm_rammer.typed_json.read_as`.
     check : callable, optional
         Raises a ValueError for an entry of the type that no measurement gives.
     most : int

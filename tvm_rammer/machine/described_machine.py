@@ -13,7 +13,7 @@ from pathlib import Path
 from tvm_rammer.errors import InputError
 from tvm_rammer.machine.topology import DEFAULT_LATENCIES, Latencies, PairCosts, topology_of
 from tvm_rammer.machine.vdevice import MemoryCosts, VDevice
-from tvm_rammer.records import FieldError, parse_json, read_as
+from tvm_rammer.typed_json import FieldError, parse_json, read_as
 
 _FOLDER = Path(__file__).parent / "described"
 

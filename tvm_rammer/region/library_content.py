@@ -17,10 +17,10 @@ import numpy as np
 
 from tvm_rammer.errors import InputError
 from tvm_rammer.options import Options
-from tvm_rammer.records import read_as
 from tvm_rammer.region.direct_call import DirectCall
 from tvm_rammer.region.marks import LeftOut
 from tvm_rammer.schedule import CostModel, Decision, Explanation
+from tvm_rammer.typed_json import read_as
 
 #: Increased whenever a library can no longer be read by older versions of this package.
 FORMAT_VERSION = 8

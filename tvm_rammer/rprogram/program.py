@@ -18,7 +18,7 @@ from typing import Literal
 
 import numpy as np
 
-from tvm_rammer.records import Bits
+from tvm_rammer.typed_json import Bits
 
 Space = Literal["arena", "constant", "input", "output", "part"]
 Mode = Literal["read", "write"]

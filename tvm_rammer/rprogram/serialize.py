@@ -11,9 +11,9 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from tvm_rammer.errors import PlanError
-from tvm_rammer.records import FieldError, parse_json, read_as
 from tvm_rammer.rprogram.program import Buffer, RKernel, ROperator, RProgram, RTask, Wait
 from tvm_rammer.rprogram.verify import verify
+from tvm_rammer.typed_json import FieldError, parse_json, read_as
 
 #: Grows whenever the data types of a plan change.
 FORMAT_VERSION = 5

@@ -16,7 +16,6 @@ from tvm.runtime import Executable
 
 from tvm_rammer.backend.protocol import Backend
 from tvm_rammer.errors import InputError, LibraryError, ModelError, last_line
-from tvm_rammer.files import working_folder
 from tvm_rammer.machine.target import architecture
 from tvm_rammer.options import Goal, Options
 from tvm_rammer.progress import tell
@@ -35,6 +34,7 @@ from tvm_rammer.transform.stock_memory import stock_plan_bytes
 from tvm_rammer.units import counted, listed
 from tvm_rammer.view.html import timeline_frame
 from tvm_rammer.view.svg import timeline_svg
+from tvm_rammer.whole_files import working_folder
 
 #: What TVM says of an operator that no pass has lowered.
 _LEFT_OVER = re.compile(r"CodeGenVM cannot emit.*Offending call:\s*R\.([\w.]+)", re.DOTALL)

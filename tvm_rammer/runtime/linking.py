@@ -7,7 +7,7 @@ import platform
 
 from tvm.support import cc
 
-from tvm_rammer.files import advice_for
+from tvm_rammer.whole_files import advice_for
 
 _FULL = OSError(errno.ENOSPC, "No space left on device")
 

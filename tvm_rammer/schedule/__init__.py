@@ -13,15 +13,15 @@
   ``recent_weights`` and ``transfers``, ``timeline``: plans on paper; ``trials``: several of one
   graph
 - ``critical_path``: the rTasks that a makespan hangs on
-- ``explain``: why a plan is as it is, and what a better one would need; ``losses``: what each cost
-  takes of it
+- ``explanation``: why a plan is as it is, and what a better one would need; ``losses``: what each
+  cost takes of it
 """
 
 from tvm_rammer.schedule.auto import auto
 from tvm_rammer.schedule.costs import CostModel, Device
 from tvm_rammer.schedule.decisions import Contender, Decision
 from tvm_rammer.schedule.estf import estf
-from tvm_rammer.schedule.explain import Explanation, explain
+from tvm_rammer.schedule.explanation import Explanation, explain
 from tvm_rammer.schedule.ios import ios
 from tvm_rammer.schedule.locality import locality
 from tvm_rammer.schedule.losses import Loss, losses

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from tvm_rammer._version import __version__
 from tvm_rammer.machine.cache import CacheFolder
-from tvm_rammer.records import read_as
+from tvm_rammer.typed_json import read_as
 
 How = Literal["measured", "stored", "simulated"]
 

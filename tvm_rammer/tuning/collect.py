@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from tvm_rammer.errors import InputError
-from tvm_rammer.files import refusals_told, write_whole
 from tvm_rammer.tuning.database import (
     NETWORKS,
     RACES,
@@ -20,6 +19,7 @@ from tvm_rammer.tuning.database import (
 )
 from tvm_rammer.tuning.folder import locked_folder
 from tvm_rammer.tuning.task import TaskOrigin
+from tvm_rammer.whole_files import refusals_told, write_whole
 
 #: The lines of each file of a database.
 Lines = dict[str, list[str]]

@@ -25,12 +25,12 @@ from tvm import tirx
 from tvm_rammer.errors import InputError
 from tvm_rammer.kernel.scheduled import Choice
 from tvm_rammer.machine import VDevice
-from tvm_rammer.records import parse_json, read_as
 from tvm_rammer.region.kernel_library import Tuned
 from tvm_rammer.tuning.fronts import RacedChoice, Races, chosen_front, proved
 from tvm_rammer.tuning.networks import NetworkRace, left_out
 from tvm_rammer.tuning.sketch_choice import is_sketch, is_sketched, sketch_number, trace_text
 from tvm_rammer.tuning.task import Task, TaskOrigin, veus_of
+from tvm_rammer.typed_json import parse_json, read_as
 from tvm_rammer.units import counted, listed
 
 WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"

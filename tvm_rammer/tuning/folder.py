@@ -11,9 +11,9 @@ from math import inf
 from pathlib import Path
 
 from tvm_rammer.errors import TuningError
-from tvm_rammer.files import refusals_told, try_lock, write_whole
 from tvm_rammer.tuning.database import NETWORKS, RACES, RECORDS, WORKLOADS
 from tvm_rammer.units import counted
+from tvm_rammer.whole_files import refusals_told, try_lock, write_whole
 
 
 @contextmanager

@@ -17,7 +17,6 @@ import tvm
 from tvm.s_tir import meta_schedule as ms
 
 from tvm_rammer.errors import TuningError, last_line
-from tvm_rammer.files import working_folder
 from tvm_rammer.interrupts import interrupts
 from tvm_rammer.machine.vdevice import positive_count
 from tvm_rammer.schedule.median_interval import median_interval
@@ -40,6 +39,7 @@ from tvm_rammer.tuning.space import EmittedFeatures, trace_of
 from tvm_rammer.tuning.task import Task
 from tvm_rammer.tuning.tracker import Tracker
 from tvm_rammer.units import listed
+from tvm_rammer.whole_files import working_folder
 
 #: What tuning needs besides TVM, which names it only where it is missing.
 _NEEDED = ("xgboost", "psutil", "cloudpickle")

@@ -21,9 +21,9 @@ from tvm_rammer.kernel.scheduled import UNTUNED, Choice, Scheduled
 from tvm_rammer.kernel.split import num_tiles, root_nests
 from tvm_rammer.machine import VDevice
 from tvm_rammer.machine.speeds import DEFAULT_SPEEDS, Speeds
-from tvm_rammer.records import read_as
 from tvm_rammer.tuning.sketch_choice import is_sketch, sketch_of
 from tvm_rammer.tuning.sketch_space import is_sketchable
+from tvm_rammer.typed_json import read_as
 
 #: Attribute of a workload's PrimFunc: what else the ways to schedule it depend on, as JSON.
 _TASK = "tvm_rammer.task"

@@ -17,12 +17,12 @@ from tvm.support.tar import tar
 from tvm_rammer.backend.protocol import Trial
 from tvm_rammer.backend.registry import resolve_target
 from tvm_rammer.errors import TuningError
-from tvm_rammer.files import write_whole
 from tvm_rammer.kernel.scheduled import Choice
 from tvm_rammer.tuning.answers import disagreement, example
 from tvm_rammer.tuning.sketch_choice import is_sketch
 from tvm_rammer.tuning.space import choice_numbers
 from tvm_rammer.tuning.task import Task
+from tvm_rammer.whole_files import write_whole
 
 #: Runs of one choice, the median of whose fastest half counts; and rounds of a race.
 RUNS, ROUNDS = 24, 21

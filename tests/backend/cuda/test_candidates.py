@@ -17,8 +17,8 @@ import tvm_rammer
 from tvm_rammer.backend.cuda.arch_target import LIMITS, target_of, vdevice_of
 from tvm_rammer.backend.cuda.block_tilings import BlockReduction, SplitSum
 from tvm_rammer.backend.cuda.cuda_backend import CudaBackend
+from tvm_rammer.backend.cuda.made_stages import made_stages
 from tvm_rammer.backend.cuda.schedules import schedule
-from tvm_rammer.backend.cuda.stages import made_stages
 from tvm_rammer.kernel.blocks import schedule_of
 from tvm_rammer.kernel.scheduled import Scheduled
 from tvm_rammer.testing.models.builder import GraphBuilder

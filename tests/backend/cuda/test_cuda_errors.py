@@ -14,8 +14,8 @@ from tvm import te, topi
 import tvm_rammer
 from tvm_rammer.backend import vdevice_for
 from tvm_rammer.backend.cuda.arch_target import LIMITS, check_gpu, target_of, vdevice_of
+from tvm_rammer.backend.cuda.made_stages import Limits, made_stages
 from tvm_rammer.backend.cuda.schedules import schedule
-from tvm_rammer.backend.cuda.stages import Limits, made_stages
 from tvm_rammer.errors import DeviceError, ModelError
 from tvm_rammer.testing.models import get_model
 

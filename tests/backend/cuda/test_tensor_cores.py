@@ -25,8 +25,8 @@ import tvm_rammer
 from tvm_rammer.backend.cuda import tensor_matmul
 from tvm_rammer.backend.cuda.arch_target import LIMITS, target_of, vdevice_of
 from tvm_rammer.backend.cuda.cubin import compile_cubin, find_tool
+from tvm_rammer.backend.cuda.made_stages import made_stages
 from tvm_rammer.backend.cuda.schedules import schedule
-from tvm_rammer.backend.cuda.stages import made_stages
 from tvm_rammer.backend.cuda.tensor_matmul import TensorMatmul
 from tvm_rammer.errors import ModelError
 from tvm_rammer.testing.reference import relative_error

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tvm import tirx
 
     from tvm_rammer.backend.cpu.binding import PoolBinding
-    from tvm_rammer.backend.cpu.codegen.worker import RegionModules
+    from tvm_rammer.backend.cpu.codegen.region_modules import RegionModules
     from tvm_rammer.backend.signature import RegionSignature
     from tvm_rammer.kernel.operands import KernelUse
     from tvm_rammer.kernel.scheduled import Scheduled
@@ -66,7 +66,7 @@ class CpuBackend(Backend):
 
     @property
     def few_rows(self) -> int:
-        from tvm_rammer.backend.cpu.templates.reduction import FEW_ROWS
+        from tvm_rammer.backend.cpu.templates.reduction_rule import FEW_ROWS
 
         return FEW_ROWS
 
@@ -82,14 +82,14 @@ class CpuBackend(Backend):
         return rule_names()
 
     def resolve(self, target: tvm.target.Target | None) -> tvm.target.Target:
-        from tvm_rammer.backend.cpu.host.target import resolve_target
+        from tvm_rammer.backend.cpu.host.cpu_target import resolve_target
 
         return resolve_target(target)
 
     def vdevice(
         self, target: tvm.target.Target, num_veus: int | None = None, oversubscribe: bool = False
     ) -> VDevice:
-        from tvm_rammer.backend.cpu.host.target import vdevice_of
+        from tvm_rammer.backend.cpu.host.cpu_target import vdevice_of
 
         return vdevice_of(target, num_veus, oversubscribe)
 
@@ -111,7 +111,7 @@ class CpuBackend(Backend):
         return split_into_stages(func, partial(tile_seconds, vdevice.speeds))
 
     def compiler(self, target: tvm.target.Target) -> RegionModules:
-        from tvm_rammer.backend.cpu.codegen.worker import RegionModules
+        from tvm_rammer.backend.cpu.codegen.region_modules import RegionModules
 
         return RegionModules(target)
 
@@ -123,7 +123,10 @@ class CpuBackend(Backend):
         by_wave: bool = False,
         wait_limit: float = WAIT_LIMIT,
     ) -> EncodedPlan:
-        from tvm_rammer.backend.cpu.codegen.table import arena_tensor_bytes, instruction_table
+        from tvm_rammer.backend.cpu.codegen.instruction_table import (
+            arena_tensor_bytes,
+            instruction_table,
+        )
         from tvm_rammer.backend.plan_rows import BaseLayout
 
         layout = BaseLayout.of(signature)
@@ -171,7 +174,7 @@ class CpuBackend(Backend):
         return PoolBinding(module, num_veus)
 
     def ceilings(self, target: tvm.target.Target, vdevice: VDevice) -> Ceilings | None:
-        from tvm_rammer.backend.cpu.host.ceilings import ceilings
+        from tvm_rammer.backend.cpu.host.measure_ceilings import ceilings
 
         return ceilings(target, vdevice)
 

@@ -12,9 +12,9 @@ from tvm_rammer.backend.cuda.devices import (
     architecture_of,
     usual_gpu,
 )
+from tvm_rammer.backend.cuda.made_stages import Limits
 from tvm_rammer.backend.cuda.occupancy import resident_blocks
 from tvm_rammer.backend.cuda.sm_time import gpu_costs
-from tvm_rammer.backend.cuda.stages import Limits
 from tvm_rammer.errors import DeviceError
 from tvm_rammer.machine.vdevice import MemoryCosts, VDevice
 from tvm_rammer.schedule.costs import CostModel

@@ -107,7 +107,7 @@ class CudaBackend(Backend):
 
     def split(self, func: tirx.PrimFunc, vdevice: VDevice) -> SplitKernel:
         from tvm_rammer.backend.cuda.arch_target import LIMITS, target_of
-        from tvm_rammer.backend.cuda.stages import made_stages
+        from tvm_rammer.backend.cuda.made_stages import made_stages
 
         return made_stages(func, target_of(vdevice.features[0]), LIMITS).split
 

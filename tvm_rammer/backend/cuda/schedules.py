@@ -28,7 +28,7 @@ from tvm_rammer.backend.cuda.block_tilings import (
     SplitSum,
     TiledMatmul,
 )
-from tvm_rammer.backend.cuda.stages import Limits, MadeStages, made_stages
+from tvm_rammer.backend.cuda.made_stages import Limits, MadeStages, made_stages
 from tvm_rammer.backend.cuda.tensor_matmul import TensorMatmul
 from tvm_rammer.backend.cuda.wide_functions import with_wide_functions
 from tvm_rammer.errors import ModelError

@@ -18,7 +18,7 @@ from tvm import tirx
 from tvm_rammer.backend.protocol import KernelCompiler
 from tvm_rammer.backend.signature import ANY, RegionSignature, TensorSpec
 from tvm_rammer.kernel.bodies import Body, compile_bodies, exported
-from tvm_rammer.kernel.lowering.pipeline import lowering
+from tvm_rammer.kernel.lowering.lowering_passes import lowering
 from tvm_rammer.rprogram import RProgram, interpret_numeric, legal_interleavings
 from tvm_rammer.rprogram.program import dtype_bytes
 from tvm_rammer.rprogram.serialize import from_json, to_json

@@ -26,7 +26,7 @@ from tvm_rammer.frontend.onnx.infer import (
     result_values,
     type_of,
 )
-from tvm_rammer.frontend.onnx.loops import (
+from tvm_rammer.frontend.onnx.loop_steps import (
     Budget,
     Unrolling,
     has_next,

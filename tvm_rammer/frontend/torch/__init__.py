@@ -2,7 +2,7 @@
 
 ===================  ===============================================================
 ``import_torch``     reads programs and imports them
-``program``          makes sizes known, decomposes, refuses by name
+``exported_program``          makes sizes known, decomposes, refuses by name
 ``importer``         TVM's importer with the converters of this package
 ``converters``       from PyTorch's operators to Relax, one file for each family
 ``complex_weights``  complex numbers where a program begins and ends

@@ -40,8 +40,8 @@ def read_pt2(path: Path) -> Any:
 
 def from_torch(program: Any, shapes: Shapes, where: str) -> LoadedModel:
     """Import a ``torch.export.ExportedProgram``."""
+    from tvm_rammer.frontend.torch.exported_program import output_names, prepared
     from tvm_rammer.frontend.torch.importer import imported
-    from tvm_rammer.frontend.torch.program import output_names, prepared
 
     try:
         program = prepared(program, shapes, where)

@@ -4,9 +4,9 @@ from tvm_rammer.testing.models.builder import GraphBuilder
 from tvm_rammer.testing.models.light import light
 from tvm_rammer.testing.models.measured import known_statistics
 from tvm_rammer.testing.models.recurrent import lstm
-from tvm_rammer.testing.models.registry import MODELS, ModelInfo, get_model
 from tvm_rammer.testing.models.softmax import before_softmax
 from tvm_rammer.testing.models.statistics import ModelStatistics, statistics
+from tvm_rammer.testing.models.zoo import MODELS, ModelInfo, get_model
 
 __all__ = [
     "MODELS",

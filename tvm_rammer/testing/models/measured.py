@@ -10,8 +10,8 @@ from pathlib import Path
 import onnx
 
 from tvm_rammer.machine.cache import CacheFile
-from tvm_rammer.testing.models.registry import ModelInfo
 from tvm_rammer.testing.models.statistics import ModelStatistics, statistics
+from tvm_rammer.testing.models.zoo import ModelInfo
 
 _COUNTED = CacheFile("model_statistics.json", ModelStatistics)
 

@@ -14,13 +14,13 @@ from stress.compiled_regions import aligned_copy, in_new_thread
 from tvm import te
 
 from tvm_rammer.backend import resolve_target, vdevice_for
-from tvm_rammer.backend.cpu.codegen.shard_compiler import ShardCompiler
-from tvm_rammer.backend.cpu.codegen.table import (
+from tvm_rammer.backend.cpu.codegen.instruction_table import (
     arena_tensor_bytes,
     bases_offset,
     instruction_table,
 )
-from tvm_rammer.backend.cpu.codegen.worker import build_module
+from tvm_rammer.backend.cpu.codegen.region_modules import build_module
+from tvm_rammer.backend.cpu.codegen.shard_compiler import ShardCompiler
 from tvm_rammer.backend.plan_rows import BaseLayout
 from tvm_rammer.backend.signature import RegionSignature, TensorSpec
 from tvm_rammer.region.kernel_library import KernelLibrary

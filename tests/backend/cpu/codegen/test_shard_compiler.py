@@ -10,8 +10,8 @@ from tvm import relax, tirx
 
 from tvm_rammer.backend import resolve_target, vdevice_for
 from tvm_rammer.backend.cpu.codegen import shard_compiler, shards
+from tvm_rammer.backend.cpu.codegen.region_modules import build_module
 from tvm_rammer.backend.cpu.codegen.shard_compiler import ShardCompiler
-from tvm_rammer.backend.cpu.codegen.worker import build_module
 from tvm_rammer.backend.signature import RegionSignature, TensorSpec
 from tvm_rammer.region.kernel_library import KernelLibrary
 

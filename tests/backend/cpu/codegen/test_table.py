@@ -10,7 +10,7 @@ from fuzzing.random_graphs import SHAPES, random_graph
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tvm_rammer.backend.cpu.codegen.table import (
+from tvm_rammer.backend.cpu.codegen.instruction_table import (
     arena_tensor_bytes,
     header_bytes,
     instruction_table,

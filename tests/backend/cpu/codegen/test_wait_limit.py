@@ -11,7 +11,7 @@ import time
 import pytest
 from stress.compiled_regions import in_new_thread, same_bits, source_of
 
-from tvm_rammer.backend.cpu.codegen.table import Header
+from tvm_rammer.backend.cpu.codegen.instruction_table import Header
 from tvm_rammer.backend.cpu.host import host_cpu
 from tvm_rammer.backend.protocol import WAIT_LIMIT
 

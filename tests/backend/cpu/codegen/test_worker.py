@@ -25,7 +25,7 @@ from tvm_rammer.backend import resolve_target
 from tvm_rammer.backend.cpu.codegen.llvm_text import support_functions
 from tvm_rammer.backend.cpu.codegen.shards import dispatcher, lower_shard, shards_of
 from tvm_rammer.backend.cpu.host import host_cpu
-from tvm_rammer.backend.cpu.host.target import target_features
+from tvm_rammer.backend.cpu.host.cpu_target import target_features
 from tvm_rammer.errors import DeviceError
 from tvm_rammer.region.planned import signature_of
 from tvm_rammer.rprogram import ALIGNMENT

@@ -11,9 +11,14 @@ from threading import Barrier
 import pytest
 
 from tvm_rammer.backend import resolve_target, vdevice_for
-from tvm_rammer.backend.cpu.host import ceilings as module
+from tvm_rammer.backend.cpu.host import measure_ceilings as module
 from tvm_rammer.backend.cpu.host.ceiling_text import multiply_adds
-from tvm_rammer.backend.cpu.host.ceilings import CeilingsTogether, ceilings, chains, compile_loops
+from tvm_rammer.backend.cpu.host.measure_ceilings import (
+    CeilingsTogether,
+    ceilings,
+    chains,
+    compile_loops,
+)
 from tvm_rammer.backend.cpu.host.one_core import on_every_core
 from tvm_rammer.machine.ceilings import Ceilings, memory_level
 

@@ -6,7 +6,7 @@ import pytest
 from tvm.support import cc
 
 from tvm_rammer.backend import Finding
-from tvm_rammer.backend.cpu.host import HostCPU, diagnose, doctor, host_cpu
+from tvm_rammer.backend.cpu.host import HostCPU, diagnose, diagnosis, host_cpu
 from tvm_rammer.machine import VDevice
 from tvm_rammer.machine.topology import PairCosts, topology_of
 
@@ -15,7 +15,7 @@ from tvm_rammer.machine.topology import PairCosts, topology_of
 def quick(tmp_path, monkeypatch):
     monkeypatch.setenv("TVM_RAMMER_CACHE_DIR", str(tmp_path))
     monkeypatch.delenv("TVM_NUM_THREADS", raising=False)
-    monkeypatch.setattr(doctor, "calibrated", lambda vdevice: vdevice)
+    monkeypatch.setattr(diagnosis, "calibrated", lambda vdevice: vdevice)
 
 
 def finding(topic: str) -> Finding:
@@ -25,7 +25,7 @@ def finding(topic: str) -> Finding:
 
 def on_host(monkeypatch, **changes) -> HostCPU:
     host = dataclasses.replace(host_cpu(), **changes)
-    monkeypatch.setattr(doctor, "host_cpu", lambda: host)
+    monkeypatch.setattr(diagnosis, "host_cpu", lambda: host)
     return host
 
 
@@ -38,14 +38,14 @@ def test_every_topic_has_a_value_and_every_complaint_an_advice():
 
 
 def test_a_tvm_ffi_that_breaks_is_bad(monkeypatch):
-    monkeypatch.setattr(doctor, "tvm_ffi_problem", lambda: "it crashes: install another")
+    monkeypatch.setattr(diagnosis, "tvm_ffi_problem", lambda: "it crashes: install another")
     assert finding("tvm-ffi").level == "bad"
     assert finding("tvm-ffi").advice == "it crashes: install another"
 
 
 @pytest.mark.parametrize("version", [None, "0.26.0", "1.0"])
 def test_another_tvm_is_bad(monkeypatch, version):
-    monkeypatch.setattr(doctor, "_installed", lambda distribution: version)
+    monkeypatch.setattr(diagnosis, "_installed", lambda distribution: version)
     assert finding("TVM") == Finding(
         "TVM", version or "not installed", "bad", 'pip install "apache-tvm==0.27.*"'
     )
@@ -53,7 +53,7 @@ def test_another_tvm_is_bad(monkeypatch, version):
 
 def test_half_a_pool_is_a_warning(monkeypatch):
     on_host(monkeypatch, cpus=(0, 1), siblings=((0,), (1,)), quota=None)
-    monkeypatch.setattr(doctor, "default_pool_size", lambda: 1)
+    monkeypatch.setattr(diagnosis, "default_pool_size", lambda: 1)
     assert finding("thread pool") == Finding(
         "thread pool",
         "1 worker by default for 2 cores",
@@ -80,7 +80,7 @@ def test_a_quota_and_one_core_are_warnings(monkeypatch):
 
 def test_fewer_cpus_than_there_are_is_a_warning(monkeypatch):
     on_host(monkeypatch, cpus=(0,), siblings=((0,),))
-    monkeypatch.setattr(doctor.os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(diagnosis.os, "cpu_count", lambda: 8)
     assert (finding("affinity").level, finding("affinity").value) == ("warn", "1 of 8 CPUs")
 
 
@@ -104,7 +104,7 @@ def test_a_check_that_fails_is_a_finding(monkeypatch):
     def fail():
         raise RuntimeError("LLVM is missing\nand more")
 
-    monkeypatch.setattr(doctor, "host_target", fail)
+    monkeypatch.setattr(diagnosis, "host_target", fail)
     assert finding("vectors") == Finding(
         "vectors", "RuntimeError: LLVM is missing", "bad", "put right what the message says"
     )
@@ -115,7 +115,7 @@ def test_distances_are_told_where_there_are_some(monkeypatch):
     near = PairCosts(7e-8, 1e-7, 2.5e-11)
     topology = topology_of([0, 1, 2, 3], [0, 0, 1, 2], [0, 0, 0, 1], near)
     apart = VDevice("apart", threads=4, topology=topology)
-    monkeypatch.setattr(doctor, "calibrated", lambda vdevice: apart)
+    monkeypatch.setattr(diagnosis, "calibrated", lambda vdevice: apart)
     assert finding("topology").value == (
         "2 sockets, last-level caches: 3; a signal in a core 56.8 ns, in a cache 70 ns, "
         "in a socket 154 ns, between sockets 244 ns"

@@ -6,7 +6,7 @@ import pytest
 from tvm.target import Target
 
 from tvm_rammer.backend import resolve_target, vdevice_for
-from tvm_rammer.backend.cpu.host import host_cpu, host_target, target
+from tvm_rammer.backend.cpu.host import cpu_target, host_cpu, host_target
 from tvm_rammer.backend.cpu.templates.register_tile import register_tile
 from tvm_rammer.errors import DeviceError
 from tvm_rammer.machine import OversubscriptionWarning
@@ -69,7 +69,7 @@ def test_half_vectors_pay_where_they_take_half_of_the_time(mcpu, tile):
 
 
 def test_a_level_that_this_machine_reaches_is_as_fast(monkeypatch):
-    monkeypatch.setattr(target, "FULL_WIDTH", (host_target().attrs["mcpu"],))
+    monkeypatch.setattr(cpu_target, "FULL_WIDTH", (host_target().attrs["mcpu"],))
     level = {"kind": "llvm", "mtriple": host_target().attrs["mtriple"], "mcpu": "generic"}
     assert vdevice_for(level).speeds == vdevice_for().speeds != Speeds()
 
@@ -146,19 +146,19 @@ def test_a_wrong_target_is_one_line(wrong, message):
 
 
 def test_features_that_a_hypervisor_hides_are_switched_off(monkeypatch):
-    monkeypatch.setattr(target, "_hidden_features", lambda described: ["avx512f", "avx2"])
+    monkeypatch.setattr(cpu_target, "_hidden_features", lambda described: ["avx512f", "avx2"])
     hidden = host_target.__wrapped__()
     assert list(hidden.attrs["mattr"]) == ["-avx512f", "-avx2"]
-    assert not {"avx512f", "avx512bw", "avx2"} & set(target.target_features(hidden))
+    assert not {"avx512f", "avx512bw", "avx2"} & set(cpu_target.target_features(hidden))
 
 
 def test_a_cpu_name_that_promises_more_than_the_machine_has_is_found_out():
     # No CPU has all of these: the newest names differ in what they have.
-    promised = set(target._hidden_features(Target(x86("diamondrapids"))))
-    promised |= set(target._hidden_features(Target(x86("bdver4"))))
-    if target.architecture(host_target()) == "x86_64":
+    promised = set(cpu_target._hidden_features(Target(x86("diamondrapids"))))
+    promised |= set(cpu_target._hidden_features(Target(x86("bdver4"))))
+    if cpu_target.architecture(host_target()) == "x86_64":
         assert promised
-        assert not promised & set(target.target_features(host_target()))
+        assert not promised & set(cpu_target.target_features(host_target()))
 
 
 def test_more_cores_than_any_machine_has_are_refused():

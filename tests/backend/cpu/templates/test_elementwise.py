@@ -11,7 +11,7 @@ from kernel_runs import HOST, VDEVICES, legalized_func, numbers, run_prim_func, 
 from tvm import relax, te, topi
 from tvm.script import tirx as T
 
-from tvm_rammer.backend.cpu.templates.elementwise import Elementwise
+from tvm_rammer.backend.cpu.templates.elementwise_rule import Elementwise
 from tvm_rammer.kernel.code_size import code_size
 
 OP = relax.op

@@ -12,7 +12,7 @@ from tvm import relax, tirx
 from tvm.ir import Call
 
 from tvm_rammer.backend.cpu.templates.pieces import Piece, cut_into_pieces
-from tvm_rammer.backend.cpu.templates.pooling import Pooling
+from tvm_rammer.backend.cpu.templates.pooling_rule import Pooling
 from tvm_rammer.kernel.blocks import is_choice
 from tvm_rammer.kernel.contraction import Axis
 from tvm_rammer.kernel.pointwise import Pointwise

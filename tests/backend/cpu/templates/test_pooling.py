@@ -18,7 +18,7 @@ from kernel_runs import (
 )
 from tvm import relax
 
-from tvm_rammer.backend.cpu.templates.pooling import Pooling
+from tvm_rammer.backend.cpu.templates.pooling_rule import Pooling
 
 OP = relax.op
 QUICK = settings(max_examples=12)

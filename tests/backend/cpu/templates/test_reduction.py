@@ -11,7 +11,7 @@ from kernel_runs import HOST, VDEVICES, legalized_func, numbers, run_prim_func, 
 from tvm import relax, te, topi
 from tvm.script import tirx as T
 
-from tvm_rammer.backend.cpu.templates.reduction import Reduction
+from tvm_rammer.backend.cpu.templates.reduction_rule import Reduction
 
 OP = relax.op
 WIDE = VDEVICES[0]

@@ -9,9 +9,9 @@ import pytest
 from kernel_runs import HOST, legalized_func, numbers, run_prim_func
 from tvm import relax
 
-from tvm_rammer.backend.cpu.templates.elementwise import Elementwise
-from tvm_rammer.backend.cpu.templates.pooling import Pooling
-from tvm_rammer.backend.cpu.templates.reduction import Reduction
+from tvm_rammer.backend.cpu.templates.elementwise_rule import Elementwise
+from tvm_rammer.backend.cpu.templates.pooling_rule import Pooling
+from tvm_rammer.backend.cpu.templates.reduction_rule import Reduction
 
 OP = relax.op
 WIDE = replace(HOST, vector_bytes=64, vector_registers=32, num_veus=2)

@@ -1,6 +1,6 @@
 """From plans to machine code.
 
-- ``worker``: the dispatcher; ``table``: the plan as data for it
+- ``region_modules``: the dispatcher; ``instruction_table``: the plan as data for it
 - ``entry``, ``signature``, ``argument_text``: what a caller calls, and with what
 - ``lowering``, ``shards``, ``shard_compiler``: rTask bodies, compiled side by side
 - ``vector_math*``: elementary functions as vector code

@@ -12,7 +12,7 @@ from tvm import tirx
 from tvm.ir import Call, GlobalVar, PointerType, PrimType
 
 from tvm_rammer.backend.cpu.codegen.argument_text import check_function, check_symbol
-from tvm_rammer.backend.cpu.codegen.table import (
+from tvm_rammer.backend.cpu.codegen.instruction_table import (
     COUNTER_BYTES,
     HEADER_WORDS,
     Header,

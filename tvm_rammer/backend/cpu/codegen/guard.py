@@ -26,7 +26,7 @@ from tvm.ir import GlobalVar
 from tvm_rammer.backend.cpu.codegen.entry import extern
 from tvm_rammer.backend.cpu.codegen.guard_text import FORKED, LEFT_ALONE, LOST, guard_functions
 from tvm_rammer.backend.cpu.codegen.shards import c_function
-from tvm_rammer.backend.cpu.host.target import host_target
+from tvm_rammer.backend.cpu.host.cpu_target import host_target
 from tvm_rammer.kernel.bodies import exported
 from tvm_rammer.kernel.loops import sequence
 from tvm_rammer.machine.target import architecture
@@ -145,7 +145,7 @@ def build_guard(symbol: str, target: Any, num_workers: int) -> Any:
         is kept there.
     target : Target
         What the library's kernels are compiled for, as
-        :func:`~tvm_rammer.backend.cpu.host.target.resolve_target` returns it.
+        :func:`~tvm_rammer.backend.cpu.host.cpu_target.resolve_target` returns it.
     num_workers : int
         Workers that a thread asks for, itself included; it gets no more than it has CPUs.
 

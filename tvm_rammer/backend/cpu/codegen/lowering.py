@@ -18,7 +18,7 @@ from tvm_rammer.backend.cpu.codegen.vector_math_calls import (
     LinkElementaryFunctions,
     NameElementaryFunctions,
 )
-from tvm_rammer.kernel.lowering.pipeline import lowering
+from tvm_rammer.kernel.lowering.lowering_passes import lowering
 
 #: Name under which our lowering is known to ``tvm.tirx.build``.
 _PIPELINE = "tvm_rammer"

@@ -1,19 +1,19 @@
 """The machine that this process runs on: what it is, what it costs, and how threads use it.
 
-- ``target``: from what a user writes to a target and a vDevice; ``processor``: this machine's
+- ``cpu_target``: from what a user writes to a target and a vDevice; ``processor``: this machine's
 - ``calibrate`` with ``measure_machine``, ``measure_pairs`` and ``memory_sweep``: what synchronising
   and memory cost
-- ``ceilings`` with ``ceiling_text``: what a core reaches at best
+- ``measure_ceilings`` with ``ceiling_text``: what a core reaches at best
 - ``one_core``: threads that stay on a core; ``pool``: TVM's workers;
   ``exit_after_fork``: how a process ends that has lost some
-- ``doctor``: what makes co-scheduled programs wrong or slow on this machine
+- ``diagnosis``: what makes co-scheduled programs wrong or slow on this machine
 """
 
 from tvm_rammer.backend.cpu.host.calibrate import calibrated
-from tvm_rammer.backend.cpu.host.doctor import diagnose
+from tvm_rammer.backend.cpu.host.cpu_target import host_target, resolve_target, vdevice_of
+from tvm_rammer.backend.cpu.host.diagnosis import diagnose
 from tvm_rammer.backend.cpu.host.pool import configure_own_pool, configure_pool, in_pool_thread
 from tvm_rammer.backend.cpu.host.processor import HostCPU, detect_cpu, host_cpu
-from tvm_rammer.backend.cpu.host.target import host_target, resolve_target, vdevice_of
 
 __all__ = [
     "HostCPU",

@@ -22,7 +22,7 @@ from tvm_rammer.backend.cpu.host.processor import host_cpu
 from tvm_rammer.machine.cache import CacheFile
 from tvm_rammer.machine.topology import Distance, PairCosts, topology_of
 from tvm_rammer.machine.vdevice import DEFAULT_MEMORY, MemoryCosts, VDevice
-from tvm_rammer.records import read_as
+from tvm_rammer.typed_json import read_as
 
 #: Raised when the measuring changes, so that older results are not used.
 FORMAT_VERSION = 2

@@ -16,9 +16,9 @@ import tvm
 from tvm.script import ir as I
 from tvm.script import tirx as T
 
+from tvm_rammer.backend.cpu.host.cpu_target import host_target
 from tvm_rammer.backend.cpu.host.memory_sweep import sweeps
 from tvm_rammer.backend.cpu.host.pool import configure_pool
-from tvm_rammer.backend.cpu.host.target import host_target
 from tvm_rammer.backend.cpu.llvm import llvm_ir
 from tvm_rammer.machine.target import architecture
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import tvm
 
+from tvm_rammer.backend.cpu.host.cpu_target import host_target
 from tvm_rammer.backend.cpu.host.measure_machine import kernels, seconds_each, transfers
-from tvm_rammer.backend.cpu.host.target import host_target
 from tvm_rammer.machine.target import architecture
 
 # As in pool.py: the workers share the listed CPUs; every worker has one of its own.

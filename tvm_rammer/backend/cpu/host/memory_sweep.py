@@ -17,7 +17,7 @@ import tvm
 from tvm import tirx
 
 from tvm_rammer.backend.cpu.host.ceiling_text import read_loop, read_step
-from tvm_rammer.backend.cpu.host.target import host_target, vdevice_of
+from tvm_rammer.backend.cpu.host.cpu_target import host_target, vdevice_of
 
 #: Sizes that are read in turn, as parts of the last-level cache; the first one stays in it, and of
 #: the last one nothing does.

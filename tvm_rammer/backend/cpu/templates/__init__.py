@@ -3,15 +3,15 @@
 A *rule* schedules a PrimFunc or declines; ``select`` asks them in order:
 
 - ``winograd``: convolutions of 3 x 3, and with longer filters along an axis, where it pays
-- ``convolution``, depthwise too, and ``matmul``: outer products in registers (``outer_product``,
-  on ``columns``, ``register_tile``, ``nest`` with ``reduction_loops``, ``repeated_results``,
-  ``pack_weights``, ``neighbours`` and ``prefetch``)
-- ``pooling``, and below ``elementwise``: one value per point (``pieces``, ``tiled_nest``,
+- ``convolution_rules``, depthwise too, and ``matmul``: outer products in registers
+  (``outer_product``, on ``columns``, ``register_tile``, ``nest`` with ``reduction_loops``,
+  ``repeated_results``, ``pack_weights``, ``neighbours`` and ``prefetch``)
+- ``pooling_rule``, and below ``elementwise_rule``: one value per point (``pieces``, ``tiled_nest``,
   ``transposition``)
-- ``reduction``: softmax, normalisations and all else that reduces rows (``rows``)
-- ``elementwise``: what reduces nothing
+- ``reduction_rule``: softmax, normalisations and all else that reduces rows (``rows``)
+- ``elementwise_rule``: what reduces nothing
 - ``generic``: what is left
 
-``finer`` decides on further candidates, ``estimate``
-says what a body takes, and ``code_budget`` how much code it may be.
+``finer`` decides on further candidates, ``estimate`` says what a body takes, and ``code_budget``
+how much code it may be.
 """

@@ -13,7 +13,7 @@ from tvm import tirx
 
 from tvm_rammer.backend.cpu.templates.columns import Columns, is_constant, is_contiguous
 from tvm_rammer.backend.cpu.templates.outer_product import OuterProductRule
-from tvm_rammer.backend.cpu.templates.reduction import FEW_ROWS, Reduction
+from tvm_rammer.backend.cpu.templates.reduction_rule import FEW_ROWS, Reduction
 from tvm_rammer.kernel.blocks import variables
 from tvm_rammer.kernel.contraction import Contraction, load_of
 from tvm_rammer.kernel.scheduled import Scheduled

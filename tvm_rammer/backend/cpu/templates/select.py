@@ -18,14 +18,14 @@ from tvm import tirx
 from tvm.s_tir import ScheduleError
 
 from tvm_rammer.backend.cpu.templates.code_budget import within_budget
-from tvm_rammer.backend.cpu.templates.convolution import Convolution, Depthwise
-from tvm_rammer.backend.cpu.templates.elementwise import Elementwise
+from tvm_rammer.backend.cpu.templates.convolution_rules import Convolution, Depthwise
+from tvm_rammer.backend.cpu.templates.elementwise_rule import Elementwise
 from tvm_rammer.backend.cpu.templates.estimate import tile_seconds
 from tvm_rammer.backend.cpu.templates.finer import Option
 from tvm_rammer.backend.cpu.templates.generic import Generic
 from tvm_rammer.backend.cpu.templates.matmul import Matmul
-from tvm_rammer.backend.cpu.templates.pooling import Pooling
-from tvm_rammer.backend.cpu.templates.reduction import Reduction
+from tvm_rammer.backend.cpu.templates.pooling_rule import Pooling
+from tvm_rammer.backend.cpu.templates.reduction_rule import Reduction
 from tvm_rammer.backend.cpu.templates.winograd.line_rule import WinogradLines
 from tvm_rammer.backend.cpu.templates.winograd.rule import Winograd
 from tvm_rammer.backend.protocol import DEFAULT_TOLERANCE

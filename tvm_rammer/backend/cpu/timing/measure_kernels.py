@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import tvm
 
-from tvm_rammer.backend.cpu.codegen.table import (
+from tvm_rammer.backend.cpu.codegen.instruction_table import (
     arena_tensor_bytes,
     header_bytes,
     instruction_table,
@@ -56,7 +56,7 @@ def measure_kernels(
     Parameters
     ----------
     module : tvm.runtime.Module
-        Made by :func:`~tvm_rammer.backend.cpu.codegen.worker.build_module`, in program form.
+        In program form, by :func:`~tvm_rammer.backend.cpu.codegen.region_modules.build_module`.
     signature : RegionSignature
         The region, one of that module; its entry walks the tables.
     ids : mapping of str to int

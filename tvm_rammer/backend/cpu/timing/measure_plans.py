@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import tvm
 
-from tvm_rammer.backend.cpu.codegen.table import (
+from tvm_rammer.backend.cpu.codegen.instruction_table import (
     arena_tensor_bytes,
     instruction_table,
 )
@@ -51,7 +51,7 @@ def measure_plans(
     Parameters
     ----------
     module : tvm.runtime.Module
-        Made by :func:`~tvm_rammer.backend.cpu.codegen.worker.build_module`, in program form.
+        In program form, by :func:`~tvm_rammer.backend.cpu.codegen.region_modules.build_module`.
     signature : RegionSignature
         The region.
     ids : mapping of str to int

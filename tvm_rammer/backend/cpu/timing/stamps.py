@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tvm_rammer.backend.cpu.codegen.table import FIRST_STAMP, Header
+from tvm_rammer.backend.cpu.codegen.instruction_table import FIRST_STAMP, Header
 from tvm_rammer.backend.plan_rows import row_numbers
 from tvm_rammer.rprogram import ALIGNMENT, RProgram, aligned
 from tvm_rammer.schedule.timeline import Span, Timeline

@@ -27,7 +27,7 @@ from tvm_rammer.backend.cuda.codegen.block_text import (
 )
 from tvm_rammer.backend.cuda.codegen.host_and_device import compile_both
 from tvm_rammer.backend.cuda.codegen.inline_bodies import inlined_bodies
-from tvm_rammer.backend.cuda.stages import SHARED_BYTES, Limits
+from tvm_rammer.backend.cuda.made_stages import SHARED_BYTES, Limits
 from tvm_rammer.backend.plan_rows import BaseLayout
 from tvm_rammer.backend.signature import ANY, RegionSignature, TensorSpec
 from tvm_rammer.errors import ModelError

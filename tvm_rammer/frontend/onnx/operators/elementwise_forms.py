@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tvm_rammer.frontend.onnx.nodes import Nodes
+from tvm_rammer.frontend.onnx.new_nodes import Nodes
 from tvm_rammer.frontend.onnx.operators.operator_node import OperatorNode
 
 #: Since this version of ONNX's operators operands are broadcast as numpy's are.

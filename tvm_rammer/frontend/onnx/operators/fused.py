@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tvm_rammer.frontend.onnx.nodes import Nodes
+from tvm_rammer.frontend.onnx.new_nodes import Nodes
 from tvm_rammer.frontend.onnx.operators.operator_node import OperatorNode
 
 #: The parameters of an activation, in the order in which ``activation_params`` has them.

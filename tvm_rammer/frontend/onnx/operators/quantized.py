@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import onnx
 
-from tvm_rammer.frontend.onnx.nodes import Nodes
+from tvm_rammer.frontend.onnx.new_nodes import Nodes
 from tvm_rammer.frontend.onnx.operators.operator_node import OperatorNode, Rule
 
 

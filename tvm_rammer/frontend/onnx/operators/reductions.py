@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tvm_rammer.frontend.onnx.nodes import Nodes
+from tvm_rammer.frontend.onnx.new_nodes import Nodes
 from tvm_rammer.frontend.onnx.operators.operator_node import OperatorNode
 
 #: Reductions that do something to each element, whether they reduce or not.

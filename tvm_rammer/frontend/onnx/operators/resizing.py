@@ -13,7 +13,7 @@ from math import floor
 
 import numpy as np
 
-from tvm_rammer.frontend.onnx.nodes import Nodes
+from tvm_rammer.frontend.onnx.new_nodes import Nodes
 from tvm_rammer.frontend.onnx.operators.operator_node import OperatorNode
 
 #: With more inputs than this for an output, the axis is a product with a matrix.

@@ -23,7 +23,7 @@ from tvm_rammer.frontend.onnx.infer import (
     type_of,
 )
 from tvm_rammer.frontend.onnx.names import all_nodes, reads, subgraphs
-from tvm_rammer.frontend.onnx.nodes import Nodes
+from tvm_rammer.frontend.onnx.new_nodes import Nodes
 from tvm_rammer.frontend.onnx.operators.elementwise_forms import BROADCASTS_SINCE, old_broadcast
 from tvm_rammer.frontend.onnx.operators.functions import inline_function
 from tvm_rammer.frontend.onnx.operators.operator_node import OperatorNode, parse

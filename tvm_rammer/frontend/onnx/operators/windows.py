@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tvm_rammer.frontend.onnx.nodes import Nodes
+from tvm_rammer.frontend.onnx.new_nodes import Nodes
 from tvm_rammer.frontend.onnx.operators.operator_node import OperatorNode
 
 #: Since this version of ONNX's operators regions are in half pixels, unless they say otherwise.

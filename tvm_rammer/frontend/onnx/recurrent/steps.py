@@ -12,7 +12,7 @@ import onnx
 from onnx import helper
 
 from tvm_rammer.frontend.onnx.infer import Types, static_shape
-from tvm_rammer.frontend.onnx.nodes import Nodes
+from tvm_rammer.frontend.onnx.new_nodes import Nodes
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import onnx
 from tvm_rammer.errors import ModelError
 from tvm_rammer.frontend.onnx.infer import opsets_of, type_of
 from tvm_rammer.frontend.onnx.names import all_nodes, subgraphs
-from tvm_rammer.frontend.onnx.nodes import Nodes, bytes_and_scale
+from tvm_rammer.frontend.onnx.new_nodes import Nodes, bytes_and_scale
 from tvm_rammer.frontend.onnx.recurrent.activations import activations
 from tvm_rammer.frontend.onnx.recurrent.cells import Cell, Product, State, Weights, cell
 from tvm_rammer.frontend.onnx.recurrent.node import (

@@ -19,7 +19,7 @@ maximum passes over NaN.
 ``grouped_product``  those of groups of rows with a matrix each
 ``convolution``      convolutions, transposed ones too
 ``pooling``          windows: maxima, averages
-``resizing``         images in another size
+``interpolation``    images in another size
 ``normalization``    by means and variances
 ``quantization``     changes of scale
 ``vision``           operators of torchvision
@@ -36,6 +36,7 @@ from tvm_rammer.frontend.torch.converters import (
     elementwise,
     grouped_product,
     indexing,
+    interpolation,
     layout,
     normalization,
     pooling,
@@ -43,7 +44,6 @@ from tvm_rammer.frontend.torch.converters import (
     quantization,
     recurrence,
     reduction,
-    resizing,
     scan,
     scattering,
     vision,
@@ -60,6 +60,7 @@ _FAMILIES = (
     elementwise,
     grouped_product,
     indexing,
+    interpolation,
     layout,
     normalization,
     pooling,
@@ -67,7 +68,6 @@ _FAMILIES = (
     quantization,
     recurrence,
     reduction,
-    resizing,
     scan,
     scattering,
     vision,

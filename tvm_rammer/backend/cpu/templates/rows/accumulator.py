@@ -7,8 +7,8 @@ from typing import Any
 
 from tvm import tirx
 
-from tvm_rammer.backend.cpu.templates.rows.loops import UNROLLED, VectorRun, lanes_of, sweep
-from tvm_rammer.backend.cpu.templates.rows.program import Store, start_value
+from tvm_rammer.backend.cpu.templates.rows.row_program import Store, start_value
+from tvm_rammer.backend.cpu.templates.rows.vector_loops import UNROLLED, VectorRun, lanes_of, sweep
 from tvm_rammer.kernel.loops import sequence
 
 

@@ -14,9 +14,15 @@ from tvm import tirx
 
 from tvm_rammer.backend.cpu.templates.rows.accumulator import Accumulator
 from tvm_rammer.backend.cpu.templates.rows.frame import Frame, Point
-from tvm_rammer.backend.cpu.templates.rows.loops import UNROLLED, VectorRun, grid, pieces, sweep
-from tvm_rammer.backend.cpu.templates.rows.program import RowProgram, RowStep
+from tvm_rammer.backend.cpu.templates.rows.row_program import RowProgram, RowStep
 from tvm_rammer.backend.cpu.templates.rows.vector_axis import VectorAxis
+from tvm_rammer.backend.cpu.templates.rows.vector_loops import (
+    UNROLLED,
+    VectorRun,
+    grid,
+    pieces,
+    sweep,
+)
 from tvm_rammer.kernel.loops import for_each, sequence, unravel
 
 #: Independent vectors that a reduction accumulates in: latency times additions per cycle.

@@ -8,7 +8,7 @@ from typing import Any
 
 from tvm import tirx
 
-from tvm_rammer.backend.cpu.templates.rows.program import Store, all_loads
+from tvm_rammer.backend.cpu.templates.rows.row_program import Store, all_loads
 
 
 @dataclass(frozen=True)

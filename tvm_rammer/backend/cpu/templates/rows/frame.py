@@ -10,7 +10,7 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import TensorLoad
 
-from tvm_rammer.backend.cpu.templates.rows.program import RowProgram, RowStep, Store
+from tvm_rammer.backend.cpu.templates.rows.row_program import RowProgram, RowStep, Store
 
 
 @dataclass(frozen=True)

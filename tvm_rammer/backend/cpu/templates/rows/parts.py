@@ -11,7 +11,7 @@ from typing import Any
 
 from tvm import tirx
 
-from tvm_rammer.backend.cpu.templates.rows.program import RowProgram, RowStep, Store
+from tvm_rammer.backend.cpu.templates.rows.row_program import RowProgram, RowStep, Store
 from tvm_rammer.kernel.nodes import substitute
 
 #: Elements of a part, or more: the time of several synchronisations.

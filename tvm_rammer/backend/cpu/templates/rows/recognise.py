@@ -13,7 +13,7 @@ from tvm.ir import Call, Op
 from tvm.s_tir import ScheduleError
 
 from tvm_rammer.backend.cpu.templates.rows.axes import Axes, RowNest, join_axes
-from tvm_rammer.backend.cpu.templates.rows.program import (
+from tvm_rammer.backend.cpu.templates.rows.row_program import (
     Home,
     RowProgram,
     RowStep,

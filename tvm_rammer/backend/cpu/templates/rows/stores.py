@@ -9,7 +9,7 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import TensorLoad
 
-from tvm_rammer.backend.cpu.templates.rows.program import Store
+from tvm_rammer.backend.cpu.templates.rows.row_program import Store
 from tvm_rammer.kernel.blocks import loads
 from tvm_rammer.kernel.nodes import statements
 

@@ -11,7 +11,7 @@ import tvm
 from tvm import sym, tirx
 
 from tvm_rammer.backend.cpu.templates.rows.frame import Frame, Point
-from tvm_rammer.backend.cpu.templates.rows.program import RowProgram, RowStep
+from tvm_rammer.backend.cpu.templates.rows.row_program import RowProgram, RowStep
 from tvm_rammer.kernel.blocks import loads
 from tvm_rammer.kernel.loops import unravel
 from tvm_rammer.kernel.pointwise import flat_index

@@ -35,6 +35,12 @@ from tvm.ir import GlobalVar, PointerType, PrimType
 
 from tvm_rammer.backend.cpu.codegen.argument_text import argument_functions
 from tvm_rammer.backend.cpu.codegen.entry import extern, region_entry, wave_entry
+from tvm_rammer.backend.cpu.codegen.instruction_table import (
+    COUNTER_BYTES,
+    FIRST_STAMP,
+    HEADER_WORDS,
+    Header,
+)
 from tvm_rammer.backend.cpu.codegen.llvm_text import support_functions
 from tvm_rammer.backend.cpu.codegen.lowering import module_builder
 from tvm_rammer.backend.cpu.codegen.shard_compiler import ShardCompiler
@@ -46,12 +52,6 @@ from tvm_rammer.backend.cpu.codegen.shards import (
     link_function,
     link_shards,
     shards_of,
-)
-from tvm_rammer.backend.cpu.codegen.table import (
-    COUNTER_BYTES,
-    FIRST_STAMP,
-    HEADER_WORDS,
-    Header,
 )
 from tvm_rammer.backend.plan_rows import ROW_WORDS, Row
 from tvm_rammer.backend.signature import RegionSignature

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from tvm_rammer._environment import import_problem, tvm_ffi_problem
 from tvm_rammer.backend.cpu.host.calibrate import calibrated
+from tvm_rammer.backend.cpu.host.cpu_target import host_target, vdevice_of
 from tvm_rammer.backend.cpu.host.pool import default_pool_size, requested_workers
 from tvm_rammer.backend.cpu.host.processor import host_cpu
-from tvm_rammer.backend.cpu.host.target import host_target, vdevice_of
 from tvm_rammer.backend.protocol import Finding
 from tvm_rammer.machine.cache import cache_directory
 from tvm_rammer.machine.target import target_text

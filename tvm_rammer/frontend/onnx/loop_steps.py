@@ -18,7 +18,7 @@ from tvm_rammer.errors import ModelError
 from tvm_rammer.frontend.onnx.describe import describe
 from tvm_rammer.frontend.onnx.infer import Types, Values, domain_of, static_shape
 from tvm_rammer.frontend.onnx.names import fresh, renamed, subgraphs
-from tvm_rammer.frontend.onnx.nodes import Nodes
+from tvm_rammer.frontend.onnx.new_nodes import Nodes
 
 #: Operators that all loops of a model may become.
 MOST_OPERATORS = 10_000

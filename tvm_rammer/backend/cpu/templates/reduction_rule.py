@@ -18,8 +18,8 @@ from tvm_rammer.backend.cpu.templates.finer import VERY_LARGE_DEVICE, Option, fi
 from tvm_rammer.backend.cpu.templates.rows.across import AcrossRows
 from tvm_rammer.backend.cpu.templates.rows.along import TILE, AlongRows
 from tvm_rammer.backend.cpu.templates.rows.parts import in_parts
-from tvm_rammer.backend.cpu.templates.rows.program import RowProgram, RowStep
 from tvm_rammer.backend.cpu.templates.rows.recognise import recognise
+from tvm_rammer.backend.cpu.templates.rows.row_program import RowProgram, RowStep
 from tvm_rammer.backend.cpu.templates.rows.vector_axis import vector_axis
 from tvm_rammer.kernel.blocks import loads, variables
 from tvm_rammer.kernel.scheduled import Scheduled, Template
@@ -151,7 +151,7 @@ def _sharing_rows(step: RowStep, kept: tuple[int, ...]) -> int:
     """How many rows share the less shared factor of the products that a step sums up, if it does.
 
     Such factors want to be used for several rows while they are in registers: see
-    :class:`~.matmul.Matmul` and :class:`~.convolution.Convolution`.
+    :class:`~.matmul.Matmul` and :class:`~.convolution_rules.Convolution`.
     """
     rows = {v: kept[axis] for v, axis in step.axes.items() if axis is not None and axis < len(kept)}
     found = [0]
