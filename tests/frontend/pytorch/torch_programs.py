@@ -1360,6 +1360,20 @@ QUANTIZED = {
         lambda x: DQ.quantize_per_channel(x, SCALES, POINTS, 1, -128, 127, torch.int8),
         (floats(2, 3, 4),),
     ),
+    "fake_quantize": Program(
+        lambda x: torch.fake_quantize_per_tensor_affine(x, 0.05, 3, 0, 255),
+        (torch.arange(-40, 300) / 20,),
+    ),
+    "fake_quantize_tensors": Program(
+        lambda x, scale, point: torch.fake_quantize_per_tensor_affine(x, scale, point, -8, 7),
+        (floats(3, 40), torch.tensor(0.3), torch.tensor(2, dtype=torch.int32)),
+    ),
+    "fake_quantize_channels": Program(
+        lambda x: torch.fake_quantize_per_channel_affine(
+            x, SCALES.float(), POINTS.int(), 1, -128, 127
+        ),
+        (floats(2, 3, 4),),
+    ),
     "dequantize": Program(
         lambda x: DQ.dequantize_per_tensor(x, 0.0173, 11, 0, 255, torch.uint8),
         (ints(256, 3, 4, dtype=torch.uint8),),

@@ -1,7 +1,8 @@
 """Changes of scale, of programs that were quantised before or while they were exported.
 
 They are operators of ``torch.ops.quantized_decomposed``, one scale for all elements or one for each
-slice along an axis. Between them such a program computes in floats.
+slice along an axis. Between them such a program computes in floats. Programs that were trained to
+be quantised have ``fake_quantize``, there and back in one.
 """
 
 from __future__ import annotations
@@ -24,11 +25,8 @@ def _quantize(
 def _quantize_channels(
     call: OperatorCall, x: Any, scales: Any, zero_points: Any, axis: int, least: int, most: int
 ) -> Any:
-    shape = shape_of(x)
-    axis %= len(shape)
-    sizes = [size if place == axis else 1 for place, size in enumerate(shape)]
-    inverses = call.reshape(_inverse(call, scales), sizes)
-    return _steps(call, x, inverses, zero_points, axis, least, most)
+    inverses = call.reshape(_inverse(call, scales), _along(x, axis))
+    return _steps(call, x, inverses, zero_points, axis % len(shape_of(x)), least, most)
 
 
 def _steps(
@@ -61,6 +59,57 @@ def _real(call: OperatorCall, x: Any, scale: Any, zero_point: Any, axis: int) ->
     return call.cast(call.emit(relax.op.dequantize(x, *operands, axis, "float32")))
 
 
+def _fake_quantize(
+    call: OperatorCall, x: Any, scale: Any, zero_point: Any, least: int, most: int
+) -> Any:
+    """``(clamp(round(x * (1 / scale)) + zero_point, least, most) - zero_point) * scale``."""
+    scale, point = (_as_float32(call, value) for value in (scale, zero_point))
+    return call.only_first(_there_and_back(call, x, scale, point, least, most))
+
+
+def _fake_quantize_where(
+    call: OperatorCall, x: Any, scale: Any, zero_point: Any, enabled: Any, least: int, most: int
+) -> Any:
+    scale, point = (_as_float32(call, value) for value in (scale, zero_point))
+    found = _there_and_back(call, x, scale, point, least, most)
+    return call.only_first(call.emit(relax.op.where(call.cast(enabled, "bool"), found, x)))
+
+
+def _fake_quantize_channels(
+    call: OperatorCall, x: Any, scales: Any, zero_points: Any, axis: int, least: int, most: int
+) -> Any:
+    sizes = _along(x, axis)
+    scale, point = (
+        call.reshape(_as_float32(call, values), sizes) for values in (scales, zero_points)
+    )
+    return call.only_first(_there_and_back(call, x, scale, point, least, most))
+
+
+def _there_and_back(
+    call: OperatorCall, x: Any, scale: Any, point: Any, least: int, most: int
+) -> Any:
+    # Eager mode multiplies by the inverse, in single precision whatever the scale is.
+    inverse = call.emit(relax.op.divide(relax.const(1.0, "float32"), scale))
+    scaled = call.emit(relax.op.multiply(call.cast(x, "float32"), inverse))
+    steps = call.emit(relax.op.add(call.emit(relax.op.round(scaled)), point))
+    kept = call.emit(relax.op.clip(steps, least, most))
+    centred = call.emit(relax.op.subtract(kept, point))
+    return call.cast(call.emit(relax.op.multiply(centred, scale)), dtype_of(x))
+
+
+def _as_float32(call: OperatorCall, value: Any) -> Any:
+    if isinstance(value, relax.Expr):
+        return call.cast(value, "float32")
+    return relax.const(value, "float32")
+
+
+def _along(x: Any, axis: int) -> list[int]:
+    """The shape in which a vector meets the slices of a tensor along an axis."""
+    shape = shape_of(x)
+    axis %= len(shape)
+    return [size if place == axis else 1 for place, size in enumerate(shape)]
+
+
 def _inverse(call: OperatorCall, scale: Any) -> Any:
     if not isinstance(scale, relax.Expr):
         # Python divides numbers in double precision.
@@ -76,4 +125,7 @@ CONVERTERS: dict[str, Converter] = {
     "dequantize_per_tensor.default": _dequantize,
     "dequantize_per_tensor.tensor": _dequantize,
     "dequantize_per_channel.default": _dequantize_channels,
+    "fake_quantize_per_tensor_affine_cachemask.default": _fake_quantize,
+    "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default": _fake_quantize_where,
+    "fake_quantize_per_channel_affine_cachemask.default": _fake_quantize_channels,
 }
