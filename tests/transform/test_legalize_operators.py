@@ -208,3 +208,16 @@ def test_running_sums_for_gpus_are_left_to_tvm():
     with tvm.target.Target({"kind": "cuda", "arch": "sm_90"}):
         after = LegalizeOperators()(mod)
     assert "R.cumsum" in after.script()
+
+
+def test_marks_that_code_generators_warn_of_are_taken_away():
+    x = relax.Var("x", R.Tensor((5, 7), "float32"))
+    places = relax.const(np.array([[1], [3]], "int64"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        updates = relax.const(np.ones((2, 7), "float32"))
+        builder.emit_func_output(builder.emit(relax.op.scatter_nd(x, places, updates)))
+    module = builder.get()
+    assert "pragma_scope" in relax.transform.LegalizeOps()(module).script()
+    found = LegalizeOperators()(module)
+    assert prim_funcs(found) == ["scatter_nd"] and "pragma_scope" not in found.script()

@@ -15,7 +15,8 @@ from functools import cache
 from typing import Any
 
 import tvm
-from tvm import relax, topi
+import tvm_ffi
+from tvm import relax, tirx, topi
 from tvm.ir import Call, GenericConst, Op
 
 from tvm_rammer.region.concatenations import CONCATENATION, has_long_rows
@@ -52,7 +53,23 @@ class LegalizeOperators:
         legalized.update(functions)
         # LegalizeOps walks through an LSTM for seconds, also where nothing is left for it.
         rest = relax.transform.LegalizeOps if legalizer.left_out else relax.transform.Normalize
-        return rest()(legalized)
+        return _without_scopes(rest()(legalized))
+
+
+def _without_scopes(mod: tvm.IRModule) -> tvm.IRModule:
+    """Without marks that TVM's operators set and its code generators warn of."""
+
+    def body(mark: tirx.AttrStmt) -> Any:
+        return mark.body if mark.attr_key == "pragma_scope" else mark
+
+    marked = {
+        symbol: without
+        for symbol, func in mod.functions_items()
+        if isinstance(func, tirx.PrimFunc)
+        and not (without := tvm_ffi.structural_map(func, (tirx.AttrStmt, body))).same_as(func)
+    }
+    mod.update(marked)
+    return mod
 
 
 @dataclass(frozen=True)
