@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import onnx
+import tvm
 
 from bench.graphs import operator_graphs
 from tvm_rammer.backend import backend_for, resolve_target, vdevice_for
@@ -200,8 +201,9 @@ def _launched_singly(model: onnx.ModelProto, target: Any) -> list[OperatorGraph]
     partitions = partition_module(load_model(model).module, goal)
     compiler, vdevice = partitions.compiler, goal.vdevice
     refusal = partial(compiler.backend.refusal, vdevice=vdevice)
+    partition = tvm.transform.Sequential([PartitionRegions(refusal=refusal)])
     with goal.target:
-        regions = PartitionRegions(refusal=refusal)(partitions.merged_for(vdevice))
+        regions = partition(partitions.merged_for(vdevice))
     graphs = [region.graph for region in compiler.graphs(regions).values()]
     # Of an operator's schedules the fastest is the last.
     return [graph.with_candidates(op.candidates[-1:] for op in graph.operators) for graph in graphs]
