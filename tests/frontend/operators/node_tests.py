@@ -20,6 +20,7 @@ from tvm_rammer.frontend.onnx.operators.table import FUNCTIONS, RULES
 #: Operands that models have as constants, and ONNX's tests as inputs.
 _SHAPE_OPERANDS = {
     "CenterCropPad": (1,),
+    "Compress": (1,),
     "CumProd": (1,),
     "HannWindow": (0,),
     "HammingWindow": (0,),

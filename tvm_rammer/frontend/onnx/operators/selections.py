@@ -77,6 +77,18 @@ def non_max_suppression(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
     return (nodes.op("NonMaxSuppression", *operands),)
 
 
+def compress(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
+    """Compress where it is known what is kept: that many elements, at known places."""
+    condition, x = node.constant(1), node.inputs[0]
+    if condition is None or not condition.any():
+        return None
+    axis = node.attributes.get("axis")
+    if axis is None:
+        x, axis = nodes.reshape(x, -1), 0
+    places = nodes.constant(np.flatnonzero(condition), np.int64)
+    return (nodes.op("Gather", x, places, axis=axis),)
+
+
 def slice_elements(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
     """Slice: version 1 has its bounds as attributes."""
     if "starts" not in node.attributes:

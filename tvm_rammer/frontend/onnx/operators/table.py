@@ -57,6 +57,7 @@ _ONNX: dict[str, Rule] = {
     **dict.fromkeys(_OLD_BROADCAST, elementwise_forms.old_broadcast),
     "BatchNormalization": norms.batch_normalization,
     "BitShift": elementwise_forms.bit_shift,
+    "Compress": selections.compress,
     "ConvInteger": integers.conv_integer,
     "ConvTranspose": windows.conv_transpose,
     "DequantizeLinear": quantized.blocked,
