@@ -109,6 +109,13 @@ def test_a_power_is_of_the_type_of_its_base(base, exponent):
     assert_as_onnxruntime(model("Pow", [base, exponent]), [base, exponent])
 
 
+@pytest.mark.parametrize("exponent", [np.float32(3), np.array([3], "int64"), np.float32([[4]])])
+def test_a_power_of_a_small_integer_warns_of_nothing(exponent, capfd):
+    base = np.float32([[-2, -0.5, 0], [np.nan, 1.5, np.inf]])
+    assert_as_onnxruntime(model("Pow", [base], (np.asarray(exponent),)), [base])
+    assert "Warning" not in capfd.readouterr().err
+
+
 def test_regions_are_sampled_as_often_as_their_size_wants():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(2, 3, 9, 9)).astype("float32")
