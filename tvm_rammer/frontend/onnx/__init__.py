@@ -4,12 +4,12 @@
 ``import_onnx``        the order of the steps from a file or a message to a Relax module
 ``onnx_file``          reads files; large weights without copies
 ``protobuf``           where the parts of a message lie in a file
-``new_nodes``              appends operators to a graph
+``new_nodes``          appends operators to a graph
 ``validate``           refuses what contradicts ONNX
 ``half_floats``        computes in float32 what has 16-bit floats
 ``fix_inputs``         shapes of inputs, and values of those that are constants
 ``fold``               computes what shapes and constants decide
-``loop_steps``              ``Loop`` and ``Scan``, step by step
+``loop_steps``         ``Loop`` and ``Scan``, step by step
 ``infer``              what ONNX knows about one node
 ``names``              what nodes read and write
 ``describe``           what messages call nodes and types

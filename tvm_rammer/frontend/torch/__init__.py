@@ -1,11 +1,11 @@
 """Programs of PyTorch.
 
-===================  ===============================================================
-``import_torch``     reads programs and imports them
-``exported_program``          makes sizes known, decomposes, refuses by name
-``importer``         TVM's importer with the converters of this package
-``converters``       from PyTorch's operators to Relax, one file for each family
-``complex_weights``  complex numbers where a program begins and ends
-``operator_call``    a call of an operator, as its converter sees it
-===================  ===============================================================
+====================  ===============================================================
+``import_torch``      reads programs and imports them
+``exported_program``  makes sizes known, decomposes, refuses by name
+``importer``          TVM's importer with the converters of this package
+``converters``        from PyTorch's operators to Relax, one file for each family
+``complex_weights``   complex numbers where a program begins and ends
+``operator_call``     a call of an operator, as its converter sees it
+====================  ===============================================================
 """
