@@ -210,7 +210,7 @@ def test_running_sums_for_gpus_are_left_to_tvm():
     assert "R.cumsum" in after.script()
 
 
-def test_marks_that_code_generators_warn_of_are_taken_away():
+def test_marks_that_the_code_generator_for_cpus_warns_of_are_taken_away():
     x = relax.Var("x", R.Tensor((5, 7), "float32"))
     places = relax.const(np.array([[1], [3]], "int64"))
     builder = relax.BlockBuilder()

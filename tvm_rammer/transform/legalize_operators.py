@@ -53,11 +53,12 @@ class LegalizeOperators:
         legalized.update(functions)
         # LegalizeOps walks through an LSTM for seconds, also where nothing is left for it.
         rest = relax.transform.LegalizeOps if legalizer.left_out else relax.transform.Normalize
-        return _without_scopes(rest()(legalized))
+        found = rest()(legalized)
+        return _without_scopes(found) if is_for_cpu() else found
 
 
 def _without_scopes(mod: tvm.IRModule) -> tvm.IRModule:
-    """Without marks that TVM's operators set and its code generators warn of."""
+    """Without marks that TVM's operators set, and its code generator for CPUs warns of."""
 
     def body(mark: tirx.AttrStmt) -> Any:
         return mark.body if mark.attr_key == "pragma_scope" else mark
