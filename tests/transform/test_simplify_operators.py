@@ -236,6 +236,28 @@ def test_an_exponent_of_one_number_is_a_scalar(shape):
     assert_becomes(module(exponent), module(relax.const(0.75, "float32")))
 
 
+@pytest.mark.parametrize("exponent", [3.0, 4.0])
+def test_a_power_of_a_small_integer_is_products(exponent):
+    def module(dtype: str, plain: bool) -> tvm.IRModule:
+        builder = relax.BlockBuilder()
+        x = relax.Var("x", R.Tensor((2, 3), dtype))
+        with builder.function("main", [x]):
+            with builder.dataflow():
+                if plain:
+                    square = builder.emit(relax.op.multiply(x, x))
+                    result = relax.op.multiply(square, x if exponent == 3 else square)
+                else:
+                    result = relax.op.power(x, relax.const(exponent, dtype))
+                y = builder.emit_output(result)
+            builder.emit_func_output(y)
+        return builder.get()
+
+    assert_becomes(module("float32", plain=False), module("float32", plain=True))
+    # In 16 bits the square would be rounded too.
+    half = module("float16", plain=False)
+    assert_becomes(half, half)
+
+
 def test_an_exponent_that_makes_the_result_larger_stays():
     @I.ir_module
     class Module:

@@ -3,8 +3,9 @@
 What remains is what layout conversion, fusion and the kernels understand: no dropout, a batch norm
 by constants is a multiplication and an addition, sums and maxima of stacked tensors become those of
 two, constants of binary operators get the rank of the other side, exponents of one number are
-scalars, scales and zero points are operands, a broadcast to the shape that a tensor already has
-disappears, and a tensor that becomes a shape is what the VM has for it.
+scalars, and powers of 3 and 4 products, scales and zero points are operands, a broadcast to the
+shape that a tensor already has disappears, and a tensor that becomes a shape is what the VM has for
+it.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ _BINARY = frozenset(
 )
 
 _DIVISIONS = frozenset(f"relax.{name}" for name in ("divide", "floor_divide", "mod", "floor_mod"))
+#: Exponents of powers that are products of the base.
+_PRODUCTS = frozenset({3, 4})
 _SCANS = frozenset({"relax.cumsum", "relax.cumprod"})
 #: Reductions of stacked tensors, and what does the same with two of them.
 _OF_TWO: dict[str, Callable[[Any, Any], Any]] = {
@@ -67,7 +70,7 @@ class _Simplifier(relax.PyExprMutator):
         if name in _DIVISIONS and _is_zero(call.args[1]):
             return self._by_zero(call)
         if name in _BINARY:
-            return self._raise_rank(self._scalar_exponent(call))
+            return self._raise_rank(self._of_one_exponent(call))
         if name == "relax.broadcast_to" and _same_type(call, call.args[0]):
             return call.args[0]
         if name in _SCANS and 0 in (static_shape(call) or ()):
@@ -111,16 +114,23 @@ class _Simplifier(relax.PyExprMutator):
             )
         return self.builder_.normalize(Call(call.op, [data, _with_rank(zero, 1)], call.attrs))
 
-    def _scalar_exponent(self, call: Any) -> Any:
-        """A power by one number names the number: the kernel of a root is not that of a power."""
+    def _of_one_exponent(self, call: Any) -> Any:
+        """A power by one number names the number: the kernel of a root is not that of a power.
+
+        By a small integer it is products; TVM warns of its own operator for negative numbers.
+        """
         if operator_name(call) != "relax.power":
             return call
         left, right = call.args
-        shape = static_shape(left)
+        shape, rank = static_shape(left), len(static_shape(right) or ())
         one = isinstance(right, GenericConst) and right.value.numpy().size == 1
-        if not one or shape is None:
+        if not one or shape is None or rank > len(shape):
             return call
-        if not 0 < len(static_shape(right) or ()) <= len(shape):
+        exponent = right.value.numpy().item()
+        if exponent in _PRODUCTS and str(call.ty.dtype) in ("float32", "float64"):
+            square = self.builder_.emit(relax.op.multiply(left, left))
+            return relax.op.multiply(square, left if exponent == 3 else square)
+        if rank == 0:
             return call
         right = _with_rank(right, 0)
         return self.builder_.normalize(Call(call.op, [left, right], call.attrs))

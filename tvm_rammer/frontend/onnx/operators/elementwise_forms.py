@@ -53,21 +53,10 @@ def old_broadcast(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
     return (nodes.op(node.kind, a, nodes.reshape(b, *sizes, *[1] * behind)),)
 
 
-#: Exponents of powers that are products of the base.
-_PRODUCTS = (3, 4)
-
-
 def power(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
-    """Pow with an exponent of another type, and of integers: the result is of the base's type.
-
-    Of one small integer it is products: TVM warns of its own operator for negative numbers.
-    """
+    """Pow with an exponent of another type, and of integers: the result is of the base's type."""
     base, exponent = node.inputs
-    dtype, known = node.dtype(base), node.constant(1)
-    one = known is not None and known.size == 1 and known.ndim <= len(node.shape(base))
-    if one and np.issubdtype(dtype, np.floating) and known in _PRODUCTS:
-        square = nodes.op("Mul", base, base)
-        return (nodes.op("Mul", square, base if known == 3 else square),)
+    dtype = node.dtype(base)
     if np.issubdtype(dtype, np.integer):
         real = (nodes.cast(each, np.float64) for each in (base, exponent))
         return (nodes.cast(nodes.op("Pow", *real), dtype),)

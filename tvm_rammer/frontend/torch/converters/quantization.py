@@ -63,31 +63,27 @@ def _fake_quantize(
     call: OperatorCall, x: Any, scale: Any, zero_point: Any, least: int, most: int
 ) -> Any:
     """``(clamp(round(x * (1 / scale)) + zero_point, least, most) - zero_point) * scale``."""
-    scale, point = (_as_float32(call, value) for value in (scale, zero_point))
-    return call.only_first(_there_and_back(call, x, scale, point, least, most))
+    return call.only_first(_there_and_back(call, x, scale, zero_point, least, most))
 
 
 def _fake_quantize_where(
     call: OperatorCall, x: Any, scale: Any, zero_point: Any, enabled: Any, least: int, most: int
 ) -> Any:
-    scale, point = (_as_float32(call, value) for value in (scale, zero_point))
-    found = _there_and_back(call, x, scale, point, least, most)
+    found = _there_and_back(call, x, scale, zero_point, least, most)
     return call.only_first(call.emit(relax.op.where(call.cast(enabled, "bool"), found, x)))
 
 
 def _fake_quantize_channels(
     call: OperatorCall, x: Any, scales: Any, zero_points: Any, axis: int, least: int, most: int
 ) -> Any:
-    sizes = _along(x, axis)
-    scale, point = (
-        call.reshape(_as_float32(call, values), sizes) for values in (scales, zero_points)
-    )
+    scale, point = (call.reshape(values, _along(x, axis)) for values in (scales, zero_points))
     return call.only_first(_there_and_back(call, x, scale, point, least, most))
 
 
 def _there_and_back(
-    call: OperatorCall, x: Any, scale: Any, point: Any, least: int, most: int
+    call: OperatorCall, x: Any, scale: Any, zero_point: Any, least: int, most: int
 ) -> Any:
+    scale, point = (call.cast(value, "float32") for value in (scale, zero_point))
     # Eager mode multiplies by the inverse, in single precision whatever the scale is.
     inverse = call.emit(relax.op.divide(relax.const(1.0, "float32"), scale))
     scaled = call.emit(relax.op.multiply(call.cast(x, "float32"), inverse))
@@ -95,12 +91,6 @@ def _there_and_back(
     kept = call.emit(relax.op.clip(steps, least, most))
     centred = call.emit(relax.op.subtract(kept, point))
     return call.cast(call.emit(relax.op.multiply(centred, scale)), dtype_of(x))
-
-
-def _as_float32(call: OperatorCall, value: Any) -> Any:
-    if isinstance(value, relax.Expr):
-        return call.cast(value, "float32")
-    return relax.const(value, "float32")
 
 
 def _along(x: Any, axis: int) -> list[int]:
