@@ -26,6 +26,7 @@ from tvm_rammer.rprogram import (
     to_json,
     verify,
 )
+from tvm_rammer.rprogram.rows import in_place
 
 PLAN = side_by_side()
 
@@ -39,15 +40,17 @@ def reading(buffer: Buffer, **changes: object) -> RProgram:
 def test_parts_need_no_order_and_their_reader_comes_after_both():
     verify(PLAN)
     assert is_safe(PLAN) == (True, "")
-    assert PLAN.assembled == (4,)
+    assert in_place(PLAN) == ([4], [])
 
 
 def test_a_part_may_consist_of_parts_and_be_part_of_one():
     """A reader depends on those that it overlaps."""
     whole = Buffer("all of it", (4, 16), "float32", "part", 4, 0, 64)
     verify(reading(whole))
+    assert in_place(reading(whole)) == ([4, 6], [])
     left = reading(Buffer("left", (4, 4), "float32", "part", 4, 16, 64))
     verify(left)
+    assert in_place(left) == ([4], [6])
     alone = with_task(left, 0, 1, waits=())
     verify(alone)  # squared ran on its own vEU
     assert is_safe(alone) == (True, "")
@@ -171,7 +174,7 @@ def test_numeric_outputs_in_any_interleaving():
 def test_text_counts_concatenations():
     lines = format_program(PLAN).splitlines()
     assert lines[2] == (
-        "  arena 256 B, constants 128 B, 1 input, 1 output, 1 concatenation in place (2 parts)"
+        "  arena 256 B, constants 128 B, 1 input, 1 output, 1 concatenation in place"
     )
 
 

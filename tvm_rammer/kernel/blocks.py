@@ -7,7 +7,9 @@ from typing import Any
 
 import tvm_ffi
 from tvm import s_tir, tirx
+from tvm.error import InternalError
 from tvm.ir import Call, TensorLoad
+from tvm.s_tir import ScheduleError
 
 from tvm_rammer.kernel.nodes import collect
 
@@ -18,6 +20,18 @@ _CHOICE = tirx.if_then_else(tirx.Var("condition", "bool"), 1.0, 0.0).op
 def schedule_of(func: tirx.PrimFunc) -> s_tir.Schedule:
     """A schedule of a copy of a PrimFunc: primitives change what they are given in place."""
     return s_tir.Schedule(s_tir.renew_defs(func).with_attr("global_symbol", "main"))
+
+
+def attempt(primitive: Any, *arguments: Any) -> bool:
+    """Apply a schedule primitive; a refused one leaves the schedule as it was.
+
+    TVM 0.27 refuses to inline a strided slice by an internal error.
+    """
+    try:
+        primitive(*arguments)
+    except (ScheduleError, InternalError):
+        return False
+    return True
 
 
 def root_blocks(sch: s_tir.Schedule) -> list[Any]:

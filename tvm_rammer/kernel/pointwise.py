@@ -113,6 +113,15 @@ def coefficients(index: Any, axes: list[Any]) -> list[int] | None:
     return steps if len(steps) == len(axes) else None
 
 
+def steps_and_start(index: Any, axes: list[Any]) -> tuple[list[int], int] | None:
+    """The steps of an index that is linear in variables, and where it is if all of them are 0."""
+    steps, origin = coefficients(index, axes), dict.fromkeys(axes, tirx.const(0, index.ty))
+    start = sym.Analyzer().simplify(substitute(index, origin))
+    if steps is None or not isinstance(start, tirx.IntImm):
+        return None
+    return steps, int(start)
+
+
 def merged(block: Pointwise) -> Pointwise:
     """Neighbouring axes become one where every access walks them as one."""
     axes = list(block.axes)

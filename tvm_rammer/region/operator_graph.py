@@ -14,9 +14,11 @@ from tvm import relax, tirx
 from tvm_rammer.kernel.scheduled import Packing
 from tvm_rammer.kernel.strides import with_strides
 from tvm_rammer.progress import tell_each
-from tvm_rammer.region.concatenations import concatenate_in_place, strides_of
+from tvm_rammer.region.concatenations import ConcatenationsInPlace
 from tvm_rammer.region.kernel_library import KernelLibrary
-from tvm_rammer.region.region_calls import TensorCall, region_calls
+from tvm_rammer.region.parts import Parts, strides_of
+from tvm_rammer.region.region_calls import RegionCalls, TensorCall, region_calls
+from tvm_rammer.region.slices import SlicesInPlace
 from tvm_rammer.rprogram import Buffer, Operator, OperatorGraph, aligned
 from tvm_rammer.tensors import as_array, empty
 
@@ -64,7 +66,7 @@ def region_graph(
     watch : callable
         Is told whenever there may be more bodies, and whether these are all of the region.
     """
-    region = concatenate_in_place(region_calls(func, mod), kernels.backend.vector_bytes)
+    region = _without_copies(region_calls(func, mod), kernels.backend.vector_bytes)
     builder = _Builder(kernels, list(region.buffers))
     for call in tell_each("choosing kernels", region.calls):
         builder.add_operator(call)
@@ -74,6 +76,18 @@ def region_graph(
         name, tuple(builder.buffers), tuple(builder.operators), builder.pool.nbytes
     )
     return RegionGraph(graph, builder.pool)
+
+
+def _without_copies(region: RegionCalls, alignment: int) -> RegionCalls:
+    """Slices and concatenations that only say where something lies; ``alignment`` in bytes."""
+    parts = Parts(region, alignment)
+    slices, concatenations = SlicesInPlace(parts), ConcatenationsInPlace(parts)
+    calls = [some for call in region.calls for some in slices.replacement(call)]
+    # The last concatenation first: what others join on the way goes there with them.
+    replaced = [concatenations.replacement(call) for call in reversed(calls)]
+    return RegionCalls(
+        tuple(parts.buffers), tuple(call for some in reversed(replaced) for call in some)
+    )
 
 
 @dataclass

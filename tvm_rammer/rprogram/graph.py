@@ -33,8 +33,8 @@ class OperatorGraph:
     """The operators of one region in a topological order, and the buffers between them.
 
     Arena buffers have no place yet (their ``offset`` is 0 until memory is planned). Every buffer is
-    written by at most one operator, or each of its parts is; operators come after the producers of
-    what they read.
+    written by at most one operator, or each of its parts is, or it is a part of what is written;
+    operators come after the producers of what they read.
     """
 
     name: str
@@ -69,7 +69,8 @@ class OperatorGraph:
     def producers(self) -> dict[int, int]:
         """Which operator writes a buffer.
 
-        Inputs and constants have none, nor has a buffer of which several operators write parts.
+        Inputs and constants have none, nor has a buffer of which several operators write parts, nor
+        a part that is a slice of another's result.
         """
         return {
             buffer: number

@@ -9,6 +9,7 @@ from operator import itemgetter
 
 from tvm_rammer.printable import printable
 from tvm_rammer.rprogram.program import RProgram, RTask, Wait
+from tvm_rammer.rprogram.rows import in_place
 from tvm_rammer.units import counted, duration, size
 
 
@@ -47,9 +48,8 @@ def _header(program: RProgram) -> list[str]:
         counted(spaces["input"], "input"),
         counted(spaces["output"], "output"),
     ]
-    if program.assembled:
-        number = counted(len(program.assembled), "concatenation")
-        memory.append(f"{number} in place ({counted(spaces['part'], 'part')})")
+    nouns = zip(in_place(program), ("concatenation", "slice"), strict=True)
+    memory += [f"{counted(len(found), noun)} in place" for found, noun in nouns if found]
     lines = [
         f"rProgram {program.name}, policy {program.policy}",
         "  " + ", ".join(counts),

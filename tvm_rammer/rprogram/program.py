@@ -239,16 +239,6 @@ class RProgram:
     def num_waves(self) -> int:
         return 1 + max((task.wave for tasks in self.veus for task in tasks), default=-1)
 
-    @property
-    def assembled(self) -> tuple[int, ...]:
-        """Buffers that no operator writes, but operators their parts: concatenations in place."""
-        written = {b for number in range(len(self.operators)) for b in self.writes(number)}
-        return tuple(
-            number
-            for number, buffer in enumerate(self.buffers)
-            if number not in written and buffer.space in ("arena", "output", "part")
-        )
-
     def kernel_of(self, operator: int) -> RKernel:
         """The rKernel of operator number ``operator``."""
         return self.kernels[self.operators[operator].kernel]

@@ -128,6 +128,28 @@ def predecessors_of(program: RProgram) -> list[set[int]]:
     return [{writer for b in program.reads(n) for writer in writers[b]} for n in numbers]
 
 
+def in_place(program: RProgram) -> tuple[list[int], list[int]]:
+    """The buffers that no operator writes, though operators write their bytes or callers do.
+
+    Returns
+    -------
+    concatenations : list of int
+        Buffers that consist of what several operators write.
+    slices : list of int
+        Parts of what an operator writes, or of an input.
+    """
+    buffers, numbers = program.buffers, range(len(program.operators))
+    producers = {b: n for n in numbers for b in program.writes(n)}
+    concatenations: list[int] = []
+    slices: list[int] = []
+    for number, writers in enumerate(writers_of(buffers, producers)):
+        space = buffers[number].space
+        if number in producers or space not in ("arena", "output", "part"):
+            continue
+        (slices if space == "part" and len(writers) < 2 else concatenations).append(number)
+    return concatenations, slices
+
+
 def row_strides(shape: Sequence[int], length: int, pitch: int) -> tuple[int, ...] | None:
     """Elements from one index of each axis to the next, if rows lie apart.
 

@@ -11,10 +11,10 @@ from math import prod
 from typing import Any
 
 from tvm import s_tir, tirx
-from tvm.s_tir import ScheduleError
 
 from tvm_rammer.backend.cpu.templates.register_tile import lanes_for
 from tvm_rammer.kernel.blocks import (
+    attempt,
     extent,
     is_reduction,
     root_blocks,
@@ -41,7 +41,7 @@ class Generic:
         kept = kept_results(sch.mod["main"])
         for block in root_blocks(sch)[:-1]:
             if not is_reduction(sch, block) and not _written(sch, block) & kept:
-                _attempt(sch.compute_inline, block)
+                attempt(sch.compute_inline, block)
         tilings = [_cut(sch, block, vdevice) for block in root_blocks(sch)]
         return Scheduled(sch.mod["main"], self.name, ", ".join(tilings))
 
@@ -50,21 +50,12 @@ def _written(sch: s_tir.Schedule, block: Any) -> set[Any]:
     return {region.source for region in sch.get(block).writes}
 
 
-def _attempt(primitive: Any, *arguments: Any) -> bool:
-    """Apply a schedule primitive; a refused one leaves the schedule as it was."""
-    try:
-        primitive(*arguments)
-    except ScheduleError:
-        return False
-    return True
-
-
 def _cut(sch: s_tir.Schedule, block: Any, vdevice: VDevice) -> str:
     """Cut the loop nest of one block into tiles and vectorise it where its lanes are contiguous."""
     spatial, reduced = split_loops(sch, block)
     if not all(extent(sch, loop) for loop in spatial + reduced):
         if reduced:  # A reduction over nothing is its initial value.
-            _attempt(sch.decompose_reduction, block, (spatial + reduced)[0])
+            attempt(sch.decompose_reduction, block, (spatial + reduced)[0])
         return "no work"
     if not spatial:
         return "one tile"
@@ -79,11 +70,11 @@ def _cut(sch: s_tir.Schedule, block: Any, vdevice: VDevice) -> str:
     chunk = _largest_divisor(extent(sch, last), max(1, _CHUNK // work))
     last, _ = sch.split(last, [None, chunk])
     tiles = sch.fuse(*outer, last)
-    parallel = _attempt(sch.parallel, tiles)
+    parallel = attempt(sch.parallel, tiles)
     if lane is not None:
-        _attempt(sch.vectorize, lane)
+        attempt(sch.vectorize, lane)
     if reduced:
-        _attempt(sch.decompose_reduction, block, reduced[0])
+        attempt(sch.decompose_reduction, block, reduced[0])
     count = extent(sch, tiles) if parallel else 1
     width = f" of {chunk} vectors of {lanes}" if lane is not None else f" of {chunk}"
     return f"{count} tiles{width}"

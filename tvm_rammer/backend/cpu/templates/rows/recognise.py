@@ -8,9 +8,7 @@ from typing import Any
 
 import tvm
 from tvm import s_tir, tirx
-from tvm.error import InternalError
 from tvm.ir import Call, Op
-from tvm.s_tir import ScheduleError
 
 from tvm_rammer.backend.cpu.templates.rows.axes import Axes, RowNest, join_axes
 from tvm_rammer.backend.cpu.templates.rows.row_program import (
@@ -22,6 +20,7 @@ from tvm_rammer.backend.cpu.templates.rows.row_program import (
 )
 from tvm_rammer.backend.cpu.templates.rows.stores import stores_of
 from tvm_rammer.kernel.blocks import (
+    attempt,
     is_choice,
     is_reduced,
     is_reduction,
@@ -57,12 +56,12 @@ def recognise(func: tirx.PrimFunc) -> tuple[tirx.PrimFunc, RowProgram] | None:
 
 def _inline(sch: s_tir.Schedule) -> None:
     """Inline the element-wise blocks, but compute no function twice."""
-    while _moves_result(sch) and _attempt(sch.reverse_compute_inline, root_blocks(sch)[-1]):
+    while _moves_result(sch) and attempt(sch.reverse_compute_inline, root_blocks(sch)[-1]):
         pass
     for block in root_blocks(sch)[:-1]:
         shared = len(sch.get_consumers(block)) > 1
         if not is_reduction(sch, block) and not (shared and _calls(sch.get(block).body)):
-            _attempt(sch.compute_inline, block)
+            attempt(sch.compute_inline, block)
 
 
 def _moves_result(sch: s_tir.Schedule) -> bool:
@@ -80,18 +79,6 @@ def _moves_result(sch: s_tir.Schedule) -> bool:
 
 def _num_points(sch: s_tir.Schedule, block: Any) -> int:
     return prod(int(axis.dom.extent) for axis in sch.get(block).iter_vars)
-
-
-def _attempt(primitive: Any, block: Any) -> bool:
-    """Apply a schedule primitive; a refused one leaves the schedule as it was.
-
-    TVM 0.27 refuses to inline a strided slice by an internal error.
-    """
-    try:
-        primitive(block)
-    except (ScheduleError, InternalError):
-        return False
-    return True
 
 
 def _calls(body: Any) -> bool:
