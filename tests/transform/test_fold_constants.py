@@ -31,6 +31,11 @@ MOVING: dict[str, Operator] = {
     "take": lambda x: op.take(x, relax.const([[2, 0]]), axis=1),
     "take of all": lambda x: op.take(op.flatten(x), relax.const([5, 0])),
     "take from the end": lambda x: op.take(x, relax.const(-1), axis=-1, mode="wrap"),
+    "strided_slice": lambda x: op.strided_slice(x, [1, -1], [0, 1], [2, 9]),
+    "strided_slice by steps": lambda x: op.strided_slice(x, [2], [0], [4], [2]),
+    "strided_slice backwards": lambda x: op.strided_slice(x, [2], [-1], [-4], [-2]),
+    "strided_slice from the end": lambda x: op.strided_slice(x, [0], [-1], [2**63 - 1]),
+    "astype": lambda x: op.astype(x, "float64"),
     "concat on the last axis": lambda x: op.concat([x, x], axis=-1),
 }
 FLOATING: dict[str, Operator] = {

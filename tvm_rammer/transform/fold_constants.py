@@ -63,6 +63,28 @@ def _take(call: Any, args: list[np.ndarray]) -> np.ndarray | None:
     return args[0].take(args[1], axis, mode="wrap" if call.attrs.mode == "wrap" else "clip")
 
 
+def _cast(call: Any, args: list[np.ndarray]) -> np.ndarray | None:
+    # What becomes of a float that is no such integer, or is wider than a small float, hangs on who
+    # converts it.
+    dtype = str(call.ty.dtype)
+    plain = "float" not in dtype or dtype in ("float32", "float64")
+    return (
+        args[0].astype(dtype) if plain and np.can_cast(args[0].dtype, dtype, "same_kind") else None
+    )
+
+
+def _slice(call: Any, args: list[np.ndarray]) -> np.ndarray | None:
+    numbers = [number for field in call.args[1:] for number in field.fields]
+    if not all(isinstance(number, IntImm) for number in numbers):
+        return None
+    axes, *cuts = ([int(number) for number in field.fields] for field in call.args[1:])
+    slices = [slice(None)] * args[0].ndim
+    for axis, *cut in zip(axes, *cuts, strict=True):
+        slices[axis] = slice(*cut)
+    found = args[0][tuple(slices)]
+    return found if found.shape == static_shape(call) else None
+
+
 def _quantize(call: Any, args: list[np.ndarray]) -> np.ndarray:
     data, scale, zero_point = _along_axis(call, args)
     limits = np.iinfo(str(call.attrs.out_dtype))
@@ -99,7 +121,9 @@ _EXACT: dict[str, Evaluate] = {
     "isnan": _unary(np.isnan),
     "max": _reduction(np.maximum),
     "min": _reduction(np.minimum),
+    "astype": _cast,
     "take": _take,
+    "strided_slice": _slice,
     "negative": _unary(np.negative),
     "abs": _unary(np.abs),
     "reshape": _reshape,
