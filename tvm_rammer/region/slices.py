@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from tvm import tirx
+from tvm import sym, tirx
 from tvm.ir import TensorLoad
 
 from tvm_rammer.kernel.blocks import (
@@ -133,8 +133,11 @@ def _copied(nest: Any, source: Any, result: Any) -> tuple[list[int], int, tuple[
         return None
     shape = tuple(int(extent) for extent in result.shape)
     axes = [axis.var for axis in block.iter_vars]
-    written = steps_and_start(flat_index(result, store.indices), axes)
-    read = steps_and_start(flat_index(source, store.value.indices), axes)
+    analyzer = sym.Analyzer()
+    for axis in block.iter_vars:
+        analyzer.bind(axis.var, axis.dom)
+    written = steps_and_start(analyzer.simplify(flat_index(result, store.indices)), axes)
+    read = steps_and_start(analyzer.simplify(flat_index(source, store.value.indices)), axes)
     if len(axes) != len(shape) or written is None or read is None:
         return None
     return (*read, shape) if _elements(*written, shape) == _Elements(0, prod(shape)) else None

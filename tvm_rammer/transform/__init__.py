@@ -3,11 +3,11 @@
 - ``lift_branches``: branches of conditionals become functions
 - ``merge_products``: products that share a weight become one
 - ``prepare``: ``restore_operators``, ``simplify_operators``, ``keep_indices_inside``,
-  ``fold_constants``, ``merge_equal_operators``, ``round_parts`` with ``scales``,
-  ``multiply_chosen``,
-  ``fold_affine``, ``channels_last`` with ``layouts``, ``fuse_channel_windows``,
-  ``separate_pools``, ``split_transposed_convolutions``,
-  ``widen_convolutions``, ``multiply_integers`` with ``integer_products``,
+  ``fold_constants``, ``slice_known_places``, ``merge_equal_operators``,
+  ``round_parts`` with ``scales``, ``multiply_chosen``, ``fold_affine``,
+  ``channels_last`` with ``layouts``, ``fuse_channel_windows``, ``separate_pools``,
+  ``split_transposed_convolutions``, ``widen_convolutions``,
+  ``multiply_integers`` with ``integer_products``,
   ``narrow_weights`` with ``scaled_bytes``, ``sum_integers_in_floats``,
   ``fuse_normalizations`` with ``normalization_chains`` and ``normalize``,
   ``fold_transposes``, ``plan_sorting``, ``legalize_operators``, ``compute_again``,

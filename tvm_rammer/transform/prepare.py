@@ -32,6 +32,7 @@ from tvm_rammer.transform.restore_operators import RestoreOperators
 from tvm_rammer.transform.round_parts import RoundParts
 from tvm_rammer.transform.separate_pools import SeparatePools
 from tvm_rammer.transform.simplify_operators import SimplifyOperators
+from tvm_rammer.transform.slice_known_places import SliceKnownPlaces
 from tvm_rammer.transform.split_transposed_convolutions import SplitTransposedConvolutions
 from tvm_rammer.transform.sum_integers_in_floats import SumIntegersInFloats
 from tvm_rammer.transform.widen_convolutions import WidenConvolutions
@@ -68,6 +69,7 @@ class Prepare:
             SimplifyOperators(),
             KeepIndicesInside(),
             FoldConstants(),
+            SliceKnownPlaces(),
             MergeEqualOperators(),
             RoundParts(),
             MultiplyChosen(),
