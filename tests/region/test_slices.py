@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from parts_of_results import assert_runs, module, names, parts
 from tvm import relax
 
+from tvm_rammer.backend.cpu.cpu_backend import CpuBackend
+
 OP = relax.op
 
 
@@ -88,6 +90,18 @@ def test_what_is_no_part_is_copied(begin, end, stride, axis):
     graph = assert_runs(module(build, (5, 16)))
     assert not parts(graph)
     assert any("slice" in name for name in names(graph))
+
+
+@pytest.mark.parametrize(("begin", "moves"), [(2, False), (4, True)])
+def test_a_slice_begins_where_vectors_may(begin, moves, monkeypatch):
+    def build(emit, x):
+        y = emit(OP.matmul(x, weight(16, 32)))
+        some = emit(OP.strided_slice(y, axes=[1], begin=[begin], end=[begin + 20]))
+        return emit(OP.matmul(some, weight(20, 8)))
+
+    monkeypatch.setattr(CpuBackend, "vector_bytes", 16)
+    graph = assert_runs(module(build, (5, 16)))
+    assert list(parts(graph).values()) == ([("lv", 4 * begin, 128)] if moves else [])
 
 
 def test_an_output_is_copied_the_other_slices_are_not():
