@@ -115,6 +115,21 @@ def test_an_output_is_copied_the_other_slices_are_not():
     assert set(parts(graph).values()) == {("lv", 0, 384), ("lv", 256, 384)}
 
 
+def test_an_output_of_slices_of_slices_is_copied():
+    """Fusion makes one function of both, which has results between."""
+
+    def build(emit, x):
+        halves = emit(OP.split(x, 2, axis=1))
+        left = emit(relax.TupleGetItem(halves, 0))
+        quarters = emit(OP.split(left, 2, axis=1))
+        first, second = (emit(relax.TupleGetItem(quarters, k)) for k in range(2))
+        return [first, emit(OP.matmul(second, weight(16, 8)))]
+
+    graph = assert_runs(module(build, (3, 64)))
+    assert names(graph) == ["fused_split_split1", "matmul"]
+    assert list(parts(graph).values()) == [("x0", 64, 256)]
+
+
 def test_rows_and_columns_of_one_buffer_do_not_go_together():
     """All parts of a buffer have the same rows: who comes second is copied."""
 

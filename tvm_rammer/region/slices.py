@@ -55,21 +55,22 @@ class SlicesInPlace:
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
-        self._known: dict[Any, tuple[_Elements | None, ...]] = {}
+        self._known: dict[Any, _Slices] = {}
 
     def replacement(self, call: TensorCall) -> list[TensorCall]:
         """What is left to do for a call: nothing, some of its slices, or itself."""
         if len(call.operands) != 1:
             return [call]
         if call.func not in self._known:
-            self._known[call.func] = _slices(call.func)
-        found = zip(call.results, self._known[call.func], strict=False)
+            self._known[call.func] = _Slices.of(call.func)
+        slices = self._known[call.func]
+        found = zip(call.results, slices.elements, strict=False)
         moved = [result for result, columns in found if self._move(call, result, columns)]
         if not moved:
             return [call]
         self.parts.forget(call)
         rest = [k for k, result in enumerate(call.results) if result not in moved]
-        return [self.parts.remember(_only(call, k)) for k in rest]
+        return [self.parts.remember(slices.only(call, k)) for k in rest]
 
     def _move(self, call: TensorCall, result: int, columns: _Elements | None) -> bool:
         place = self._place(call, columns) if columns is not None else None
@@ -91,24 +92,38 @@ class SlicesInPlace:
         return rows.part(columns.start * item, columns.length * item)
 
 
-def _slices(func: tirx.PrimFunc) -> tuple[_Elements | None, ...]:
+@dataclass(frozen=True)
+class _Slices:
     """Which elements of its only operand each result of a PrimFunc is.
 
     Nothing if it does anything else; ``None`` for elements that do not lie like columns of rows.
     """
-    if func.attrs and "tirx.is_scheduled" in func.attrs:
-        return ()
-    stores = collect(func.body, tirx.BufferStore)
-    if not stores or not all(isinstance(store.value, TensorLoad) for store in stores):
-        return ()
-    func = _inlined(func)
-    source, *results = func.params
-    nests = root_nests(func.body)
-    if len(nests) != len(results):
-        return ()
-    copied = [_copied(nest, source, result) for nest, result in zip(nests, results, strict=True)]
-    found = [_elements(*each) for each in copied if each is not None]
-    return tuple(found) if len(found) == len(results) else ()
+
+    func: tirx.PrimFunc
+    elements: tuple[_Elements | None, ...] = ()
+
+    @classmethod
+    def of(cls, func: tirx.PrimFunc) -> _Slices:
+        if func.attrs and "tirx.is_scheduled" in func.attrs:
+            return cls(func)
+        stores = collect(func.body, tirx.BufferStore)
+        if not stores or not all(isinstance(store.value, TensorLoad) for store in stores):
+            return cls(func)
+        func = _inlined(func)
+        source, *results = func.params
+        nests = root_nests(func.body)
+        if len(nests) != len(results):
+            return cls(func)
+        copied = [_copied(nest, source, made) for nest, made in zip(nests, results, strict=True)]
+        found = [_elements(*each) for each in copied if each is not None]
+        return cls(func, tuple(found) if len(found) == len(results) else ())
+
+    def only(self, call: TensorCall, number: int) -> TensorCall:
+        """A call of the PrimFunc without its other results."""
+        func = with_statements(self.func, root_nests(self.func.body)[number])
+        params = [func.params[0], func.params[1 + number]]
+        func = tirx.PrimFunc(params, func.body, func.ret_type, attrs=call.func.attrs)
+        return TensorCall(call.name, func, call.operands, (call.results[number],))
 
 
 def _inlined(func: tirx.PrimFunc) -> tirx.PrimFunc:
@@ -159,11 +174,3 @@ def _elements(steps: list[int], start: int, shape: tuple[int, ...]) -> _Elements
     ):
         return None
     return _Elements(start, length, prod(shape) // length, step)
-
-
-def _only(call: TensorCall, number: int) -> TensorCall:
-    """The call without its other results."""
-    func = with_statements(call.func, root_nests(call.func.body)[number])
-    params = [func.params[0], func.params[1 + number]]
-    func = tirx.PrimFunc(params, func.body, func.ret_type, attrs=func.attrs)
-    return TensorCall(call.name, func, call.operands, (call.results[number],))
