@@ -30,7 +30,7 @@ from tvm_rammer.transform.partition_regions import PartitionRegions
 from tvm_rammer.transform.pipeline import partition_module
 
 #: Policies of a persistent kernel; ``auto`` would try all, which takes minutes for 264 vEUs.
-_PERSISTENT = ("estf", "wavefront")
+_PERSISTENT = ("sequential", "estf", "wavefront")
 #: The devices that are asked about, by the architecture that stands for each.
 ESTIMATED = {"V100": "sm_70", "A100": "sm_80", "H100": "sm_90"}
 
