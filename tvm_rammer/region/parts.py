@@ -20,7 +20,7 @@ SHORTEST_ROW = 64
 
 @dataclass(frozen=True)
 class RowColumns:
-    """RowColumns of the rows of a buffer that is no part: ``length`` of each row's ``pitch`` bytes.
+    """Columns of the rows of a buffer that is no part: ``length`` of each row's ``pitch`` bytes.
 
     Attributes
     ----------

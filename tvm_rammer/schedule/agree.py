@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from tvm_rammer.machine.topology import Distance
 from tvm_rammer.rprogram.program import RProgram
-from tvm_rammer.rprogram.rows import root_of
+from tvm_rammer.rprogram.rows import writers_of
 from tvm_rammer.schedule.costs import CostModel
 from tvm_rammer.schedule.placement import split
 from tvm_rammer.schedule.transfers import common_bytes
@@ -229,23 +229,19 @@ def _producers(program: RProgram) -> list[list[tuple[int, int, int]]]:
     Another part of the same buffer is other data: of a concatenation of 128 steps the readers of a
     step have one writer, not 128.
     """
-    wrote: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    wrote_parts: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    found: list[list[tuple[int, int, int]]] = []
-    for number, operator in enumerate(program.operators):
-        mine: list[tuple[int, int, int]] = []
+    accesses = [
+        (number, pointer, buffer, mode)
+        for number, operator in enumerate(program.operators)
         for pointer, (buffer, mode) in enumerate(
             zip(operator.arguments, program.kernel_of(number).modes, strict=True)
-        ):
-            root = root_of(program.buffers, buffer)
-            if mode == "read":
-                others = wrote_parts[buffer] if buffer == root else wrote[root]
-                mine += [(pointer, *writer) for writer in (*wrote[buffer], *others)]
-                continue
-            wrote[buffer].append((number, pointer))
-            if buffer != root:
-                wrote_parts[root].append((number, pointer))
-        found.append(mine)
+        )
+    ]
+    written = {buffer: k for k, (_, _, buffer, mode) in enumerate(accesses) if mode == "write"}
+    writers = writers_of(program.buffers, written)
+    found: list[list[tuple[int, int, int]]] = [[] for _ in program.operators]
+    for number, pointer, buffer, mode in accesses:
+        if mode == "read":
+            found[number] += [(pointer, *accesses[writer][:2]) for writer in writers[buffer]]
     return found
 
 
