@@ -20,6 +20,7 @@ from tvm_rammer.frontend.onnx.operators.table import FUNCTIONS, RULES
 #: Operands that models have as constants, and ONNX's tests as inputs.
 _SHAPE_OPERANDS = {
     "CenterCropPad": (1,),
+    "Col2Im": (1, 2),
     "Compress": (1,),
     "CumProd": (1,),
     "HannWindow": (0,),
@@ -78,7 +79,7 @@ LEFT_OUT = (
 
 
 #: Operators that TVM's importer has no converter for, but ours has.
-CONVERTED = frozenset({"CumProd", "DFT", "DeformConv", "STFT"})
+CONVERTED = frozenset({"Col2Im", "CumProd", "DFT", "DeformConv", "STFT"})
 
 
 @cache

@@ -18,6 +18,7 @@
 ``branches``           TVM's importer, with branches of ``If`` that hold their operators
 ``onnx_converters``    what that importer gets wrong, or has no converter for
 ``signals``            Fourier transforms
+``col2im``             images out of their blocks
 ``run_time_sizes``     shapes, where sizes are data at run time
 ``recurrent``          LSTM, GRU and RNN as operators for each step
 =====================  ==================================================================

@@ -15,6 +15,7 @@ from tvm import relax, te, tirx, topi
 
 from tvm_rammer.frontend.deformable_convolution import DeformableConvolution
 from tvm_rammer.frontend.onnx import signals
+from tvm_rammer.frontend.onnx.col2im import col2im
 from tvm_rammer.frontend.onnx.run_time_sizes import as_shape, broadcast, expanded, is_shape
 from tvm_rammer.frontend.rounding import rounded_to_bfloat16
 
@@ -271,6 +272,7 @@ def _deform_conv(
 #: By the operator's name; one that gives nothing leaves the node to TVM's converter.
 CONVERTERS: Mapping[str, Converter] = {
     "Cast": _cast,
+    "Col2Im": col2im,
     "Concat": _concat,
     "ConcatFromSequence": _concat_from_sequence,
     "CumProd": _cumulative_product,
