@@ -931,6 +931,10 @@ PRODUCTS = {
         lambda b, x, y: torch.baddbmm(b, x, y, beta=0, alpha=0.5),
         (floats(2, 3, 5), CUBE, floats(2, 4, 5)),
     ),
+    "addbmm": Program(
+        lambda b, x, y: torch.addbmm(b, x, y, beta=0.5, alpha=2),
+        (floats(3, 5), CUBE, floats(2, 4, 5)),
+    ),
     "addmv": Program(torch.addmv, (floats(3), X, Y)),
     "outer": Program(torch.outer, (Y, floats(3))),
     "linear": Program(F.linear, (CUBE, floats(5, 4), floats(5))),
@@ -1023,6 +1027,9 @@ CONVOLUTIONS = {
         )
         for dtype in HALVES
     },
+    "conv_tbc": Program(
+        lambda x, w, b: torch.conv_tbc(x, w, b, 1), (floats(7, 2, 3), floats(3, 3, 5), floats(5))
+    ),
     "conv1d_same": conv(1, 4, 6, kernel=4, padding="same"),
     "conv1d_dilated": conv(1, 4, 6, dilation=2, padding=2, stride=2, groups=2),
     "conv2d": conv(2, 4, 6, padding=1),

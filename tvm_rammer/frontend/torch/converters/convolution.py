@@ -47,6 +47,13 @@ def _convolution(
     return call.emit(relax.op.squeeze(result, [0])) if without_batch else result
 
 
+def _of_steps_first(call: OperatorCall, x: Any, weight: Any, bias: Any, padding: int) -> Any:
+    """A convolution of [steps, batch, channels] by [taps, channels, channels of the result]."""
+    data, taps = call.permute(x, [1, 2, 0]), call.permute(weight, [2, 1, 0])
+    found = _convolution(call, data, taps, bias, [1], [padding], [1], False, [0], 1)
+    return call.permute(found, [2, 0, 1])
+
+
 def each(values: Any, dimensions: int) -> list[int]:
     """A value for each dimension; PyTorch lets one stand for all."""
     values = list(values) if isinstance(values, list | tuple) else [values]
@@ -69,4 +76,7 @@ def _dilated(call: OperatorCall, weight: Any, dilation: list[int]) -> Any:
     return weight
 
 
-CONVERTERS: dict[str, Converter] = {"convolution.default": _convolution}
+CONVERTERS: dict[str, Converter] = {
+    "convolution.default": _convolution,
+    "conv_tbc.default": _of_steps_first,
+}

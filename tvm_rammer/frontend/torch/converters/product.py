@@ -11,6 +11,7 @@ from tvm_rammer.frontend.torch.operator_call import (
     Converter,
     OperatorCall,
     dtype_of,
+    shape_of,
     wide_dtype,
 )
 
@@ -30,6 +31,16 @@ def _product_and_sum(
     if beta == 0:
         return scaled
     return call.emit(relax.op.add(scaled, _scaled(call, added, beta)))
+
+
+def _sum_of_products(
+    call: OperatorCall, added: Any, x: Any, y: Any, beta: Any = 1, alpha: Any = 1
+) -> Any:
+    """``beta * added + alpha * (x @ y)``, a batch added up as one product of longer rows."""
+    count, rows, inner = shape_of(x)
+    columns = shape_of(y)[-1]
+    x = call.reshape(call.permute(x, [1, 0, 2]), (rows, count * inner))
+    return _product_and_sum(call, added, x, call.reshape(y, (count * inner, columns)), beta, alpha)
 
 
 def _scaled(call: OperatorCall, x: Any, factor: Any) -> Any:
@@ -73,6 +84,7 @@ CONVERTERS: dict[str, Converter] = {
     "dot.default": product,
     "addmm.default": _product_and_sum,
     "baddbmm.default": _product_and_sum,
+    "addbmm.default": _sum_of_products,
     "_cdist_forward.default": _distances,
     "_int_mm.default": _integer_product,
     "_trilinear.default": _product_of_three,
