@@ -74,10 +74,10 @@ def _cast(call: Any, args: list[np.ndarray]) -> np.ndarray | None:
 
 
 def _slice(call: Any, args: list[np.ndarray]) -> np.ndarray | None:
-    numbers = [number for field in call.args[1:] for number in field.fields]
-    if not all(isinstance(number, IntImm) for number in numbers):
+    fields = [getattr(field, "fields", [None])[:] for field in call.args[1:]]
+    if not all(isinstance(number, IntImm) for field in fields for number in field):
         return None
-    axes, *cuts = ([int(number) for number in field.fields] for field in call.args[1:])
+    axes, *cuts = (list(map(int, field)) for field in fields)
     slices = [slice(None)] * args[0].ndim
     for axis, *cut in zip(axes, *cuts, strict=True):
         slices[axis] = slice(*cut)
