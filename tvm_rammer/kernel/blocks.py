@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tvm_ffi
@@ -39,8 +39,13 @@ def root_blocks(sch: s_tir.Schedule) -> list[Any]:
     return list(sch.get_child_blocks(sch.get_sblock("root")))
 
 
-def with_statements(func: tirx.PrimFunc, statements: Any) -> tirx.PrimFunc:
-    """A PrimFunc with other statements in its root block, which loses its annotations."""
+def with_statements(
+    func: tirx.PrimFunc, statements: Any, buffers: Sequence[Any] | None = None
+) -> tirx.PrimFunc:
+    """A PrimFunc with other statements in its root block, which loses its annotations.
+
+    And with other buffers between its statements, if any are given.
+    """
     realize, root = func.body, func.body.block
     block = s_tir.SBlock(
         root.iter_vars,
@@ -49,7 +54,7 @@ def with_statements(func: tirx.PrimFunc, statements: Any) -> tirx.PrimFunc:
         root.name_hint,
         statements,
         root.init,
-        root.alloc_buffers,
+        root.alloc_buffers if buffers is None else buffers,
         root.match_buffers,
     )
     return func.with_body(s_tir.SBlockRealize(realize.iter_values, realize.predicate, block))

@@ -8,11 +8,11 @@ output, is copied as before.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
-from tvm import sym, tirx
+from tvm import s_tir, sym, tirx
 from tvm.ir import TensorLoad
 
 from tvm_rammer.kernel.blocks import (
@@ -94,68 +94,107 @@ class SlicesInPlace:
 
 @dataclass(frozen=True)
 class _Slices:
-    """Which elements of its only operand each result of a PrimFunc is.
+    """What a PrimFunc that only copies has its results from.
 
-    Nothing if it does anything else; ``None`` for elements that do not lie like columns of rows.
+    Attributes
+    ----------
+    func : tirx.PrimFunc
+    elements : tuple of _Elements or None
+        Of the only operand, by result; nothing if the PrimFunc does anything else, ``None`` for
+        elements that do not lie like columns of rows.
+    nests : tuple of tuple
+        The statements that make each result: fusion copies a slice on, for example to reshape it.
     """
 
     func: tirx.PrimFunc
     elements: tuple[_Elements | None, ...] = ()
+    nests: tuple[tuple[Any, ...], ...] = ()
 
     @classmethod
     def of(cls, func: tirx.PrimFunc) -> _Slices:
-        if func.attrs and "tirx.is_scheduled" in func.attrs:
+        scheduled = func.attrs and "tirx.is_scheduled" in func.attrs
+        if scheduled or not isinstance(func.body, s_tir.SBlockRealize):
             return cls(func)
-        stores = collect(func.body, tirx.BufferStore)
-        if not stores or not all(isinstance(store.value, TensorLoad) for store in stores):
-            return cls(func)
-        func = _inlined(func)
         source, *results = func.params
-        nests = root_nests(func.body)
-        if len(nests) != len(results):
+        size = prod(int(extent) for extent in source.shape)
+        made: dict[Any, tuple[_Elements | None, tuple[Any, ...]]] = {
+            source: (_Elements(0, size), ())
+        }
+        for nest in root_nests(func.body):
+            copy = _Copy.of(nest)
+            if copy is None or copy.source not in made or copy.source in results:
+                return cls(func)
+            elements, before = made[copy.source]
+            made[copy.result] = _elements_of(elements, copy.elements), (*before, nest)
+        if not all(result in made for result in results):
             return cls(func)
-        copied = [_copied(nest, source, made) for nest, made in zip(nests, results, strict=True)]
-        found = [_elements(*each) for each in copied if each is not None]
-        return cls(func, tuple(found) if len(found) == len(results) else ())
+        elements, nests = zip(*(made[result] for result in results), strict=True)
+        return cls(func, elements, nests)
 
     def only(self, call: TensorCall, number: int) -> TensorCall:
         """A call of the PrimFunc without its other results."""
-        func = with_statements(self.func, root_nests(self.func.body)[number])
+        nests = self.nests[number]
+        body = nests[0] if len(nests) == 1 else tirx.SeqStmt(nests)
+        stored = {store.buffer for store in collect(body, tirx.BufferStore)}
+        between = [each for each in self.func.body.block.alloc_buffers if each in stored]
+        func = with_statements(self.func, body, between)
         params = [func.params[0], func.params[1 + number]]
-        func = tirx.PrimFunc(params, func.body, func.ret_type, attrs=call.func.attrs)
+        func = _inlined(tirx.PrimFunc(params, func.body, func.ret_type, attrs=func.attrs))
         return TensorCall(call.name, func, call.operands, (call.results[number],))
 
 
 def _inlined(func: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Copies of copies, as fusion leaves a slice and its reshape, as one."""
-    if len(root_nests(func.body)) < len(func.params):
+    """A PrimFunc with one result that copies copies, as one that copies once."""
+    if len(root_nests(func.body)) == 1:
         return func
     sch = schedule_of(func)
-    for block in root_blocks(sch):
+    for block in root_blocks(sch)[:-1]:
         attempt(sch.compute_inline, block)
-    return sch.mod["main"]
+    return sch.mod["main"].without_attr("global_symbol")
 
 
-def _copied(nest: Any, source: Any, result: Any) -> tuple[list[int], int, tuple[int, ...]] | None:
-    """The source's elements that a nest copies one by one into a result: the steps to the next
-    index of each axis, the first element, and the shape of the result.
-    """
-    block = sole_block(nest)
-    if block is None or not isinstance(block.body, tirx.BufferStore):
+class _Copy(NamedTuple):
+    """Which elements of a buffer all elements of another are copied from."""
+
+    source: Any
+    result: Any
+    elements: _Elements | None
+
+    @classmethod
+    def of(cls, nest: Any) -> _Copy | None:
+        """What a nest copies, ``None`` if it does something else."""
+        block = sole_block(nest)
+        if block is None or not isinstance(block.body, tirx.BufferStore):
+            return None
+        store = block.body
+        load = store.value
+        if not isinstance(load, TensorLoad) or len(store.indices) != len(block.iter_vars):
+            return None
+        shape = tuple(int(extent) for extent in store.buffer.shape)
+        axes, analyzer = [axis.var for axis in block.iter_vars], sym.Analyzer()
+        for axis in block.iter_vars:
+            analyzer.bind(axis.var, axis.dom)
+        written, read = (
+            steps_and_start(analyzer.simplify(flat_index(buffer, indices)), axes)
+            for buffer, indices in ((store.buffer, store.indices), (load.source, load.indices))
+        )
+        if written is None or _elements(*written, shape) != _Elements(0, prod(shape)):
+            return None
+        return cls(load.source, store.buffer, None if read is None else _elements(*read, shape))
+
+
+def _elements_of(inner: _Elements | None, outer: _Elements | None) -> _Elements | None:
+    """What elements of elements are."""
+    if inner is None or outer is None:
         return None
-    store = block.body
-    if not store.buffer.same_as(result) or not store.value.source.same_as(source):
+    if inner.count == 1:
+        return replace(outer, start=inner.start + outer.start)
+    if outer == _Elements(0, inner.length * inner.count):
+        return inner
+    same_rows = outer.count == inner.count and outer.pitch == inner.length
+    if not same_rows or outer.start + outer.length > inner.length:
         return None
-    shape = tuple(int(extent) for extent in result.shape)
-    axes = [axis.var for axis in block.iter_vars]
-    analyzer = sym.Analyzer()
-    for axis in block.iter_vars:
-        analyzer.bind(axis.var, axis.dom)
-    written = steps_and_start(analyzer.simplify(flat_index(result, store.indices)), axes)
-    read = steps_and_start(analyzer.simplify(flat_index(source, store.value.indices)), axes)
-    if len(axes) != len(shape) or written is None or read is None:
-        return None
-    return (*read, shape) if _elements(*written, shape) == _Elements(0, prod(shape)) else None
+    return replace(inner, start=inner.start + outer.start, length=outer.length)
 
 
 def _elements(steps: list[int], start: int, shape: tuple[int, ...]) -> _Elements | None:
