@@ -34,6 +34,11 @@ def attempt(primitive: Any, *arguments: Any) -> bool:
     return True
 
 
+def is_scheduled(func: tirx.PrimFunc) -> bool:
+    """Whether somebody has scheduled a PrimFunc, which then stays as it is."""
+    return bool(func.attrs) and "tirx.is_scheduled" in func.attrs
+
+
 def root_blocks(sch: s_tir.Schedule) -> list[Any]:
     """The blocks of a PrimFunc in program order."""
     return list(sch.get_child_blocks(sch.get_sblock("root")))

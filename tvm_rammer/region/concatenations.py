@@ -2,9 +2,9 @@
 
 The result of a concatenation is a matrix, the axes before the concatenated one by all others, and
 every operand is some of its columns. An operand that an operator of the region makes becomes a
-*part* of the result (see :mod:`tvm_rammer.region.parts`); any other, say an input, is copied into
-its part by an operator of its own. So the concatenation itself has nothing left to do. Operands
-that are slices of one buffer, and together all of it, go there with it.
+*part* of the result (see :mod:`tvm_rammer.region.buffer_parts`); any other, say an input, is
+copied into its part by an operator of its own. So the concatenation itself has nothing left to do.
+Operands that are slices of one buffer, and together all of it, go there with it.
 
 The last concatenation chooses first: where one is an operand of the next (DenseNet), the parts of
 both lie in the last one's result, and one whose operands already lie side by side there is a part.
@@ -18,7 +18,7 @@ from math import prod
 
 from tvm import te, tirx
 
-from tvm_rammer.region.parts import SHORTEST_ROW, Parts, RowColumns
+from tvm_rammer.region.buffer_parts import SHORTEST_ROW, Parts, RowColumns
 from tvm_rammer.region.region_calls import TensorCall
 from tvm_rammer.rprogram import Buffer, dtype_bytes
 

@@ -14,9 +14,9 @@ from tvm import relax, tirx
 from tvm_rammer.kernel.scheduled import Packing
 from tvm_rammer.kernel.strides import with_strides
 from tvm_rammer.progress import tell_each
+from tvm_rammer.region.buffer_parts import Parts, strides_of
 from tvm_rammer.region.concatenations import ConcatenationsInPlace
 from tvm_rammer.region.kernel_library import KernelLibrary
-from tvm_rammer.region.parts import Parts, strides_of
 from tvm_rammer.region.region_calls import RegionCalls, TensorCall, region_calls
 from tvm_rammer.region.slices import SlicesInPlace
 from tvm_rammer.rprogram import Buffer, Operator, OperatorGraph, aligned

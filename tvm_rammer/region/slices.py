@@ -1,9 +1,9 @@
 """Slices without copies: who reads a slice reads it where its source lies.
 
 A slice of some rows of a tensor, or of some columns of each row, becomes a *part* of its source
-(see :mod:`tvm_rammer.region.parts`): the steps of a sequence that were multiplied together, the
-halves of the channels, the gates of a cell. A slice that has to be somewhere else, such as in an
-output, is copied as before.
+(see :mod:`tvm_rammer.region.buffer_parts`): the steps of a sequence that were multiplied together,
+the halves of the channels, the gates of a cell. A slice that has to be somewhere else, such as in
+an output, is copied as before.
 """
 
 from __future__ import annotations
@@ -15,17 +15,11 @@ from typing import Any, NamedTuple
 from tvm import s_tir, sym, tirx
 from tvm.ir import TensorLoad
 
-from tvm_rammer.kernel.blocks import (
-    attempt,
-    root_blocks,
-    schedule_of,
-    sole_block,
-    with_statements,
-)
+from tvm_rammer.kernel.blocks import is_scheduled, sole_block, with_statements
 from tvm_rammer.kernel.nodes import collect
 from tvm_rammer.kernel.pointwise import flat_index, steps_and_start
 from tvm_rammer.kernel.split import root_nests
-from tvm_rammer.region.parts import Parts, RowColumns
+from tvm_rammer.region.buffer_parts import Parts, RowColumns
 from tvm_rammer.region.region_calls import TensorCall
 from tvm_rammer.rprogram import dtype_bytes
 from tvm_rammer.rprogram.rows import row_strides
@@ -112,8 +106,7 @@ class _Slices:
 
     @classmethod
     def of(cls, func: tirx.PrimFunc) -> _Slices:
-        scheduled = func.attrs and "tirx.is_scheduled" in func.attrs
-        if scheduled or not isinstance(func.body, s_tir.SBlockRealize):
+        if is_scheduled(func) or not isinstance(func.body, s_tir.SBlockRealize):
             return cls(func)
         source, *results = func.params
         size = prod(int(extent) for extent in source.shape)
@@ -139,18 +132,8 @@ class _Slices:
         between = [each for each in self.func.body.block.alloc_buffers if each in stored]
         func = with_statements(self.func, body, between)
         params = [func.params[0], func.params[1 + number]]
-        func = _inlined(tirx.PrimFunc(params, func.body, func.ret_type, attrs=func.attrs))
+        func = tirx.PrimFunc(params, func.body, func.ret_type, attrs=func.attrs)
         return TensorCall(call.name, func, call.operands, (call.results[number],))
-
-
-def _inlined(func: tirx.PrimFunc) -> tirx.PrimFunc:
-    """A PrimFunc with one result that copies copies, as one that copies once."""
-    if len(root_nests(func.body)) == 1:
-        return func
-    sch = schedule_of(func)
-    for block in root_blocks(sch)[:-1]:
-        attempt(sch.compute_inline, block)
-    return sch.mod["main"].without_attr("global_symbol")
 
 
 class _Copy(NamedTuple):

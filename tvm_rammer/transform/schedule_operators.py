@@ -14,6 +14,7 @@ import tvm_ffi
 from tvm import relax, tirx
 from tvm.ir import GenericConst
 
+from tvm_rammer.kernel.blocks import is_scheduled
 from tvm_rammer.region.eligibility import reason_to_leave_out, result_types
 from tvm_rammer.region.kernel_library import KernelLibrary
 from tvm_rammer.relax_util import relax_functions, rewrite
@@ -72,9 +73,8 @@ class _Scheduler(relax.PyExprMutator):
             return call
         symbol, arguments = call.args[0], list(call.args[1].fields)
         func = self.mod[symbol]
-        is_scheduled = func.attrs and "tirx.is_scheduled" in func.attrs
         kernels = self.kernels
-        if is_scheduled or kernels.backend.refusal(func, kernels.vdevice) is not None:
+        if is_scheduled(func) or kernels.backend.refusal(func, kernels.vdevice) is not None:
             return call
         constants = frozenset(k for k, a in enumerate(arguments) if isinstance(a, GenericConst))
         kernel = self.kernels.get(func, constants)

@@ -17,7 +17,7 @@ from tvm import s_tir, tirx
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
-from tvm_rammer.kernel.blocks import distinct, is_reduction, loads, variables
+from tvm_rammer.kernel.blocks import distinct, is_reduction, is_scheduled, loads, variables
 from tvm_rammer.kernel.inlined_size import kept_results
 from tvm_rammer.kernel.nodes import buffer_bytes, collect
 from tvm_rammer.machine import VDevice
@@ -44,7 +44,7 @@ def is_sketchable(func: tirx.PrimFunc) -> bool:
 
     It has if it is not scheduled yet, of static shapes, and small once all in it is inlined.
     """
-    if func.attrs and "tirx.is_scheduled" in func.attrs:
+    if is_scheduled(func):
         return False
     sizes = [size for param in func.params for size in getattr(param, "shape", [None])]
     static = all(isinstance(size, tirx.IntImm | int) for size in sizes)

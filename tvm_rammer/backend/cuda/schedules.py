@@ -32,13 +32,12 @@ from tvm_rammer.backend.cuda.made_stages import Limits, MadeStages, made_stages
 from tvm_rammer.backend.cuda.tensor_matmul import TensorMatmul
 from tvm_rammer.backend.cuda.wide_functions import with_wide_functions
 from tvm_rammer.errors import ModelError
-from tvm_rammer.kernel.blocks import schedule_of
+from tvm_rammer.kernel.blocks import is_scheduled, schedule_of
 from tvm_rammer.kernel.nodes import collect
 from tvm_rammer.kernel.scheduled import Choice, Scheduled
 from tvm_rammer.machine import VDevice
 from tvm_rammer.units import counted
 
-_SCHEDULED = "tirx.is_scheduled"
 _REFUSED = "an operator cannot be computed by resident blocks: "
 #: How rules stop half way at what they do not expect: TVM's assert and subscript what is not there.
 _UNEXPECTED = (
@@ -88,7 +87,7 @@ def schedule(
     """
     target = target_of(vdevice.features[0])
     func = with_wide_functions(func)
-    if func.attrs and _SCHEDULED in func.attrs:
+    if is_scheduled(func):
         made = made_stages(func, target, limits)
         return _Answer(func, "as given", made, vdevice).scheduled(None)
     problem = "no rule of TVM schedules it"
@@ -119,7 +118,7 @@ def planning_problem(func: tirx.PrimFunc, vdevice: VDevice, limits: Limits) -> s
     asks, and an unrolled network has thousands of one PrimFunc.
     """
     try:
-        if func.attrs and _SCHEDULED in func.attrs:
+        if is_scheduled(func):
             made_stages(func, target_of(vdevice.features[0]), limits)
         elif _has_inner_loops(func):
             schedule(func, vdevice, limits)
@@ -287,7 +286,9 @@ def _apply(rule: Any, func: tirx.PrimFunc, target: tvm.target.Target) -> tirx.Pr
 def _ready(func: tirx.PrimFunc) -> tirx.PrimFunc:
     """A schedule as the rest of this package takes it."""
     result = _less_unrolled(func)
-    return result.with_attrs({_SCHEDULED: True, "tirx.noalias": True}).without_attr("global_symbol")
+    return result.with_attrs({"tirx.is_scheduled": True, "tirx.noalias": True}).without_attr(
+        "global_symbol"
+    )
 
 
 def _less_unrolled(func: tirx.PrimFunc) -> tirx.PrimFunc:

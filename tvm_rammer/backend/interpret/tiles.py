@@ -9,7 +9,7 @@ from typing import Any
 from tvm import s_tir, tirx
 from tvm.s_tir import ScheduleError
 
-from tvm_rammer.kernel.blocks import extent, root_blocks, schedule_of, split_loops
+from tvm_rammer.kernel.blocks import extent, is_scheduled, root_blocks, schedule_of, split_loops
 from tvm_rammer.kernel.scheduled import Scheduled
 
 #: Enough for several vEUs, few enough to be stepped through.
@@ -20,7 +20,7 @@ _TILE_SECONDS = 1e-4
 
 def tiled(func: tirx.PrimFunc) -> Scheduled:
     """Cut a legalized PrimFunc into tiles; what is scheduled already stays as it is."""
-    if func.attrs and "tirx.is_scheduled" in func.attrs:
+    if is_scheduled(func):
         return Scheduled(func, "as given", "")
     sch = schedule_of(func)
     try:

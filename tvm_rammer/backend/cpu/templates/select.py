@@ -30,7 +30,7 @@ from tvm_rammer.backend.cpu.templates.winograd.line_rule import WinogradLines
 from tvm_rammer.backend.cpu.templates.winograd.rule import Winograd
 from tvm_rammer.backend.protocol import DEFAULT_TOLERANCE
 from tvm_rammer.backend.rules import CheckedRule, rules_for
-from tvm_rammer.kernel.blocks import loads
+from tvm_rammer.kernel.blocks import is_scheduled, loads
 from tvm_rammer.kernel.inlined_size import kept_results
 from tvm_rammer.kernel.scheduled import UNTUNED, Choice, Rule, Scheduled, Template
 from tvm_rammer.kernel.split import split_into_stages
@@ -77,7 +77,7 @@ def schedule(
     -------
     Scheduled
     """
-    if func.attrs and "tirx.is_scheduled" in func.attrs:
+    if is_scheduled(func):
         return Scheduled(func, "as given", "")
     packable = constants & _read_once(func)
     own = _by_our_own(func, packable, vdevice, winograd_tolerance)
@@ -158,7 +158,7 @@ def choices(
     list of Choice
         Empty where rules offer no more than one.
     """
-    if func.attrs and "tirx.is_scheduled" in func.attrs:
+    if is_scheduled(func):
         return []
     packable = constants & _read_once(func)
     templates = _templates(func, vdevice, winograd_tolerance)
@@ -183,7 +183,7 @@ def likely(
     list of str
         Texts of :func:`choices` besides the usual one, that of most machines first.
     """
-    if func.attrs and "tirx.is_scheduled" in func.attrs:
+    if is_scheduled(func):
         return []
     packable = constants & _read_once(func)
     templates = _templates(func, vdevice, winograd_tolerance)

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from tvm_rammer.kernel.blocks import is_scheduled
 from tvm_rammer.region.region_calls import RegionCalls, TensorCall
 from tvm_rammer.rprogram import Buffer, dtype_bytes
 from tvm_rammer.rprogram.rows import row_strides
@@ -127,7 +128,7 @@ class Parts:
         length = buffer.nbytes // place.count
         return all(
             row_strides(user.shape(position), length // item, place.pitch // item) is not None
-            and not (user.func.attrs and "tirx.is_scheduled" in user.func.attrs)
+            and not is_scheduled(user.func)
             for user, position in self._users[number]
             if user is not but
         )
