@@ -25,6 +25,11 @@ Converter = Callable[[relax.BlockBuilder, Sequence[Any], Mapping[str, Any]], rel
 
 #: The score below which a box is dropped where no threshold is given.
 _LEAST = float(np.finfo(np.float32).min)
+#: Integers that have less than the longest ones' bits.
+_INTEGERS = {
+    getattr(TensorProto, name.upper()): name
+    for name in ("int32", "int16", "int8", "uint32", "uint16", "uint8")
+}
 #: Farther than any axis reaches; models have the largest integer for the end of an axis.
 _FAR = 2**40
 
@@ -153,11 +158,32 @@ def _numbers(values: Any) -> relax.Expr:
 def _cast(
     bb: relax.BlockBuilder, inputs: Sequence[Any], attributes: Mapping[str, Any]
 ) -> relax.Expr | None:
-    """To bfloat16 by rounding."""
-    data = inputs[0]
-    if attributes["to"] != TensorProto.BFLOAT16 or is_shape(data):
+    """To bfloat16 by rounding, from floats to short integers modulo their range.
+
+    TVM's converter writes the remainder as a chain of operators that mention each other several
+    times: inlined, what the cast is of is computed nine times, and takes seconds to compile.
+    """
+    data, target = inputs[0], attributes["to"]
+    if is_shape(data) or isinstance(data, tvm.ir.GenericConst):
         return None
-    return rounded_to_bfloat16(bb.emit_te, bb.emit(relax.op.astype(data, "float32")))
+    if target == TensorProto.BFLOAT16:
+        return rounded_to_bfloat16(bb.emit_te, bb.emit(relax.op.astype(data, "float32")))
+    dtype = _INTEGERS.get(target)
+    if dtype is None or str(data.ty.dtype) not in ("float16", "float32", "float64"):
+        return None
+    return bb.emit_te(_modulo_range, data, dtype)
+
+
+def _modulo_range(tensor: te.Tensor, dtype: str) -> te.Tensor:
+    """What is finite towards zero, then its lowest bits; 0 for what is not."""
+    wide = "int64" if dtype.endswith("32") else "int32"
+
+    def element(*places: tirx.Var) -> Any:
+        value = tensor(*places)
+        finite = tirx.Select(tirx.isfinite(value), value, tirx.const(0, value.ty.dtype))
+        return finite.astype(wide).astype(dtype)
+
+    return te.compute(tensor.shape, element, "cast")
 
 
 def _squeeze(

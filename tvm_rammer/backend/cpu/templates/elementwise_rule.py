@@ -14,6 +14,7 @@ from tvm.ir import TensorLoad
 from tvm_rammer.backend.cpu.templates.finer import VERY_LARGE_DEVICE, Option, finer_tilings
 from tvm_rammer.backend.cpu.templates.tiled_nest import (
     TILE_ACCESSES,
+    CutBlock,
     TiledNest,
     tiled_nest,
     with_nests,
@@ -23,7 +24,7 @@ from tvm_rammer.kernel.blocks import distinct, loads, sole_block
 from tvm_rammer.kernel.contraction import Axis
 from tvm_rammer.kernel.inlined_size import kept_results
 from tvm_rammer.kernel.nodes import substitute
-from tvm_rammer.kernel.pointwise import FlatViews, Pointwise, pointwise_store
+from tvm_rammer.kernel.pointwise import FlatViews, pointwise_store
 from tvm_rammer.kernel.scheduled import Scheduled, Template
 from tvm_rammer.kernel.split import root_nests
 from tvm_rammer.machine import VDevice
@@ -53,24 +54,24 @@ class PointwiseFunction:
 
     func: tirx.PrimFunc
     views: FlatViews
-    blocks: tuple[Pointwise, ...]
+    results: tuple[CutBlock, ...]
     kept: tuple[tirx.Var, ...]
     vdevice: VDevice
 
+    @property
+    def targets(self) -> list[tirx.Var]:
+        """The flat buffer of every result."""
+        return [result.block.target for result in self.results]
+
     def nests(self, tiles: PointTiles) -> list[TiledNest]:
         """The nest of every result."""
-        return [
-            tiled_nest(
-                block, self.vdevice, tiles.accesses, inside=walked_inside(block, self.vdevice)
-            )
-            for block in self.blocks
-        ]
+        return [tiled_nest(result, tiles.accesses) for result in self.results]
 
     def option(self, tiles: PointTiles) -> Option[PointTiles]:
         """The tiles of the result that takes longest."""
         timed = [
-            (nest.num_tiles, nest.tile_cycles(self.vdevice, dtype_bytes(str(block.target.dtype))))
-            for nest, block in zip(self.nests(tiles), self.blocks, strict=True)
+            (nest.num_tiles, nest.tile_cycles(self.vdevice, dtype_bytes(str(target.dtype))))
+            for nest, target in zip(self.nests(tiles), self.targets, strict=True)
         ]
         return Option(tiles, *max(timed, key=prod))
 
@@ -93,10 +94,11 @@ class Elementwise(Template[PointwiseFunction, PointTiles]):
         kept = [result.store.buffer for result in results if result.store.buffer not in params]
         views = FlatViews([*params, *kept])
         points = [pointwise_store(result.axes, result.store, views) for result in results]
-        blocks = tuple(without_remainders(point) for point in points if point is not None)
+        blocks = [without_remainders(point) for point in points if point is not None]
         if len(blocks) < len(points):
             return None
-        return PointwiseFunction(own, views, blocks, tuple(kept), vdevice)
+        cut = (CutBlock.of(block, vdevice, walked_inside(block, vdevice)) for block in blocks)
+        return PointwiseFunction(own, views, tuple(cut), tuple(kept), vdevice)
 
     def space(self, found: PointwiseFunction) -> list[PointTiles]:
         """Sizes of tiles, each of which makes another number of them."""

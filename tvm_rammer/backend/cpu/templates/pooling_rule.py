@@ -22,7 +22,7 @@ from tvm.ir import Range, TensorLoad
 from tvm_rammer.backend.cpu.templates.finer import VERY_LARGE_DEVICE, Option, finer_tilings
 from tvm_rammer.backend.cpu.templates.tiled_nest import (
     TILE_ACCESSES,
-    TiledNest,
+    CutBlock,
     tiled_nest,
     with_nests,
 )
@@ -85,17 +85,25 @@ class PooledPoints:
         most = channels // lanes
         return [n for n in range(1, most + 1) if channels % (n * lanes) == 0] or [1]
 
-    def nest(self, tiles: PoolTiles) -> TiledNest:
-        """The nest of so many groups, each with all pixels of a row."""
+    def cut(self, groups: int) -> CutBlock:
+        """The block of so many groups."""
         point, (*outer, last) = self.point, self.point.axes or (None,)
-        if tiles.groups > 1 and last is not None:
-            point = with_last_axis_cut(point, last.extent // tiles.groups, len(outer) - 1)
-        return tiled_nest(point, self.vdevice, tiles.accesses, _TOGETHER)
+        if groups > 1 and last is not None:
+            point = with_last_axis_cut(point, last.extent // groups, len(outer) - 1)
+        return CutBlock.of(point, self.vdevice)
 
-    def option(self, tiles: PoolTiles) -> Option[PoolTiles]:
-        """The number of tiles and the modelled cycles of each."""
-        nest = self.nest(tiles)
-        return Option(tiles, nest.num_tiles, nest.tile_cycles(self.vdevice, self.itemsize))
+    def options(self, groups: int) -> list[Option[PoolTiles]]:
+        """Tiles of all sizes, how many there are and the modelled cycles of each."""
+        cut = self.cut(groups)
+        nests = {size: tiled_nest(cut, size, _TOGETHER) for size in _SIZES}
+        return [
+            Option(
+                PoolTiles(groups, size),
+                nest.num_tiles,
+                nest.tile_cycles(self.vdevice, self.itemsize),
+            )
+            for size, nest in nests.items()
+        ]
 
 
 @dataclass(frozen=True)
@@ -133,15 +141,14 @@ class Pooling(Template[PooledPoints, PoolTiles]):
         rows = prod(axis.extent for axis in found.point.axes[:-2])
         counts = found.counts
         wanted = next((n for n in counts if n * rows >= _FEWEST_TILES), counts[-1])
-        usual, *others = (
-            found.option(PoolTiles(n, size)) for n in counts if n >= wanted for size in _SIZES
-        )
+        usual, *others = (option for n in counts if n >= wanted for option in found.options(n))
         count = found.vdevice.num_veus
         return [usual.tiling, *finer_tilings(usual, others, count, VERY_LARGE_DEVICE)]
 
     def emit(self, found: PooledPoints, configuration: PoolTiles) -> Scheduled:
         """One size of tiles."""
-        return with_nests(found.func, found.views, [found.nest(configuration)], self.name)
+        nest = tiled_nest(found.cut(configuration.groups), configuration.accesses, _TOGETHER)
+        return with_nests(found.func, found.views, [nest], self.name)
 
     def rounding(self, configuration: PoolTiles) -> tuple[()]:
         """Every window is summed up in the same order."""

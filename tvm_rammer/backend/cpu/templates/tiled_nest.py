@@ -57,36 +57,49 @@ class TiledNest:
         return self.accesses * itemsize / speeds.cache_bytes / self.num_tiles + speeds.cycles.task
 
 
-def tiled_nest(
-    block: Pointwise,
-    vdevice: VDevice,
-    tile_accesses: int,
-    together: int = 1,
-    inside: Axis | None = None,
-) -> TiledNest:
-    """Make the loop nest of a block for a device.
+@dataclass(frozen=True)
+class CutBlock:
+    """A block with merged axes whose last axis is cut, which is the same for tiles of any size.
+
+    Attributes
+    ----------
+    block : Pointwise
+    pieces : Pieces, optional
+        Of the last axis; ``None`` if there are no axes.
+    inside : Axis, optional
+        An axis of the block that is walked inside of every vector of the last one.
+    """
+
+    block: Pointwise
+    pieces: Pieces | None
+    inside: Axis | None = None
+
+    @classmethod
+    def of(cls, block: Pointwise, vdevice: VDevice, inside: Axis | None = None) -> CutBlock:
+        """Cut a block for a device; with an axis ``inside`` all of its axes are merged already."""
+        block = merged(block) if inside is None else block
+        return cls(block, cut_into_pieces(block, vdevice) if block.axes else None, inside)
+
+
+def tiled_nest(cut: CutBlock, tile_accesses: int, together: int = 1) -> TiledNest:
+    """Make the loop nest of a block.
 
     Parameters
     ----------
-    block : Pointwise
-    vdevice : VDevice
+    cut : CutBlock
     tile_accesses : int
         Loads and stores that a tile aims at.
     together : int
         So many neighbours along the axis before the last are computed together, so that what they
-        have in common is computed once.
-    inside : Axis, optional
-        An axis of the block, all of whose axes are merged, that is walked inside of every vector of
-        the last one.
+        have in common is computed once; none where an axis is walked inside.
     """
-    if inside is not None:
-        pieces = cut_into_pieces(block, vdevice)
-        return _Builder.across(block, pieces, inside, tile_accesses).nest()
-    block = merged(block)
-    if not block.axes:
+    block, pieces = cut.block, cut.pieces
+    if pieces is None:
         store = tirx.BufferStore(block.target, block.value, [block.index])
         return TiledNest(lambda: store, "one value")
-    return _Builder.of(block, cut_into_pieces(block, vdevice), together, tile_accesses).nest()
+    if cut.inside is not None:
+        return _Builder.across(block, pieces, cut.inside, tile_accesses).nest()
+    return _Builder.of(block, pieces, together, tile_accesses).nest()
 
 
 def with_nests(
