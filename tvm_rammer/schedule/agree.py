@@ -23,6 +23,9 @@ from tvm_rammer.schedule.transfers import common_bytes
 #: The range of tiles that each vEU runs.
 Ranges = Mapping[int, tuple[int, int]]
 
+#: Bytes by how far those are who wrote them.
+Moved = dict[Distance, float]
+
 #: So often all operators are looked at.
 _SWEEPS = 4
 #: Sums of floats: this much shorter is not shorter.
@@ -85,6 +88,10 @@ class _Agreement:
         which pointer.
     readers : dict of int to list of int
         The operators with slots that read what one writes.
+    links : dict of (int, int) to list of (int, int)
+        Of a reader and one whose results it reads: the pointer that reads, and the one that writes.
+    moved : dict of int to dict of int to Moved
+        What each vEU of an operator reads of what others wrote.
     """
 
     def __init__(self, program: RProgram, slots: Mapping[int, Slot], costs: CostModel) -> None:
@@ -100,21 +107,37 @@ class _Agreement:
         self.producers = [
             [each for each in mine if each[1] in slots] for mine in _producers(program)
         ]
+        self.links: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
         self.readers: dict[int, list[int]] = defaultdict(list)
         for number in slots:
+            for pointer, before, wrote in self.producers[number]:
+                self.links[number, before].append((pointer, wrote))
             for before in {p for _, p, _ in self.producers[number]}:
                 self.readers[before].append(number)
-        self.known: dict[object, float] = {}
-        self.arriving: dict[object, dict[Distance, float]] = {}
+        self.arriving: dict[object, Moved] = {}
         self.masks: dict[tuple[int, int, int, int], int] = {}
+        self.moved = {number: self._all_moved(number) for number in slots}
 
     def run(self) -> None:
         # Who has one vEU to run on has nothing to choose.
         order = [number for number, slot in self.slots.items() if len(slot.veus) > 1]
+        stale = set(order)
         for sweep in range(_SWEEPS):
-            changed = [self._improve(n) for n in (order if sweep % 2 == 0 else reversed(order))]
-            if not any(changed):
+            for number in order if sweep % 2 == 0 else reversed(order):
+                if number in stale:
+                    stale.remove(number)
+                    if self._improve(number):
+                        stale |= self._around(number) & set(order) - {number}
+            if not stale:
                 break
+
+    def _around(self, number: int) -> set[int]:
+        """Whose best cut may be another one when this one's is."""
+        readers = self.readers[number]
+        found = {
+            producer for reader in (number, *readers) for _, producer, _ in self.producers[reader]
+        }
+        return found.union(readers)
 
     def _cut(self, number: int, cut: Ranges) -> None:
         key = number, tuple(cut.items())
@@ -123,16 +146,29 @@ class _Agreement:
 
     def _improve(self, number: int) -> bool:
         """Cut one operator in the best way, all others as they are."""
-        around = [number, *self.readers[number]]
+        readers = self.readers[number]
+        others = {reader: self._moved_but_for(reader, number) for reader in readers}
+
+        def total(own: Mapping[int, Moved]) -> float:
+            return self._seconds(number, own) + sum(
+                self._seconds(reader, self._with(reader, number, others[reader]))
+                for reader in readers
+            )
+
         before = self.cuts[number]
-        best, least = before, sum(map(self._seconds, around))
+        best, least = before, total(self.moved[number])
         for cut in self._options(number):
             self._cut(number, cut)
-            seconds = sum(map(self._seconds, around))
+            seconds = total(self._all_moved(number))
             if seconds < least * _ROUNDING:
                 best, least = cut, seconds
         self._cut(number, best)
-        return best is not before
+        if best is before:
+            return False
+        self.moved[number] = self._all_moved(number)
+        for reader in readers:
+            self.moved[reader] = self._with(reader, number, others[reader])
+        return True
 
     def _options(self, number: int) -> Iterator[Ranges]:
         slot, tiles = self.slots[number], self.program.kernel_of(number).num_tiles
@@ -162,35 +198,60 @@ class _Agreement:
         cuts[-1] = tiles
         yield {v: (a, b) for v, (a, b) in zip(order, pairwise(cuts), strict=True) if a < b}
 
-    def _seconds(self, number: int) -> float:
-        """From the start of an operator to its end, as it and what it reads are cut."""
-        cut, codes = self.cuts[number], self.codes
-        key = codes[number], *[codes[p] for _, p, _ in self.producers[number]]
-        if key not in self.known:
-            time, late = self.program.kernel_of(number).tile_time, self.slots[number].late
-            self.known[key] = max(
-                late.get(veu, 0.0) + (stop - start) * time + self._waiting(number, veu, start, stop)
-                for veu, (start, stop) in cut.items()
-            )
-        return self.known[key]
+    def _seconds(self, number: int, moved: Mapping[int, Moved]) -> float:
+        """From the start of an operator to its end, as it is cut and so much is moved for it."""
+        time, late = self.program.kernel_of(number).tile_time, self.slots[number].late
+        return max(
+            late.get(veu, 0.0) + (stop - start) * time + self._waiting(moved[veu])
+            for veu, (start, stop) in self.cuts[number].items()
+        )
 
-    def _waiting(self, number: int, veu: int, start: int, stop: int) -> float:
-        """Seconds until what a vEU reads has arrived of what others wrote."""
-        moved: dict[Distance, float] = defaultdict(float)
-        here = number, veu, start, stop
-        for pointer, producer, wrote in self.producers[number]:
-            key = *here, pointer, wrote, self.codes[producer]
-            if key not in self.arriving:
-                self.arriving[key] = self._arriving(*here, pointer, producer, wrote)
-            for distance, nbytes in self.arriving[key].items():
-                moved[distance] += nbytes
+    def _waiting(self, moved: Moved) -> float:
+        """Seconds until that has arrived."""
         pairs = [(self.pairs[distance], nbytes) for distance, nbytes in moved.items() if nbytes]
         first = max((pair.transfer for pair, _ in pairs), default=0.0)
         return first + sum(nbytes * pair.transfer_byte for pair, nbytes in pairs)
 
+    def _all_moved(self, number: int) -> dict[int, Moved]:
+        """What each vEU of an operator reads of what others wrote, as all are cut."""
+        found = {}
+        for veu in self.cuts[number]:
+            moved: Moved = {}
+            for pointer, producer, wrote in self.producers[number]:
+                _add(moved, self._moved(number, veu, pointer, producer, wrote))
+            found[veu] = moved
+        return found
+
+    def _moved_but_for(self, reader: int, producer: int) -> dict[int, Moved]:
+        """The same without what one of the others wrote."""
+        return self._changed(reader, producer, self.moved[reader], -1)
+
+    def _with(self, reader: int, producer: int, moved: Mapping[int, Moved]) -> dict[int, Moved]:
+        """The same with what one more wrote."""
+        return self._changed(reader, producer, moved, 1)
+
+    def _changed(
+        self, reader: int, producer: int, moved: Mapping[int, Moved], sign: int
+    ) -> dict[int, Moved]:
+        """With or without what another one wrote: numbers of bytes are sums without rounding."""
+        found = {}
+        for veu, known in moved.items():
+            found[veu] = dict(known)
+            for pointer, wrote in self.links[reader, producer]:
+                _add(found[veu], self._moved(reader, veu, pointer, producer, wrote), sign)
+        return found
+
+    def _moved(self, number: int, veu: int, pointer: int, producer: int, wrote: int) -> Moved:
+        """Of what a vEU reads by a pointer, what others wrote by another one."""
+        here = number, veu, *self.cuts[number][veu]
+        key = *here, pointer, wrote, self.codes[producer]
+        if key not in self.arriving:
+            self.arriving[key] = self._arriving(*here, pointer, producer, wrote)
+        return self.arriving[key]
+
     def _arriving(
         self, number: int, veu: int, start: int, stop: int, pointer: int, producer: int, wrote: int
-    ) -> dict[Distance, float]:
+    ) -> Moved:
         """Bytes of what a vEU reads that others wrote, by how far these are."""
         program = self.program
         read = program.operators[number].arguments[pointer]
@@ -243,6 +304,11 @@ def _producers(program: RProgram) -> list[list[tuple[int, int, int]]]:
         if mode == "read":
             found[number] += [(pointer, *accesses[writer][:2]) for writer in writers[buffer]]
     return found
+
+
+def _add(moved: Moved, more: Moved, sign: int = 1) -> None:
+    for distance, nbytes in more.items():
+        moved[distance] = moved.get(distance, 0.0) + sign * nbytes
 
 
 def spread(tiles: int, veus: Sequence[int]) -> Ranges:
