@@ -58,7 +58,7 @@ def test_another_version_is_ignored_with_a_note_and_kept(folder):
     file.write_text(json.dumps(stored))
     assert load_decision("a") == (
         None,
-        "a stored decision of version 0.0.1/1 was ignored (this is 0.1.0/2)",
+        "a stored decision of version 0.0.1/1 was ignored (this is 0.1.0/3)",
     )
     store_decision("b", DECISION)
     assert json.loads(file.read_text()) == stored

@@ -6,7 +6,8 @@
 - ``sequential``; ``wavefront`` with ``levels`` and ``interplay``; ``estf`` and ``locality`` with
   ``list_schedule``, ``fill_veus``, ``ranks`` and ``share_tiles``; ``ios`` with ``graph_blocks``,
   ``stage_search`` and ``stages``: the policies
-- ``auto``, with ``decisions`` and ``median_interval``: the choice among their plans
+- ``auto``, with ``decisions`` and ``median_interval``: the choice among their plans, those for
+  ``fewer_veus`` too
 - ``placement``: what a policy decides; ``synchronise``: the waits that follow from it
 - ``memory`` with ``arena_cap``: the arena
 - ``costs``, ``simulate`` with ``demands``, ``traffic``, ``contention``, ``last_level``,

@@ -6,13 +6,14 @@ policy runs one operator after another.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tvm_rammer.errors import PlanError
 from tvm_rammer.rprogram.graph import OperatorGraph
 from tvm_rammer.schedule.auto import BASELINE
 from tvm_rammer.schedule.costs import CostModel
+from tvm_rammer.schedule.fewer_veus import halvings, with_idle
 from tvm_rammer.schedule.memory import plan_memory
 from tvm_rammer.schedule.placement import Placement
 from tvm_rammer.schedule.policy import Policy
@@ -55,10 +56,8 @@ def policies_within(
     found: dict[str, Policy] = {}
     least: dict[str, int] = {}
     for name, policy in policies.items():
-        for fewer in _halvings(num_veus):
-            placement = policy(graph, fewer, costs)
-            idle = ((),) * (num_veus - fewer)
-            placement = replace(placement, veus=(*placement.veus, *idle))
+        for fewer in (num_veus, *halvings(num_veus)):
+            placement = with_idle(policy(graph, fewer, costs), num_veus)
             program = plan_memory(synchronise(graph, placement))
             least[name] = min(program.arena_bytes, least.get(name, program.arena_bytes))
             if program.arena_bytes <= max_arena_bytes:
@@ -75,10 +74,3 @@ def policies_within(
     if BASELINE in policies:
         found.setdefault(BASELINE, next(iter(found.values())))
     return found
-
-
-def _halvings(number: int) -> Iterator[int]:
-    while number > 1:
-        yield number
-        number //= 2
-    yield 1

@@ -12,6 +12,13 @@ from tvm_rammer.rprogram.program import RProgram
 from tvm_rammer.schedule.check_graph import check_graph
 from tvm_rammer.schedule.costs import CostModel
 from tvm_rammer.schedule.decisions import Contender, Decision
+from tvm_rammer.schedule.fewer_veus import (
+    halvings,
+    name_on_fewer,
+    on_fewer,
+    policy_and_veus,
+    sooner_on_fewer,
+)
 from tvm_rammer.schedule.median_interval import median_interval
 from tvm_rammer.schedule.placement import Placement
 from tvm_rammer.schedule.policy import Policy
@@ -33,6 +40,9 @@ _MORE_GAIN = 0.03
 _FEW_VEUS, _NO_GAIN = 16, 0.003
 #: The plans of so few operators are all refined, which takes no time; it may gain more than half.
 _FEW_OPERATORS = 32
+#: Of so many vEUs half are tried as well where all of them promise less than this many times their
+#: speed: simulations of small operators are off by as much.
+_MANY_VEUS, _LITTLE_SPEEDUP = 4, 1.5
 #: So many co-scheduled plans are measured: those that promise most.
 _MOST_MEASURED = 3
 
@@ -73,9 +83,11 @@ def auto(
 ) -> tuple[Plan, Decision]:
     """Choose the plan of a graph.
 
-    Every policy is simulated. Those that promise most are measured against ``sequential`` and
-    ``per-op`` if they promise anything; one that is not faster beyond noise loses to them. Without
-    ``measure`` the simulation decides, and ``sequential`` wins ties.
+    Every policy is simulated, on fewer vEUs too where all of them only get into each other's way.
+    Those that promise most are measured against ``sequential`` and ``per-op`` if they promise
+    anything; one that is not faster beyond noise loses to them. Where half of many vEUs promise
+    almost as much, a plan for these is measured as well. Without ``measure`` the simulation
+    decides, and ``sequential`` wins ties.
 
     Parameters
     ----------
@@ -107,11 +119,17 @@ def auto(
 
     name = stored_policy(stored, policies)
     if stored is not None and name is not None:
-        policy = policies[name]
-        placement = policy.refined(policy.first(trials), trials)
+        policy, fewer = policies[name], _fewer(stored, policies)
+        placement = (
+            policy.refined(policy.first(trials), trials)
+            if fewer is None
+            else on_fewer(policy, fewer, trials)
+        )
         per_op = stored.chosen == PER_OP
         promise = (
-            _per_op(placement, trials) if per_op else _promise(name, placement, trials, by_wave)
+            _per_op(placement, trials)
+            if per_op
+            else _promise(stored.chosen, placement, trials, by_wave)
         )
         return plan(promise), replace(stored, how="stored", seconds=0.0)
     limits = {name: policy.limit(graph, num_veus) for name, policy in policies.items()}
@@ -119,13 +137,18 @@ def auto(
     contending = {n: policy for n, policy in policies.items() if n not in dict(left_out)}
     first = {name: policy.first(trials) for name, policy in contending.items()}
     refined = _refined(first, contending, trials)
-    promises = [_promise(n, each, trials, by_wave) for n, each in (first | refined).items()]
+    tried = refined | sooner_on_fewer(contending, BASELINE, _TIE, trials)
+    promises = [_promise(n, each, trials, by_wave) for n, each in (first | tried).items()]
     baseline = next(promise for promise in promises if promise.name == BASELINE)
     rivals = [] if by_wave else [_per_op(baseline.placement, trials)]
     promises += rivals
     # The sort is stable: among equals the first of ``policies`` wins.
     promises.sort(key=lambda promise: promise.predicted)
-    promising = _promising([each for each in promises if each.name in refined], baseline)
+    promising = _promising([each for each in promises if each.name in tried], baseline)
+    if measure is not None and not by_wave:
+        doubtful = _doubtful((promising or [baseline])[0], contending, trials)
+        promises = sorted([*promises, *doubtful], key=lambda promise: promise.predicted)
+        promising += doubtful
     if measure is not None and promising:
         running = [plan(promise) for promise in (baseline, *rivals, *promising)]
         return _measured(promises, running, measure, left_out)
@@ -137,9 +160,17 @@ def auto(
 
 def stored_policy(stored: Decision | None, policies: Mapping[str, Policy]) -> str | None:
     """The policy whose plan a decision is about, if it is one of some: nothing else is planned."""
-    if stored is None or stored.chosen not in (*policies, PER_OP):
+    if stored is None:
         return None
-    return BASELINE if stored.chosen == PER_OP else stored.chosen
+    if stored.chosen in policies:
+        return stored.chosen
+    name = BASELINE if stored.chosen == PER_OP else policy_and_veus(stored.chosen)[0]
+    return name if name in policies and not policies[name].final else None
+
+
+def _fewer(stored: Decision, policies: Mapping[str, Policy]) -> int | None:
+    """The vEUs of a stored plan that leaves some idle."""
+    return None if stored.chosen in policies else policy_and_veus(stored.chosen)[1]
 
 
 def _refined(
@@ -184,6 +215,25 @@ def _promising(promises: Sequence[_Promise], baseline: _Promise) -> list[_Promis
         if promise.predicted < (1 - _TIE) * baseline.predicted and not known:
             found.append(promise)
     return found[:_MOST_MEASURED]
+
+
+def _doubtful(best: _Promise, policies: Mapping[str, Policy], trials: Trials) -> list[_Promise]:
+    """The same policy's plans for half of many vEUs, a quarter, ... as far as little is lost."""
+    found: list[_Promise] = []
+    policy = policies.get(best.name)
+    if policy is None or policy.final:
+        return found
+    seconds = best.predicted
+    for count in halvings(trials.num_veus):
+        if 2 * count < _MANY_VEUS:
+            break
+        name = name_on_fewer(best.name, count)
+        promise = _promise(name, on_fewer(policy, count, trials), trials, False)
+        if promise.predicted > _LITTLE_SPEEDUP * seconds:
+            break
+        found.append(promise)
+        seconds = promise.predicted
+    return found
 
 
 def _measured(

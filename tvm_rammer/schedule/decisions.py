@@ -13,7 +13,7 @@ from tvm_rammer.typed_json import read_as
 How = Literal["measured", "stored", "simulated"]
 
 #: Raised when policies, kernels or measuring change so much that older decisions are not used.
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,8 @@ class Contender:
     Attributes
     ----------
     name : str
-        Its policy, or ``"per-op"``: the operators of ``sequential``, one launch each.
+        Its policy, with the number of vEUs if some idle, or ``"per-op"``: the operators of
+        ``sequential``, one launch each.
     predicted : float
         Simulated seconds of a run.
     measured : float, optional
