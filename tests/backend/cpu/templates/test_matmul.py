@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 from close import assert_close
@@ -260,6 +261,21 @@ def test_packed_weights_are_read_along_vectors():
     weights = numbers((12, 48))
     assert position == 1
     np.testing.assert_array_equal(packing(weights)[2, :, 5], weights[:, 37])
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("m", [1, 7])
+def test_weights_of_16_bits_are_packed_as_they_are(dtype, m):
+    """In a decoder they come from memory: along vectors, and half as many bytes."""
+    x, w = numbers((m, 24)), numbers((24, 40), seed=1).astype(dtype)
+    a, b = te.placeholder(x.shape, "float32"), te.placeholder(w.shape, w.dtype.name)
+    k = te.reduce_axis((0, 24))
+    product = te.compute((m, 40), lambda i, j: te.sum(a[i, k] * b[k, j].astype("float32"), axis=k))
+    run = run_prim_func(te.create_prim_func([a, b, product]), [x, w], [1])
+    assert run.origin == "matmul"
+    ((position, packing),) = run.kernel.packings
+    assert (position, packing(w).dtype) == (1, w.dtype)
+    assert_close(run.outputs[0], x @ w.astype("float32"))
 
 
 def test_ragged_columns_are_computed_twice():

@@ -51,14 +51,18 @@ def find_columns(contraction: Contraction, constants: frozenset[int]) -> Columns
     return max(ranked, key=lambda item: item[:2])[2] if ranked else None
 
 
+#: Types of weights that sums are too long for.
+_WIDENED = ("int8", "int16", "float16", "bfloat16")
+
+
 def is_constant(contraction: Contraction, columns: Columns, constants: frozenset[int]) -> bool:
     """Whether the weights are a constant that is packed when compiled.
 
     Columns and reduced axes are plain indices then. The others may be chosen by data: a mixture of
-    experts takes the matrix that a router names. Small integers are widened when they are read.
+    experts takes the matrix that a router names. Short numbers are widened when they are read.
     """
     weights = columns.weights(contraction)
-    if isinstance(weights, tirx.Cast) and str(weights.value.ty) in ("int8", "int16"):
+    if isinstance(weights, tirx.Cast) and str(weights.value.ty) in _WIDENED:
         weights = weights.value
     return (
         isinstance(weights, TensorLoad)
