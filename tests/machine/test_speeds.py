@@ -32,8 +32,9 @@ OTHERS = {
     "backend/cpu/templates/winograd/line_choice.py": ({0.8, 5.0, 3.0}, "as of choice.py"),
     "schedule/agree.py": ({1e-9}, ROUNDING),
     "schedule/auto.py": (
-        {0.01, 0.02, 0.03, 0.003},
-        "gains that are worth measuring, worth a doubt, and worth hoping for; none at all",
+        {0.01, 0.02, 0.03, 0.003, 1.5},
+        "gains that are worth measuring, worth a doubt, and worth hoping for; none at all; so "
+        "little by twice the vEUs that half are measured",
     ),
     "schedule/cut_alike.py": ({0.995}, "a gain that is worth more rTasks"),
     "schedule/estf.py": ({0.98, 1e-9}, f"a gain that is worth a second look; {ROUNDING}"),

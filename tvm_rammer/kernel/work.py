@@ -99,8 +99,10 @@ class _Work:
         """Count a statement; returns what surrounds those that follow it."""
         if isinstance(statement, tirx.For):
             inside = around.inside(statement)
+            before = self.flops
             self.visit(statement.body, inside)
-            self.flops += _MULTIPLY_ADD * inside.times if NEIGHBOURS in statement.annotations else 0
+            if NEIGHBOURS in statement.annotations:
+                self.flops = before + _MULTIPLY_ADD * inside.times
         elif isinstance(statement, tirx.IfThenElse):
             conditions = (statement.condition, tirx.Not(statement.condition))
             for case, condition in zip(parts_of(statement), conditions, strict=False):

@@ -1,8 +1,9 @@
-"""A compiler pass that multiplies neighbouring integers in one instruction.
+"""A compiler pass that multiplies neighbouring numbers in one instruction.
 
 Templates mark vector loops that add a few neighbouring products to each sum: two of 16-bit
-integers, or four of bytes. They are plain arithmetic until here, which any pass may look at; TVM's
-vectoriser would load each factor element by element, and LLVM would not find the instruction again.
+integers or of bfloat16, or four of bytes. They are plain arithmetic until here, which any pass may
+look at; TVM's vectoriser would load each factor element by element, and LLVM would not find the
+instruction again.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ import tvm_ffi
 from tvm import sym, tirx
 from tvm.ir import TensorLoad
 
-from tvm_rammer.kernel.blocks import is_zero, variables
+from tvm_rammer.backend.cpu.llvm import llvm_ir
+from tvm_rammer.kernel.blocks import is_zero, loads, variables
 from tvm_rammer.kernel.loops import NEIGHBOURS
-from tvm_rammer.kernel.lowering.with_bodies import with_bodies
+from tvm_rammer.kernel.lowering.with_bodies import with_bodies, with_text
 from tvm_rammer.kernel.nodes import substitute
 
-#: LLVM's name of the instruction, by the lanes of a vector of sums and the products for each.
+#: LLVM's name of the instruction, by the lanes of a vector of integer sums and the products for
+#: each.
 _INSTRUCTIONS = {
     (4, 2): "llvm.x86.sse2.pmadd.wd",
     (8, 2): "llvm.x86.avx2.pmadd.wd",
@@ -34,6 +37,9 @@ _INSTRUCTIONS = {
 #: The type of data, by the products for each sum.
 _DATA = {2: "int16", 4: "uint8"}
 _BITS = 32
+#: A function that adds two products of bfloat16 to each sum of float32, and the vectors of sums
+#: that there is one for. TVM's lowering keeps numbers of this type as integers.
+_FLOAT_PAIRS, _FLOAT_LANES = "rammer_bfloat16_pairs_x{lanes}", (4, 8, 16)
 
 
 @tvm.transform.module_pass(opt_level=0, name="MultiplyNeighbours")
@@ -42,11 +48,20 @@ class MultiplyNeighbours:
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Rewrite every PrimFunc of a module."""
+        texts: set[str] = set()
 
         def change(loop: Any) -> Any:
-            return _together(loop) if NEIGHBOURS in loop.annotations else loop
+            if NEIGHBOURS not in loop.annotations:
+                return loop
+            if str(loop.body.value.ty) != "float32":
+                return _together(loop)
+            paired = _paired_floats(loop)
+            if paired is not loop:
+                texts.add(_float_pairs(int(loop.extent)))
+            return paired
 
-        return with_bodies(mod, lambda body: tvm_ffi.structural_map(body, (tirx.For, change)))
+        made = with_bodies(mod, lambda body: tvm_ffi.structural_map(body, (tirx.For, change)))
+        return with_text(made, "".join(sorted(texts)))
 
 
 @dataclass(frozen=True)
@@ -77,6 +92,31 @@ def _together(loop: tirx.For) -> Any:
     return tirx.BufferStore(store.buffer, added, total.indices)
 
 
+def _paired_floats(loop: tirx.For) -> Any:
+    """The same for sums of float32, to which products of pairs of bfloat16 are added."""
+    store, lane, lanes = loop.body, loop.loop_var, int(loop.extent)
+    terms = _terms(store, lane, int(loop.annotations[NEIGHBOURS]))
+    if terms is None or lanes not in _FLOAT_LANES:
+        return loop
+    sums, products = terms
+    data = [load for load in (_widened(product.data) for product in products) if load is not None]
+    if len(data) < len(products) or _in_a_row(data) != [*range(len(data))]:
+        return loop
+    first = {lane: tirx.const(0, lane.ty)}
+    pair = tirx.reinterpret("int32", _from(data[0], len(data)))
+    weights = _from(products[0].weights, len(data) * lanes, first)
+    factors = tirx.Broadcast(pair, lanes), tirx.reinterpret(f"int32x{lanes}", weights)
+    total, symbol = _from(sums, lanes, first), _FLOAT_PAIRS.format(lanes=lanes)
+    added = tirx.call_pure_extern(f"float32x{lanes}", symbol, total, *factors)
+    return tirx.BufferStore(store.buffer, added, total.indices)
+
+
+def _float_pairs(lanes: int) -> str:
+    """The function for so many sums as LLVM IR."""
+    symbol, pairs = _FLOAT_PAIRS.format(lanes=lanes), 2 * lanes
+    return llvm_ir("bfloat16_pairs", symbol=symbol, lanes=lanes, pairs=pairs, bits=_BITS * lanes)
+
+
 def _terms(store: Any, lane: Any, count: int) -> tuple[TensorLoad, list[_Product]] | None:
     """The sum that a store adds to, and the neighbours that it adds, in the order of their weights;
     ``None`` if it is no such store.
@@ -100,18 +140,26 @@ def _added(value: Any) -> list[Any]:
 def _product(term: tirx.Mul, lane: Any) -> _Product | None:
     """The factor that is the same in all lanes, and the load of the other."""
     same, varying = sorted((term.a, term.b), key=lambda factor: lane in variables(factor))
-    weights = varying.value if isinstance(varying, tirx.Cast) else None
-    known = isinstance(weights, TensorLoad) and lane not in variables(same)
+    weights = _widened(varying)
+    known = weights is not None and lane not in variables(same)
     return _Product(same, weights) if known else None
+
+
+def _widened(factor: Any) -> TensorLoad | None:
+    """The load of a short number that a factor is; bfloat16 is widened by moving its bits."""
+    if isinstance(factor, tirx.Cast):
+        return factor.value if isinstance(factor.value, TensorLoad) else None
+    read = loads(factor)
+    return read[0] if len(read) == 1 and str(read[0].ty) == "bfloat16" else None
 
 
 def _word(data: Sequence[Any]) -> Any:
     """The data of some products, small integers each, in one of 32 bits."""
-    loads = [getattr(each, "value", None) for each in data]
-    if all(isinstance(load, TensorLoad) for load in loads):
-        ordered = _in_a_row(loads)
-        if ordered == list(range(len(loads))):
-            return tirx.reinterpret("int32", _from(loads[0], len(loads)))
+    read = [getattr(each, "value", None) for each in data]
+    if all(isinstance(load, TensorLoad) for load in read):
+        ordered = _in_a_row(read)
+        if ordered == list(range(len(read))):
+            return tirx.reinterpret("int32", _from(read[0], len(read)))
     bits = _BITS // len(data)
     kept = [tirx.bitwise_and(each, tirx.const((1 << bits) - 1, "int32")) for each in data]
     moved = (tirx.shift_left(each, tirx.const(bits * k, "int32")) for k, each in enumerate(kept))
@@ -124,13 +172,13 @@ def _from(load: TensorLoad, count: int, values: Mapping[Any, Any] = MappingProxy
     return tirx.BufferLoad(load.source, [*others, tirx.Ramp(last, 1, count)])
 
 
-def _in_a_row(loads: Sequence[TensorLoad]) -> list[int] | None:
+def _in_a_row(read: Sequence[TensorLoad]) -> list[int] | None:
     """The order in which loads read one element after another, ``None`` if they do not."""
-    places = [_distance(loads[0], load) for load in loads]
+    places = [_distance(read[0], load) for load in read]
     known = [place for place in places if place is not None]
-    if len(known) < len(loads) or sorted(known) != list(range(min(known), max(known) + 1)):
+    if len(known) < len(read) or sorted(known) != list(range(min(known), max(known) + 1)):
         return None
-    return sorted(range(len(loads)), key=known.__getitem__)
+    return sorted(range(len(read)), key=known.__getitem__)
 
 
 def _distance(first: TensorLoad, second: TensorLoad) -> int | None:

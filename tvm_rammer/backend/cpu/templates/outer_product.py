@@ -218,7 +218,8 @@ class OuterProduct:
     def _steps(self) -> int:
         """Steps that chains of sums may share: of integers, LLVM makes them by itself."""
         chained = self.contraction.dtype.startswith("float") and not self.columns.elementwise
-        return self.contraction.reduced[-1].extent if chained else 1
+        together = self.neighbours.count if self.neighbours else 1
+        return self.contraction.reduced[-1].extent // together if chained else 1
 
 
 class OuterProductRule(Template[OuterProduct, Cut]):
