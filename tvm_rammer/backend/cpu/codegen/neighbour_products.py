@@ -17,10 +17,10 @@ from typing import Any
 import tvm
 import tvm_ffi
 from tvm import sym, tirx
-from tvm.ir import TensorLoad
+from tvm.ir import Call, TensorLoad
 
 from tvm_rammer.backend.cpu.llvm import llvm_ir
-from tvm_rammer.kernel.blocks import is_zero, loads, variables
+from tvm_rammer.kernel.blocks import is_choice, is_zero, variables
 from tvm_rammer.kernel.loops import NEIGHBOURS
 from tvm_rammer.kernel.lowering.with_bodies import with_bodies, with_text
 from tvm_rammer.kernel.nodes import substitute
@@ -38,7 +38,7 @@ _INSTRUCTIONS = {
 _DATA = {2: "int16", 4: "uint8"}
 _BITS = 32
 #: A function that adds two products of bfloat16 to each sum of float32, and the vectors of sums
-#: that there is one for. TVM's lowering keeps numbers of this type as integers.
+#: that there is one for.
 _FLOAT_PAIRS, _FLOAT_LANES = "rammer_bfloat16_pairs_x{lanes}", (4, 8, 16)
 
 
@@ -99,16 +99,32 @@ def _paired_floats(loop: tirx.For) -> Any:
     if terms is None or lanes not in _FLOAT_LANES:
         return loop
     sums, products = terms
-    data = [load for load in (_widened(product.data) for product in products) if load is not None]
-    if len(data) < len(products) or _in_a_row(data) != [*range(len(data))]:
-        return loop
     first = {lane: tirx.const(0, lane.ty)}
-    pair = tirx.reinterpret("int32", _from(data[0], len(data)))
-    weights = _from(products[0].weights, len(data) * lanes, first)
+    pair = _pair([product.data for product in products])
+    if pair is None:
+        return loop
+    weights = _from(products[0].weights, len(products) * lanes, first)
     factors = tirx.Broadcast(pair, lanes), tirx.reinterpret(f"int32x{lanes}", weights)
     total, symbol = _from(sums, lanes, first), _FLOAT_PAIRS.format(lanes=lanes)
     added = tirx.call_pure_extern(f"float32x{lanes}", symbol, total, *factors)
     return tirx.BufferStore(store.buffer, added, total.indices)
+
+
+def _pair(data: Sequence[Any]) -> Any | None:
+    """The data of two products as one word; ``None`` if they do not lie side by side.
+
+    What is beyond the edge of an image is 0 and is not read.
+    """
+    if all(is_choice(each) and is_zero(each.args[2]) for each in data):
+        condition, *others = (each.args[0] for each in data)
+        inside = _pair([each.args[1] for each in data])
+        same = all(tvm_ffi.structural_equal(condition, other) for other in others)
+        zero = tirx.const(0, "int32")
+        return tirx.if_then_else(condition, inside, zero) if same and inside is not None else None
+    read = [load for load in map(_widened, data) if load is not None]
+    if len(read) < len(data) or _in_a_row(read) != [*range(len(read))]:
+        return None
+    return tirx.reinterpret("int32", _from(read[0], len(read)))
 
 
 def _float_pairs(lanes: int) -> str:
@@ -146,11 +162,19 @@ def _product(term: tirx.Mul, lane: Any) -> _Product | None:
 
 
 def _widened(factor: Any) -> TensorLoad | None:
-    """The load of a short number that a factor is; bfloat16 is widened by moving its bits."""
+    """The load of a short number that a factor is; TVM widens bfloat16 by moving its bits."""
     if isinstance(factor, tirx.Cast):
         return factor.value if isinstance(factor.value, TensorLoad) else None
-    read = loads(factor)
-    return read[0] if len(read) == 1 and str(read[0].ty) == "bfloat16" else None
+    moved = _reinterpreted(factor)
+    bits = moved.a if isinstance(moved, tirx.LShift) else None
+    load = _reinterpreted(bits.value) if isinstance(bits, tirx.Cast) else None
+    return load if isinstance(load, TensorLoad) and str(load.ty) == "bfloat16" else None
+
+
+def _reinterpreted(value: Any) -> Any:
+    """What a value is the bits of, ``None`` if it is no such value."""
+    named = isinstance(value, Call) and getattr(value.op, "name", "") == "tirx.reinterpret"
+    return value.args[0] if named else None
 
 
 def _word(data: Sequence[Any]) -> Any:

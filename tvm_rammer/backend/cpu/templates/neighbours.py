@@ -84,7 +84,8 @@ def find_neighbours(
     axis = contraction.reduced[-1]
     summed = axis.var in variables(load_of(weights).indices) and is_contiguous(axis, data)
     along = axis.extent % count == 0 and summed
-    apart = any(mentions(guard, [axis.var]) for guard in guarded(data).guards)
-    # What may be padding is an integer that can be put together; floats are read as they are.
-    plain = contraction.dtype == "int32" or isinstance(data, tirx.Cast)
+    read = guarded(data)
+    apart = any(mentions(guard, [axis.var]) for guard in read.guards)
+    # Integers are put together whatever they are; floats must lie side by side.
+    plain = contraction.dtype == "int32" or isinstance(read.element, tirx.Cast)
     return Neighbours(axis, count) if along and plain and not apart else None
