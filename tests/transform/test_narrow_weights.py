@@ -1,4 +1,5 @@
-"""Weights that are bytes times a scale stay bytes where reading them is what takes time."""
+"""Weights that are bytes times a scale, or floats of 16 bits, are short where reading them takes
+time."""
 
 from __future__ import annotations
 
@@ -35,8 +36,8 @@ def module(weights, rows=1):
     return builder.get()
 
 
-def narrows(weights, rows=1):
-    mod = NarrowWeights(few_rows=4)(module(weights, rows))
+def narrows(weights, rows=1, short_floats=()):
+    mod = NarrowWeights(4, short_floats)(module(weights, rows))
     calls = [b.value for b in mod["main"].body.blocks[0].bindings]
     return "relax.matmul" not in map(operator_name, calls)
 
@@ -188,3 +189,45 @@ def test_sums_of_blocks_are_those_of_the_wide_weights(rows):
     assert_close(library.create()(x)[0].numpy(), x @ weights, 2e-6)
     nbytes = sum(region.constant_bytes for region in library.report.regions)
     assert nbytes < weights.nbytes / 2.5
+
+
+def halves(name, shape=(512, 320)):
+    return RNG.standard_normal(shape, "float32").astype(name).astype("float32")
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+def test_weights_that_have_16_bits_are_kept_so(name):
+    weights = halves(name)
+    assert narrows(weights, short_floats=(name,))
+    assert not narrows(weights)
+    assert not narrows(weights, 2, (name,)), "several rows take longer than reading from a cache"
+    weights[300, 7] = np.nextafter(weights[300, 7], np.float32(9))
+    assert not narrows(weights, short_floats=(name,))
+    weights[300, 7] = np.inf
+    assert not narrows(weights, short_floats=(name,))
+
+
+def test_few_weights_are_read_from_a_near_cache_as_they_are():
+    assert not narrows(halves("float16", (128, 128)), short_floats=("float16",))
+    small = halves("bfloat16", (256, 256))
+    assert not narrows(small, short_floats=("bfloat16",))
+
+
+def test_the_type_that_is_widened_best_comes_first():
+    weights = RNG.integers(-999, 999, (512, 320)).astype("float16").astype("float32") / 1024
+    weights[0, 0] = 2.0**-9
+    mod = NarrowWeights(4, ("float16", "bfloat16"))(module(weights))
+    call = mod["main"].body.blocks[0].bindings[0].value
+    assert str(call.args[1].fields[1].ty.dtype) == "float16"
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+def test_a_model_of_16_bits_reads_half_and_computes_the_same(name):
+    """As exporters write it: its weights are numbers of 16 bits, all else is float32."""
+    weights = halves(name, (768, 640))
+    x = RNG.standard_normal((1, 768), "float32")
+    library = tvm_rammer.build(module(weights), policy="sequential")
+    (found,) = library.create()(x)
+    assert_close(found.numpy(), x @ weights)
+    nbytes = sum(region.constant_bytes for region in library.report.regions)
+    assert nbytes < 0.6 * weights.nbytes

@@ -301,6 +301,10 @@ class Backend(Protocol):
         """
         return 1
 
+    def short_floats(self, vdevice: VDevice) -> tuple[str, ...]:
+        """The floats of 16 bits, the best first, that are widened as fast as they are read."""
+        return ()
+
     @property
     def vector_bytes(self) -> int:
         return 1

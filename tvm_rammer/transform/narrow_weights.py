@@ -1,10 +1,11 @@
-"""A compiler pass that keeps weights as bytes where reading them is what a product waits for.
+"""A compiler pass that keeps weights short where reading them is what a product waits for.
 
 A quantised model's weights are integers of 8 bits or fewer times a scale, and importers turn them
 into floating-point numbers of four times the size. A product of few rows takes as long as its
 weights take to be read, so there they become bytes again: the kernel widens them in registers, and
-the scale multiplies the sums, those of each block where a column has several scales. What counts
-are the numbers, not where a model has them from.
+the scale multiplies the sums, those of each block where a column has several scales. Weights that
+were trained or kept as floats of 16 bits become these again, without a scale. What counts are the
+numbers, not where a model has them from.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm import relax, te
 from tvm.ir import GenericConst
@@ -22,38 +24,70 @@ from tvm_rammer.transform.scaled_bytes import scaled_bytes
 
 #: Fewer weights stay in a near cache, from where they are read as fast as they are widened.
 _FEWEST_WEIGHTS = 1 << 14
+#: The same for floats of 16 bits, and for those that take a shift more. Several rows compute longer
+#: than they wait for a cache: only what comes from memory is worth it then.
+_FEWEST_HALVES = {"float16": 1 << 16, "bfloat16": 1 << 17}
+_FEWEST_HALVES_OF_ROWS = 1 << 22
 
 
 @tvm.transform.module_pass(opt_level=0, name="NarrowWeights")
 class NarrowWeights:
-    """Keep the weights of products of few rows as bytes, where they are bytes times a scale.
+    """Keep the weights of products of few rows as bytes times a scale, or as floats of 16 bits.
 
     Parameters
     ----------
     few_rows : int
         Products with more rows take longer than reading their weights does.
+    short_floats : tuple of str
+        Types of 16 bits that weights may have, the best first.
     """
 
-    def __init__(self, few_rows: int) -> None:
+    def __init__(self, few_rows: int, short_floats: tuple[str, ...] = ()) -> None:
         self.few_rows = few_rows
+        self.short_floats = short_floats
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Rewrite every Relax function of a module."""
-        narrow = _narrow_weights(mod, self.few_rows)
+        narrow = _narrow_weights(mod, self.few_rows, self.short_floats)
         return rewrite(mod, _Narrower(mod, self.few_rows, narrow)) if narrow else mod
 
 
-def _narrow_weights(mod: tvm.IRModule, few_rows: int) -> dict[Any, tuple[Any, Any]]:
-    """For weights that are bytes times a scale: constants of both, the scale if there is one."""
-    found = (call.args[1].value for call in calls_of(mod) if _reads_weights(call, few_rows))
-    narrow = {
-        weights: scaled_bytes(as_array(weights), in_blocks=True) for weights in dict.fromkeys(found)
+def _narrow_weights(
+    mod: tvm.IRModule, few_rows: int, short_floats: tuple[str, ...]
+) -> dict[Any, tuple[Any, Any]]:
+    """For weights that may be shorter: constants of them and their scale, if there is one."""
+    rows: dict[Any, int] = {}
+    for call in calls_of(mod):
+        if _reads_weights(call, few_rows):
+            weights = call.args[1].value
+            rows[weights] = max(rows.get(weights, 0), _rows(call))
+    short = {
+        weights: _shorter(as_array(weights), count, short_floats) for weights, count in rows.items()
     }
-    return {
-        weights: (constant(own.values), None if own.scale is None else constant(own.scale))
-        for weights, own in narrow.items()
-        if own is not None
-    }
+    return {weights: each for weights, each in short.items() if each is not None}
+
+
+def _shorter(
+    weights: np.ndarray, rows: int, short_floats: tuple[str, ...]
+) -> tuple[Any, Any] | None:
+    bytes_ = scaled_bytes(weights, in_blocks=True)
+    if bytes_ is not None:
+        scale = bytes_.scale
+        return constant(bytes_.values), None if scale is None else constant(scale)
+    for name in short_floats if weights.dtype == np.float32 else ():
+        fewest = _FEWEST_HALVES[name] if rows == 1 else _FEWEST_HALVES_OF_ROWS
+        # The first rows tell of most weights that they are none.
+        parts = (weights[:1], weights) if weights.size >= fewest else ()
+        if parts and all(_are_exact(part, np.dtype(name)) for part in parts):
+            return constant(weights.astype(name)), None
+    return None
+
+
+def _are_exact(weights: np.ndarray, dtype: np.dtype) -> bool:
+    """Whether another type has all numbers; infinite ones and NaN are left alone."""
+    with np.errstate(over="ignore"):
+        short = weights.astype(dtype).astype(weights.dtype)
+    return bool(np.array_equal(short, weights) and np.isfinite(weights).all())
 
 
 @relax.expr_functor.mutator
@@ -113,6 +147,11 @@ def _reads_weights(call: Any, few_rows: int) -> bool:
         and prod(weights) >= _FEWEST_WEIGHTS
         and dtypes in ({"float32"}, {"int32"})
     )
+
+
+def _rows(call: Any) -> int:
+    """The rows of a product whose data have a known shape."""
+    return prod((static_shape(call.args[0]) or ())[:-1])
 
 
 def _product(data: te.Tensor, weights: te.Tensor) -> te.Tensor:

@@ -105,7 +105,11 @@ class Partitions:
         neighbours = backend.most_neighbours(vdevice)
         # One by one every operator takes a launch, and nothing is gained by more of them.
         apart = backend.apart if self._form != "per-op" else 0
-        prepare = [MergeProducts(rows), Prepare(backend.few_rows, neighbours, apart)]
+        short_floats = backend.short_floats(vdevice)
+        prepare = [
+            MergeProducts(rows),
+            Prepare(backend.few_rows, neighbours, apart, short_floats),
+        ]
         refusal = partial(backend.refusal, vdevice=vdevice)
         partition = [PartitionRegions(refusal=refusal)] if self._form != "per-op" else []
         with self.compiler.target:

@@ -54,10 +54,18 @@ class Prepare:
         How many products of integers are added at once, as in :class:`.IntegerProducts`.
     apart : int
         Elements of a result up to which products stay apart that meet in it.
+    short_floats : tuple of str
+        As in :class:`.NarrowWeights`.
     """
 
-    def __init__(self, few_rows: int | None = None, neighbours: int = 1, apart: int = 0) -> None:
-        self.apart = apart
+    def __init__(
+        self,
+        few_rows: int | None = None,
+        neighbours: int = 1,
+        apart: int = 0,
+        short_floats: tuple[str, ...] = (),
+    ) -> None:
+        self.apart, self.short_floats = apart, short_floats
         self.few_rows = backend_for().few_rows if few_rows is None else few_rows
         self.products = IntegerProducts(self.few_rows, neighbours)
 
@@ -83,7 +91,7 @@ class Prepare:
             SplitTransposedConvolutions(),
             WidenConvolutions(),
             MultiplyIntegers(self.products),
-            NarrowWeights(self.few_rows),
+            NarrowWeights(self.few_rows, self.short_floats),
             SumIntegersInFloats(self.products),
             # 3. PrimFuncs, as few as fusion allows.
             FuseNormalizations(),

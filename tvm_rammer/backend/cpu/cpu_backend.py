@@ -75,6 +75,11 @@ class CpuBackend(Backend):
 
         return most_neighbours(vdevice)
 
+    def short_floats(self, vdevice: VDevice) -> tuple[str, ...]:
+        """Those of bfloat16 take a shift more than those that there is an instruction for."""
+        has_instruction = {"f16c", "neon"} & set(vdevice.features)
+        return ("float16", "bfloat16") if has_instruction else ("bfloat16",)
+
     @property
     def rules(self) -> tuple[str, ...]:
         from tvm_rammer.backend.cpu.templates.select import rule_names
