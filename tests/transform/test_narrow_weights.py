@@ -213,6 +213,47 @@ def test_few_weights_are_read_from_a_near_cache_as_they_are():
     assert not narrows(small, short_floats=("bfloat16",))
 
 
+def products(*pairs):
+    """A function of a product for each pair of rows and weights."""
+    data = [
+        relax.Var(f"x{number}", relax.TensorType((rows, len(weights)), "float32"))
+        for number, (rows, weights) in enumerate(pairs)
+    ]
+    builder = relax.BlockBuilder()
+    with builder.function("main", data):
+        with builder.dataflow():
+            found = [
+                builder.emit(relax.op.matmul(x, relax.const(weights)))
+                for x, (_, weights) in zip(data, pairs, strict=True)
+            ]
+            results = builder.emit_output(relax.Tuple(found))
+        builder.emit_func_output(results)
+    return builder.get()
+
+
+def operators(mod):
+    names = (operator_name(b.value) for b in mod["main"].body.blocks[0].bindings)
+    return [name for name in names if name]
+
+
+def test_what_comes_from_memory_is_halved_whatever_reads_it():
+    """Weights of many layers leave the caches until they are read again."""
+    small, large = halves("bfloat16", (256, 128)), halves("bfloat16", (4096, 2304))
+    narrow = NarrowWeights(4, ("bfloat16",))
+    assert operators(narrow(products((3, small), (3, large)))) == ["relax.call_tir"] * 2
+    assert operators(narrow(products((3, small)))) == ["relax.matmul"]
+
+
+def test_weights_of_one_shape_may_be_of_several_types():
+    shape = (512, 320)
+    kinds = [halves("float16", shape), halves("bfloat16", shape), quantised(shape)[2]]
+    mod = products(*((1, weights) for weights in kinds))
+    xs = [RNG.standard_normal((1, 512), "float32") for _ in kinds]
+    found = tvm_rammer.build(mod, policy="sequential").create()(*xs)
+    for one, x, weights in zip(found, xs, kinds, strict=True):
+        assert_close(one.numpy(), x @ weights)
+
+
 def test_the_type_that_is_widened_best_comes_first():
     weights = RNG.integers(-999, 999, (512, 320)).astype("float16").astype("float32") / 1024
     weights[0, 0] = 2.0**-9

@@ -10,6 +10,7 @@ numbers, not where a model has them from.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -24,10 +25,11 @@ from tvm_rammer.transform.scaled_bytes import scaled_bytes
 
 #: Fewer weights stay in a near cache, from where they are read as fast as they are widened.
 _FEWEST_WEIGHTS = 1 << 14
-#: The same for floats of 16 bits, and for those that take a shift more. Several rows compute longer
-#: than they wait for a cache: only what comes from memory is worth it then.
+#: The same for floats of 16 bits and a single row, and for those that take a shift more.
 _FEWEST_HALVES = {"float16": 1 << 16, "bfloat16": 1 << 17}
-_FEWEST_HALVES_OF_ROWS = 1 << 22
+#: More bytes than this come from memory in every run: to read half of them is worth more than
+#: several rows, or few weights at a time, lose.
+_NEAR_BYTES = 1 << 25
 
 
 @tvm.transform.module_pass(opt_level=0, name="NarrowWeights")
@@ -61,24 +63,26 @@ def _narrow_weights(
         if _reads_weights(call, few_rows):
             weights = call.args[1].value
             rows[weights] = max(rows.get(weights, 0), _rows(call))
-    short = {
-        weights: _shorter(as_array(weights), count, short_floats) for weights, count in rows.items()
-    }
-    return {weights: each for weights, each in short.items() if each is not None}
+    far = sum(as_array(weights).nbytes for weights in rows) > _NEAR_BYTES
+
+    def worth(name: str, weights: np.ndarray, count: int) -> bool:
+        return far or (count == 1 and weights.size >= _FEWEST_HALVES[name])
+
+    found = {}
+    for weights, count in rows.items():
+        array = as_array(weights)
+        found[weights] = _shorter(array, [n for n in short_floats if worth(n, array, count)])
+    return {weights: each for weights, each in found.items() if each is not None}
 
 
-def _shorter(
-    weights: np.ndarray, rows: int, short_floats: tuple[str, ...]
-) -> tuple[Any, Any] | None:
+def _shorter(weights: np.ndarray, short_floats: Sequence[str]) -> tuple[Any, Any] | None:
     bytes_ = scaled_bytes(weights, in_blocks=True)
     if bytes_ is not None:
         scale = bytes_.scale
         return constant(bytes_.values), None if scale is None else constant(scale)
     for name in short_floats if weights.dtype == np.float32 else ():
-        fewest = _FEWEST_HALVES[name] if rows == 1 else _FEWEST_HALVES_OF_ROWS
         # The first rows tell of most weights that they are none.
-        parts = (weights[:1], weights) if weights.size >= fewest else ()
-        if parts and all(_are_exact(part, np.dtype(name)) for part in parts):
+        if all(_are_exact(part, np.dtype(name)) for part in (weights[:1], weights)):
             return constant(weights.astype(name)), None
     return None
 
@@ -124,7 +128,7 @@ class _Narrower(relax.PyExprMutator):
 
     def _product(self, call: Any, values: Any) -> Any:
         data, dtype = call.args[0], str(call.ty.dtype)
-        key = (static_shape(data), static_shape(values), dtype)
+        key = (static_shape(data), static_shape(values), str(values.ty.dtype), dtype)
         if key not in self.products:
             made = self.builder_.call_te(_product, data, values, primfunc_name_hint="matmul")
             self.products[key] = made.args[0]
