@@ -10,7 +10,7 @@ from kernel_runs import HOST, legalized_func, numbers, run_prim_func
 from tvm import relax
 
 from tvm_rammer.backend.cpu.templates.elementwise_rule import Elementwise
-from tvm_rammer.backend.cpu.templates.pooling_rule import Pooling
+from tvm_rammer.backend.cpu.templates.pooling_rule import PooledPoints, Pooling
 from tvm_rammer.backend.cpu.templates.reduction_rule import Reduction
 
 OP = relax.op
@@ -65,7 +65,15 @@ def test_options_tell_how_many_tiles_there_are(make):
         rule.space(found), rule.choices(func, frozenset(), HOST), strict=True
     ):
         tiles = run_prim_func(func, [x], tuned=lambda *_, c=choice: [c]).tiles
-        assert tiles == [found.option(configuration).num_tiles]
+        assert tiles == [option(found, configuration).num_tiles]
+
+
+def option(found, configuration):
+    """Pools are asked for all sizes of tiles at once."""
+    if not isinstance(found, PooledPoints):
+        return found.option(configuration)
+    of_groups = {each.tiling: each for each in found.options(configuration.groups)}
+    return of_groups[configuration]
 
 
 @pytest.mark.parametrize("make", MADE)
