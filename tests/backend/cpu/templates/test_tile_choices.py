@@ -82,7 +82,7 @@ def test_usual_configurations_are_in_the_space_and_have_more_and_more_tiles(make
     found = rule.match(func, frozenset(), WIDE)
     usual = rule.usual(found)
     assert set(usual) <= set(rule.space(found))
-    counts = [found.option(each).num_tiles for each in usual]
+    counts = [option(found, each).num_tiles for each in usual]
     assert counts == sorted(set(counts))
 
 
@@ -92,7 +92,7 @@ def test_usual_configurations_are_in_the_space_and_have_more_and_more_tiles(make
 def test_a_large_device_gets_smaller_tiles(make, tiles):
     rule, func, _ = make()
     found = rule.match(func, frozenset(), WIDE)
-    assert [found.option(each).num_tiles for each in rule.usual(found)] == tiles
+    assert [option(found, each).num_tiles for each in rule.usual(found)] == tiles
 
 
 def test_few_long_rows_stay_in_parts():
