@@ -160,7 +160,7 @@ def test_a_decision_of_another_version_is_ignored_with_a_note(measured, monkeypa
         tvm_rammer.build(Towers, num_veus=2)
     found = decision(tvm_rammer.build(Towers, num_veus=2))
     assert found.how == "measured"
-    assert found.note == "a stored decision of version 0.1.0/0 was ignored (this is 0.1.0/2)"
+    assert found.note == "a stored decision of version 0.1.0/0 was ignored (this is 0.1.0/3)"
 
 
 def test_for_another_machine_the_simulation_decides(measured):

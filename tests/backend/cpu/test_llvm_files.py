@@ -14,6 +14,7 @@ from tvm_rammer.backend.cpu.codegen.argument_text import argument_functions, che
 from tvm_rammer.backend.cpu.codegen.guard import ARM_FEATURES, X86_FEATURES
 from tvm_rammer.backend.cpu.codegen.guard_text import guard_functions
 from tvm_rammer.backend.cpu.codegen.llvm_text import support_functions
+from tvm_rammer.backend.cpu.codegen.neighbour_products import float_pairs
 from tvm_rammer.backend.cpu.codegen.shards import dispatcher, link_function
 from tvm_rammer.backend.cpu.codegen.vector_math import sin
 from tvm_rammer.backend.cpu.codegen.vector_math_text import function_text
@@ -30,7 +31,7 @@ from tvm_rammer.kernel.lowering.llvm_file import template
 PACKAGES = (llvm.__name__, lowering.__name__)
 FILES = [(package, path) for package in PACKAGES for path in sorted(files(package).glob("*.ll"))]
 FEATURES = {"x86_64": X86_FEATURES, "aarch64": ARM_FEATURES}
-PURPOSES = ["kernels", "guard", "measuring", "shard", "entries", "elementary", "extremum"]
+PURPOSES = ["kernels", "guard", "measuring", "shard", "entries", "elementary", "extremum", "pairs"]
 SPECS = [TensorSpec((2, 3), "float32"), TensorSpec((ANY,), "uint8")]
 
 
@@ -48,6 +49,7 @@ def texts(architecture: str) -> dict[str, str]:
         "entries": imported(link_function(2)),
         "elementary": "\n".join([*called, sine]) + llvm_ir("rolled", rolled=ROLLED),
         "extremum": imported(KeepNaN()(largest())["main"]),
+        "pairs": "".join(map(float_pairs, (4, 8, 16))),
     }
 
 

@@ -57,7 +57,7 @@ class MultiplyNeighbours:
                 return _together(loop)
             paired = _paired_floats(loop)
             if paired is not loop:
-                texts.add(_float_pairs(int(loop.extent)))
+                texts.add(float_pairs(int(loop.extent)))
             return paired
 
         made = with_bodies(mod, lambda body: tvm_ffi.structural_map(body, (tirx.For, change)))
@@ -127,7 +127,7 @@ def _pair(data: Sequence[Any]) -> Any | None:
     return tirx.reinterpret("int32", _from(read[0], len(read)))
 
 
-def _float_pairs(lanes: int) -> str:
+def float_pairs(lanes: int) -> str:
     """The function for so many sums as LLVM IR."""
     symbol, pairs = _FLOAT_PAIRS.format(lanes=lanes), 2 * lanes
     return llvm_ir("bfloat16_pairs", symbol=symbol, lanes=lanes, pairs=pairs, bits=_BITS * lanes)
