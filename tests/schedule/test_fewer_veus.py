@@ -113,6 +113,15 @@ def test_plans_within_a_limit_of_memory_stay_as_they_are():
     assert {contender.name for contender in decision.contenders} <= {*POLICIES, "per-op"}
 
 
+def test_operators_one_by_one_are_found_again_within_a_limit_of_memory():
+    fitting = policies_within(1 << 16, CHAIN, 8, TWO_SOCKETS, POLICIES)
+    _, decision = auto(CHAIN, 8, TWO_SOCKETS, POLICIES)
+    one_by_one = replace(decision, chosen="per-op")
+    assert auto(CHAIN, 8, TWO_SOCKETS, fitting, None, one_by_one)[1].how == "stored"
+    on_four = replace(decision, chosen="sequential on 4 vEUs")
+    assert auto(CHAIN, 8, TWO_SOCKETS, fitting, None, on_four)[1].how == "simulated"
+
+
 @settings(max_examples=30)
 @given(graphs(max_operators=20), st.sampled_from([2, 4, 6, 8]))
 def test_twice_the_vEUs_are_no_slower_on_paper(made, num_veus):

@@ -162,10 +162,13 @@ def stored_policy(stored: Decision | None, policies: Mapping[str, Policy]) -> st
     """The policy whose plan a decision is about, if it is one of some: nothing else is planned."""
     if stored is None:
         return None
+    if stored.chosen == PER_OP:
+        return BASELINE
     if stored.chosen in policies:
         return stored.chosen
-    name = BASELINE if stored.chosen == PER_OP else policy_and_veus(stored.chosen)[0]
-    return name if name in policies and not policies[name].final else None
+    name, fewer = policy_and_veus(stored.chosen)
+    may_idle = fewer is not None and name in policies and not policies[name].final
+    return name if may_idle else None
 
 
 def _fewer(stored: Decision, policies: Mapping[str, Policy]) -> int | None:
