@@ -18,7 +18,7 @@ from pathlib import Path
 import click
 from bench.console_table import console_table
 from bench.contenders import available_threads
-from bench.outside.program_contender import program
+from bench.outside.pytorch_contender import program
 from bench.program_library import library
 from corpus.architectures import ARCHITECTURES
 from corpus.entries import Architecture

@@ -137,7 +137,8 @@ def auto(
     contending = {n: policy for n, policy in policies.items() if n not in dict(left_out)}
     first = {name: policy.first(trials) for name, policy in contending.items()}
     refined = _refined(first, contending, trials)
-    tried = refined | sooner_on_fewer(contending, BASELINE, _TIE, trials)
+    whole = trials.seconds(first[BASELINE])
+    tried = refined | sooner_on_fewer(contending, BASELINE, whole, _TIE, trials)
     promises = [_promise(n, each, trials, by_wave) for n, each in (first | tried).items()]
     baseline = next(promise for promise in promises if promise.name == BASELINE)
     rivals = [] if by_wave else [_per_op(baseline.placement, trials)]

@@ -48,7 +48,7 @@ def policy_and_veus(name: str) -> tuple[str, int | None]:
 
 
 def sooner_on_fewer(
-    policies: Mapping[str, Policy], baseline: str, least: float, trials: Trials
+    policies: Mapping[str, Policy], baseline: str, seconds: float, least: float, trials: Trials
 ) -> dict[str, Placement]:
     """The placements of all policies on fewer vEUs, as few as the baseline alone takes best.
 
@@ -57,6 +57,8 @@ def sooner_on_fewer(
     policies : mapping of str to Policy
     baseline : str
         One of them: it is halved as long as that makes it shorter.
+    seconds : float
+        What it takes on all vEUs.
     least : float
         By how much, as a part of its time.
     trials : Trials
@@ -68,7 +70,6 @@ def sooner_on_fewer(
     """
     if any(policy.final for policy in policies.values()):
         return {}
-    seconds = trials.seconds(policies[baseline].first(trials))
     best = None
     for count in halvings(trials.num_veus):
         fewer = Trials(trials.graph, count, trials.costs)

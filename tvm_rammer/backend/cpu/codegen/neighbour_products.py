@@ -121,6 +121,11 @@ def _pair(data: Sequence[Any]) -> Any | None:
         same = all(tvm_ffi.structural_equal(condition, other) for other in others)
         zero = tirx.const(0, "int32")
         return tirx.if_then_else(condition, inside, zero) if same and inside is not None else None
+    return _side_by_side(data)
+
+
+def _side_by_side(data: Sequence[Any]) -> Any | None:
+    """The word of short numbers that lie one after another in memory, ``None`` of others."""
     read = [load for load in map(_widened, data) if load is not None]
     if len(read) < len(data) or _in_a_row(read) != [*range(len(read))]:
         return None
@@ -179,11 +184,9 @@ def _reinterpreted(value: Any) -> Any:
 
 def _word(data: Sequence[Any]) -> Any:
     """The data of some products, small integers each, in one of 32 bits."""
-    read = [getattr(each, "value", None) for each in data]
-    if all(isinstance(load, TensorLoad) for load in read):
-        ordered = _in_a_row(read)
-        if ordered == list(range(len(read))):
-            return tirx.reinterpret("int32", _from(read[0], len(read)))
+    found = _side_by_side(data)
+    if found is not None:
+        return found
     bits = _BITS // len(data)
     kept = [tirx.bitwise_and(each, tirx.const((1 << bits) - 1, "int32")) for each in data]
     moved = (tirx.shift_left(each, tirx.const(bits * k, "int32")) for k, each in enumerate(kept))
