@@ -42,7 +42,7 @@ def test_halvings_end_at_one():
     assert [list(halvings(count)) for count in (1, 2, 12)] == [[], [1], [6, 3, 1]]
 
 
-@pytest.mark.parametrize("count", [1, 2, 48])
+@pytest.mark.parametrize("count", [1, 2, 48, 2048])
 def test_the_name_of_a_plan_says_how_many_run(count):
     assert policy_and_veus(name_on_fewer("my own", count)) == ("my own", count)
     assert policy_and_veus("sequential") == ("sequential", None)

@@ -14,8 +14,9 @@ from dataclasses import replace
 from tvm_rammer.schedule.placement import Placement
 from tvm_rammer.schedule.policy import Policy
 from tvm_rammer.schedule.trials import Trials
+from tvm_rammer.units import counted
 
-_NAME = re.compile(r"(?P<policy>.+) on (?P<count>\d+) vEUs?")
+_NAME = re.compile(r"(?P<policy>.+) on (?P<count>[\d,]+) vEUs?")
 
 
 def halvings(num_veus: int) -> Iterator[int]:
@@ -38,13 +39,15 @@ def on_fewer(policy: Policy, count: int, trials: Trials) -> Placement:
 
 def name_on_fewer(policy: str, count: int) -> str:
     """What the selector calls a policy's plan for fewer vEUs."""
-    return f"{policy} on {count} vEU{'s' if count > 1 else ''}"
+    return f"{policy} on {counted(count, 'vEU')}"
 
 
 def policy_and_veus(name: str) -> tuple[str, int | None]:
     """The policy of such a plan, and its vEUs; ``None`` of a plan for all of them."""
     found = _NAME.fullmatch(name)
-    return (name, None) if found is None else (found["policy"], int(found["count"]))
+    if found is None:
+        return name, None
+    return found["policy"], int(found["count"].replace(",", ""))
 
 
 def sooner_on_fewer(
