@@ -21,6 +21,7 @@ from tvm_rammer.errors import (
     RammerError,
     TuningError,
 )
+from tvm_rammer.no_collection import no_collection
 
 if TYPE_CHECKING:
     from tvm_rammer.backend.registry import register_backend
@@ -84,7 +85,8 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        value = getattr(import_module(_HOMES[name]), name)
+        with no_collection():
+            value = getattr(import_module(_HOMES[name]), name)
     except Exception as error:
         if (problem := _environment.import_problem(error)) is None:
             raise

@@ -7,6 +7,8 @@ use, and sets TVM's thread pool up once per thread.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import tvm
 from tvm import relax
 from tvm.ir import Call
@@ -21,6 +23,8 @@ from tvm_rammer.transform.co_schedule import link
 class AddGuard:
     """Call the guard at the start of every public Relax function.
 
+    A thread compiles the guard from now on, beside whatever comes before this pass.
+
     Parameters
     ----------
     target : Target
@@ -30,8 +34,9 @@ class AddGuard:
     """
 
     def __init__(self, target: tvm.target.Target, vdevice: VDevice) -> None:
-        self.target = target
-        self.vdevice = vdevice
+        thread = ThreadPoolExecutor(1)
+        self._guard = thread.submit(backend_named(vdevice.kind).guard, target, vdevice)
+        thread.shutdown(wait=False)
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Guard the functions of a module; one that is guarded already stays as it is."""
@@ -43,7 +48,7 @@ class AddGuard:
         ]
         if guarded or not entries:
             return mod
-        guard = backend_named(self.vdevice.kind).guard(self.target, self.vdevice)
+        guard = self._guard.result()
         if guard is None:
             return mod
         result = tvm.IRModule(dict(mod.functions_items()), attrs=mod.attrs)

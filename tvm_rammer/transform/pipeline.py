@@ -166,6 +166,7 @@ def plan_module(
         What the model itself calls its inputs and outputs.
     """
     compiler, target, rows = partitions.compiler, goal.target, partitions.best_rows(goal.vdevice)
+    add_guard = AddGuard(target, goal.vdevice)
     with target:
         # 3. Every region becomes a kernel.
         planned = co_schedule(partitions.without_constants(rows), compiler, goal)
@@ -173,7 +174,7 @@ def plan_module(
             # 4. Everything else runs the same rKernels, one call each.
             ScheduleOperators(compiler.kernels, target),
             # 5. What a deployed library needs besides: a guard, and a description of itself.
-            AddGuard(target, goal.vdevice),
+            add_guard,
         ]
         mod = tvm.transform.Sequential(rest)(planned.module)
     content = describe(mod, planned.regions, goal, rows, names)

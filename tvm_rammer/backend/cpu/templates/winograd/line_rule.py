@@ -50,7 +50,7 @@ class LongConvolution:
         lines = (
             Lines.of(conv, transform, axis)
             for axis in (1, 2)
-            if _long_axis(axis, conv.taps, conv.strides)
+            if conv.taps[axis - 1] >= _FEWEST_TAPS and conv.strides[axis - 1] == 1
             for transform in LINES
             if _shares(transform, conv.taps[axis - 1])
         )
@@ -74,8 +74,9 @@ class WinogradLines(Template[LongConvolution, LineTiling]):
         self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice
     ) -> LongConvolution | None:
         """As in :meth:`.Template.match`."""
-        conv = match_convolution(func, constants, _is_long) if self.tolerance > 0 else None
-        return None if conv is None else LongConvolution.of(conv, vdevice)
+        conv = match_convolution(func, constants) if self.tolerance > 0 else None
+        found = LongConvolution.of(conv, vdevice) if conv else None
+        return found if found and found.lines else None
 
     def space(self, found: LongConvolution) -> list[LineTiling]:
         """Every tiling that is accurate enough, whether it pays by the model or not."""
@@ -110,11 +111,3 @@ class WinogradLines(Template[LongConvolution, LineTiling]):
 def _shares(transform: Transform, taps: int) -> bool:
     """Whether groups of taps read the same transformed inputs, or there is but one."""
     return taps <= transform.taps or transform.outputs % transform.taps == 0
-
-
-def _is_long(taps: tuple[int, int], strides: tuple[int, int]) -> bool:
-    return _long_axis(1, taps, strides) or _long_axis(2, taps, strides)
-
-
-def _long_axis(axis: int, taps: tuple[int, int], strides: tuple[int, int]) -> bool:
-    return taps[axis - 1] >= _FEWEST_TAPS and strides[axis - 1] == 1

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import tvm
@@ -110,16 +111,12 @@ class PlainConvolution:
         return tirx.BufferStore(store.buffer, computed, indices)
 
 
-#: Whether convolutions with these taps and strides along height and width are wanted.
-Fits = Callable[[tuple[int, int], tuple[int, int]], bool]
+@lru_cache(maxsize=1)
+def match_convolution(func: tirx.PrimFunc, constants: frozenset[int]) -> PlainConvolution | None:
+    """The convolution that a PrimFunc is, ``None`` if it is something else.
 
-
-def match_convolution(
-    func: tirx.PrimFunc, constants: frozenset[int], fits: Fits
-) -> PlainConvolution | None:
-    """The convolution that a PrimFunc is, ``None`` if it is something else or does not fit.
-
-    All blocks before and after it are inlined into one each.
+    All blocks before and after it are inlined into one each. Two rules ask for it one after the
+    other.
     """
     found = only_reduction(func)
     if found is None:
@@ -140,8 +137,6 @@ def match_convolution(
     if strides is None or channels is None:
         return None
     taps = (int(weight.source.shape[1]), int(weight.source.shape[2]))
-    if not fits(taps, strides):
-        return None
     for block in [*blocks[: max(0, number - 1)], *blocks[number + 1 : -1]]:
         sch.compute_inline(block)
     prologue = _definition(sch, blocks[number - 1]) if number else None

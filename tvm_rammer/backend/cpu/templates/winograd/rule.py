@@ -53,8 +53,8 @@ class Winograd(Template[Convolution3x3, WinogradTiling]):
         self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice
     ) -> Convolution3x3 | None:
         """As in :meth:`.Template.match`."""
-        conv = match_convolution(func, constants, _is_3x3) if self.tolerance > 0 else None
-        if conv is None:
+        conv = match_convolution(func, constants) if self.tolerance > 0 else None
+        if conv is None or conv.taps != (3, 3) or conv.strides != (1, 1):
             return None
         return Convolution3x3(conv, ConvolutionSize(*conv.output_extents, conv.channels), vdevice)
 
@@ -82,7 +82,3 @@ class Winograd(Template[Convolution3x3, WinogradTiling]):
     def rounding(self, configuration: WinogradTiling) -> tuple[int]:
         """Other transforms round in another way."""
         return (configuration.transform.outputs,)
-
-
-def _is_3x3(taps: tuple[int, int], strides: tuple[int, int]) -> bool:
-    return taps == (3, 3) and strides == (1, 1)
