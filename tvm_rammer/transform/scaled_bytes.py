@@ -6,6 +6,7 @@ numbers, not where a model has them from.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +14,8 @@ import numpy as np
 
 #: Relative errors of what was rounded to float32 when it was scaled, perhaps twice.
 _ROUNDING = 3e-7
-#: So many rows tell of most columns that they are no bytes times a scale.
-_SAMPLE = 64
+#: So many numbers tell of most columns that they are no bytes times a scale.
+_SAMPLE = 16
 #: Magnitudes of bytes, the largest first.
 _BYTES = range(128, 0, -1)
 #: How many neighbours of a column have a scale in common where it has several.
@@ -62,7 +63,7 @@ def _bytes_in_blocks(weights: np.ndarray) -> ScaledBytes | None:
     sample = np.ascontiguousarray(weights[:, columns // 2])
     sizes = [size for size in _BLOCKS if rows % size == 0]
     # What has a scale as part of a large block has it as a small one, which is soon told.
-    if not sizes or _scale_of_rows(sample[None, : sizes[-1]]) is None:
+    if not sizes or _step(sample[: sizes[-1]]) is None:
         return None
     size = next((n for n in sizes if _scale_of_rows(sample.reshape(-1, n)) is not None), 0)
     if not size:
@@ -95,12 +96,11 @@ def _scale_of_rows(values: np.ndarray) -> np.ndarray | None:
 def _scale(weights: np.ndarray) -> np.ndarray | None:
     """One scale if there is one, else one for each column."""
     largest = np.unravel_index(np.abs(weights).argmax(), weights.shape)[1]
-    column = weights[:, largest]
-    steps = [step for step in _candidates(column.max(), column.min()) if _fits(column, step)]
+    steps = list(_steps(weights[:, largest]))
     if not steps:
         return None
     for step in steps:
-        if _fits(weights[:_SAMPLE], step) and _fits(weights, step):
+        if _fits(weights[:1], step) and _fits(weights, step):
             return np.array([step])
     count = weights.shape[1]
     worth = 2 * (weights.size + count * weights.itemsize) <= weights.nbytes
@@ -108,25 +108,28 @@ def _scale(weights: np.ndarray) -> np.ndarray | None:
 
 
 def _scale_of_columns(weights: np.ndarray) -> np.ndarray | None:
-    # Rows of zeros, which are the same in every scale, tell nothing.
-    rows = np.argsort(-np.abs(weights).max(axis=1), kind="stable")[:_SAMPLE]
     found = np.ones(weights.shape[1], np.float32)
     for number, column in enumerate(np.ascontiguousarray(weights.T)):
-        if not column.any():
-            continue
-        sample = column[rows]
-        steps = _candidates(column.max(), column.min())
-        step = next((s for s in steps if _fits(sample, s) and _fits(column, s)), None)
+        step = _step(column)
         if step is None:
             return None
         found[number] = step
     return found
 
 
-def _candidates(most: np.float32, least: np.float32) -> list[np.float32]:
-    """The steps of which the largest magnitude is a byte, the smallest steps first."""
-    largest = max(most, -least)
-    return [np.float32(largest / byte) for byte in _BYTES]
+def _step(values: np.ndarray) -> np.float32 | None:
+    """The smallest step of which all values are bytes, ``None`` if there is none."""
+    return next(_steps(values), None) if values.any() else np.float32(1)
+
+
+def _steps(values: np.ndarray) -> Iterator[np.float32]:
+    """The steps of which all values are bytes, and the largest magnitude itself, smallest first."""
+    largest = np.abs(values).max()
+    candidates = (largest / np.array(_BYTES, values.dtype)).astype(np.float32)
+    # Zeros, which are bytes of every step, tell nothing.
+    sample = values[values != 0][:_SAMPLE]
+    likely = _are_steps(sample, candidates[:, None]).all(axis=1)
+    return (step for step in candidates[likely] if _fits(values, step))
 
 
 def _fits(values: np.ndarray, step: np.float32) -> bool:
