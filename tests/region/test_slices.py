@@ -184,6 +184,21 @@ def test_what_is_joined_as_it_was_is_its_source():
     assert names(graph) == ["matmul", "matmul1", "matmul2"]
 
 
+def test_the_first_rows_of_what_was_joined_do_not_take_it_along():
+    """Vision transformers keep the token of the class beside what they make of all others."""
+
+    def build(emit, x):
+        y = emit(OP.reshape(emit(OP.matmul(x, weight(16, 32))), (1, 9, 32)))
+        tokens = emit(OP.expand_dims(y, 1))
+        first = emit(OP.strided_slice(tokens, axes=[2], begin=[0], end=[1]))
+        rest = emit(OP.strided_slice(tokens, axes=[2], begin=[1], end=[9]))
+        pooled = emit(OP.sum(emit(OP.reshape(rest, (1, 1, 4, 2, 32))), axis=3))
+        return emit(OP.matmul(emit(OP.concat([first, pooled], axis=2)), weight(32, 8)))
+
+    graph = assert_runs(module(build, (9, 16)))
+    assert names(graph) == ["matmul", "sum", "concatenate_copy", "matmul1"]
+
+
 @st.composite
 def slices(draw: st.DrawFn) -> Any:
     """Cuts of a result or an input along some axis, cut again, joined, and read by others."""
@@ -197,14 +212,19 @@ def slices(draw: st.DrawFn) -> Any:
     again = draw(st.sampled_from([None, *range(rank)]))
     joined = draw(st.lists(st.integers(0, len(widths) - 1), max_size=4))
     fate = [draw(st.sampled_from(["read", "output", "both"])) for _ in widths]
+    first = draw(st.none() | st.integers(1, ends[-1]))
+    # What lies in an axis more is a copy that moves nothing.
+    more = draw(st.sampled_from([0, 2]))
 
     def half(emit: Any, part: Any) -> Any:
-        extent = int(part.ty.shape[again])
-        return emit(OP.strided_slice(part, axes=[again], begin=[extent // 2], end=[extent]))
+        extent = int(part.ty.shape[again + more])
+        return emit(OP.strided_slice(part, axes=[again + more], begin=[extent // 2], end=[extent]))
 
     def build(emit: Any, x: Any) -> Any:
         y = x if source == "input" else emit(OP.cumsum(x, axis=axis))
-        cut = emit(OP.split(y, ends[:-1], axis=axis))
+        if more:
+            y = emit(OP.expand_dims(emit(OP.reshape(y, (1, *shape))), 1))
+        cut = emit(OP.split(y, ends[:-1], axis=axis + more))
         pieces = [emit(relax.TupleGetItem(cut, k)) for k in range(len(widths))]
         # A region returns its results in the order in which they are made.
         results = [y] if source == "output" else []
@@ -212,11 +232,15 @@ def slices(draw: st.DrawFn) -> Any:
         for piece, what in zip(pieces, fate, strict=True):
             if what != "output":
                 read = piece if again is None else half(emit, piece)
-                results.append(emit(OP.cumsum(read, axis=rank - 1)))
-        if joined:
-            together = emit(OP.concat([pieces[k] for k in joined], axis=axis))
-            results.append(emit(OP.cumsum(together, axis=0)))
-        return [*results, emit(OP.cumsum(y, axis=rank - 1))]
+                results.append(emit(OP.cumsum(read, axis=rank + more - 1)))
+        operands = [pieces[k] for k in joined]
+        if first is not None:
+            begun = OP.strided_slice(y, axes=[axis + more], begin=[0], end=[first])
+            operands.insert(0, emit(begun))
+        if operands:
+            together = emit(OP.concat(operands, axis=axis + more))
+            results.append(emit(OP.cumsum(together, axis=more)))
+        return [*results, emit(OP.cumsum(y, axis=rank + more - 1))]
 
     return module(build, tuple(shape))
 

@@ -141,6 +141,9 @@ class Parts:
         self._set(number, place)
 
     def _set(self, number: int, place: RowColumns) -> None:
+        nbytes = self.buffers[place.whole].nbytes
+        inside = place.start + place.length <= place.pitch and place.count * place.pitch == nbytes
+        assert inside, f"{place} is not inside of {self.buffers[place.whole]}"
         self.buffers[number] = replace(
             self.buffers[number],
             space="part",

@@ -102,10 +102,12 @@ class ConcatenationsInPlace:
                 return
             operands.append(operand)
             there = self.parts.covered(operands, place.count)
-            if there is None or there.start:
+            read = place.start + place.length - places[position].start
+            # Of its buffer an operand may be the first rows alone.
+            if there is None or there.start or there.length != read:
                 return
             if there.length == there.pitch:
-                whole = places[position].part(0, there.length)
+                whole = places[position].part(0, read)
                 if self.parts.may_lie(there.whole, whole, call):
                     self.parts.move(there.whole, whole)
                 return
