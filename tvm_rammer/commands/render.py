@@ -65,9 +65,11 @@ def dimensions(shape: Sequence[int] | None) -> str:
 
 def description_facts(description: LibraryDescription) -> list[tuple[str, Any]]:
     """What a library is."""
+    states = [state.tensor for state in description.states]
     return [
         ("inputs", _tensors(description.inputs)),
         ("outputs", _tensors(description.outputs)),
+        *([("kept between runs", _tensors(states))] if states else []),
         ("target", target_text(description.target)),
         ("plan", f"{description.policy}, {_form(description)}"),
     ]

@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import textwrap
 from dataclasses import dataclass
+from typing import Any
 
 import tvm
 from tvm import relax
+
+from tvm_rammer.transform.attach_description import State
 
 #: Letters of another library's message that say what the matter is.
 _LONGEST_MESSAGE = 300
@@ -20,16 +23,24 @@ class LoadedModel:
     Attributes
     ----------
     module : tvm.IRModule
-        Its ``main`` takes the inputs; the weights are constants.
+        Its ``main`` takes the inputs, then the states; the weights are constants. It returns the
+        outputs, then the states as they are afterwards.
     input_names : tuple of str
-        One per parameter of ``main``, as the model spells them (TVM renames some).
+        One per input of ``main``, as the model spells them (TVM renames some).
     output_names : tuple of str
         One per output of ``main``.
+    states : tuple of State
     """
 
     module: tvm.IRModule
     input_names: tuple[str, ...]
     output_names: tuple[str, ...]
+    states: tuple[State, ...] = ()
+
+    @property
+    def input_params(self) -> list[Any]:
+        """The parameters of ``main`` that are inputs."""
+        return list(self.module["main"].params)[: len(self.input_names)]
 
 
 def end_blocks(builder: relax.BlockBuilder) -> None:

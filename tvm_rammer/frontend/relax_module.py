@@ -107,7 +107,7 @@ def _symbol_values(model: LoadedModel, shapes: Shapes, where: str) -> dict[str, 
         for name, dims in inputs.items()
         if dims is not None
     }
-    params = dict(zip(model.input_names, model.module["main"].params, strict=True))
+    params = dict(zip(model.input_names, model.input_params, strict=True))
     itemsizes = {name: _itemsize(params[name]) for name in known}
     require_memory(known, itemsizes, where)
     return values
@@ -129,14 +129,14 @@ def bind_constants(
     if not constants:
         return model
     dims = relax_inputs(model)
-    params = dict(zip(model.input_names, model.module["main"].params, strict=True))
+    params = dict(zip(model.input_names, model.input_params, strict=True))
     values = {
         name: as_constant(name, value, np.dtype(str(params[name].ty.dtype)), dims[name], where)
         for name, value in constants.items()
     }
     given = {name: value.shape for name, value in values.items()}
     model = specialise(model, given, where)
-    params = dict(zip(model.input_names, model.module["main"].params, strict=True))
+    params = dict(zip(model.input_names, model.input_params, strict=True))
     bound = {params[name]: as_tensor(value) for name, value in values.items()}
     module = relax.transform.BindParams("main", bound)(model.module)
     names = tuple(name for name in model.input_names if name not in values)
@@ -144,8 +144,7 @@ def bind_constants(
 
 
 def relax_inputs(model: LoadedModel) -> dict[str, Dims]:
-    params = model.module["main"].params
-    return dict(zip(model.input_names, map(_relax_dims, params), strict=True))
+    return dict(zip(model.input_names, map(_relax_dims, model.input_params), strict=True))
 
 
 def _relax_dims(param: relax.Var) -> Dims:

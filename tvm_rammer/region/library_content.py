@@ -1,6 +1,6 @@
 """What a library says about itself: the record, its JSON, and the functions that hold it.
 
-A library has three functions besides the model's own. Everything that is written into them, or read
+A library has a few functions besides the model's own. Everything that is written into them, or read
 out of them, is here, with the version of it.
 """
 
@@ -23,11 +23,13 @@ from tvm_rammer.schedule import CostModel, Decision, Explanation
 from tvm_rammer.typed_json import read_as
 
 #: Increased whenever a library can no longer be read by older versions of this package.
-FORMAT_VERSION = 8
+FORMAT_VERSION = 9
 #: Returns the description, see :func:`packed`.
 DESCRIBE = "tvm_rammer_describe"
 #: Returns (constants, table) of the region that ``main`` calls directly.
 STATE = "tvm_rammer_state"
+#: Returns what the states that are not zero are before the first run, in their order.
+INITIAL_STATE = "tvm_rammer_initial_state"
 #: Returns the number of vEUs that the library was planned for.
 NUM_VEUS = "tvm_rammer_num_veus"
 
@@ -64,6 +66,23 @@ class TensorInfo:
 
 
 @dataclass(frozen=True)
+class StateInfo:
+    """A tensor that every run leaves for the next one.
+
+    ``main`` takes the states after the inputs, and returns them after the outputs.
+
+    Attributes
+    ----------
+    tensor : TensorInfo
+    zero : bool
+        Whether the first run finds zeros; else :data:`INITIAL_STATE` has what it finds.
+    """
+
+    tensor: TensorInfo
+    zero: bool
+
+
+@dataclass(frozen=True)
 class RegionPlan:
     """Why a region has its plan: None where the user chose the policy; and what limits it."""
 
@@ -90,6 +109,7 @@ class LibraryContent:
     costs: CostModel
     inputs: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...]
+    states: tuple[StateInfo, ...]
     direct: DirectCall | None
     programs: tuple[Any, ...]
     plans: tuple[RegionPlan, ...]

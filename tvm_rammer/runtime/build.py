@@ -115,7 +115,7 @@ def build(
     goal = options.resolve(target)
     tell("reading the model")
     loaded = load_model(model, shapes, constants)
-    names = ModelNames(loaded.input_names, loaded.output_names)
+    names = ModelNames(loaded.input_names, loaded.output_names, loaded.states)
     if params:
         loaded, names = _bind(loaded, params)
     try:
@@ -156,9 +156,9 @@ def _bind(loaded: LoadedModel, params: Mapping[str, Any]) -> tuple[LoadedModel, 
     if unknown:
         known = listed(map(repr, loaded.input_names))
         raise InputError(f"params: there is no parameter {unknown[0]!r}; main has {known}")
-    by_name = dict(zip(loaded.input_names, loaded.module["main"].params, strict=True))
+    by_name = dict(zip(loaded.input_names, loaded.input_params, strict=True))
     bound = {by_name[name].name: value for name, value in params.items()}
     module = relax.transform.BindParams("main", bound)(loaded.module)
     inputs = tuple(name for name in loaded.input_names if name not in params)
-    names = ModelNames(inputs, loaded.output_names)
-    return LoadedModel(module, inputs, loaded.output_names), names
+    names = ModelNames(inputs, loaded.output_names, loaded.states)
+    return LoadedModel(module, inputs, loaded.output_names, loaded.states), names

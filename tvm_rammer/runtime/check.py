@@ -94,8 +94,9 @@ def check_library(
         There is nothing to compare with.
     """
     reference = require_reference(model)
-    infos = library.description.inputs
-    inputs, expected = _reference_run(reference, model, infos, constants or {})
+    described = library.description
+    infos, states = described.inputs, [state.tensor.name for state in described.states]
+    inputs, expected = _reference_run(reference, model, infos, constants or {}, states)
     found = [output.numpy() for output in library.create()(*inputs.values())]
     names = [info.name for info in library.description.outputs]
     errors = tuple(
@@ -112,7 +113,11 @@ def check_library(
 
 
 def _reference_run(
-    reference: str, model: Any, infos: Sequence[TensorInfo], constants: Constants
+    reference: str,
+    model: Any,
+    infos: Sequence[TensorInfo],
+    constants: Constants,
+    states: Sequence[str],
 ) -> tuple[dict[str, np.ndarray], list[np.ndarray]]:
     """Inputs that the reference takes, and its outputs."""
     for below in _INTEGERS_BELOW:
@@ -120,7 +125,7 @@ def _reference_run(
         inputs = {info.name: _drawn(info, rng, below) for info in infos}
         try:
             if reference == "PyTorch":
-                return inputs, _run_torch(model, inputs, constants)
+                return inputs, _run_torch(model, inputs, constants, states)
             return inputs, run_onnxruntime(model, inputs | _fixed(model, constants))
         except Exception as error:
             failure = error
@@ -146,9 +151,9 @@ def _fixed(model: Any, constants: Constants) -> dict[str, np.ndarray]:
 
 
 def _run_torch(
-    model: Any, inputs: Mapping[str, np.ndarray], constants: Constants
+    model: Any, inputs: Mapping[str, np.ndarray], constants: Constants, states: Sequence[str]
 ) -> list[np.ndarray]:
-    """Outputs of an exported program, run eagerly."""
+    """Outputs of an exported program, run eagerly, whose states are then as they were."""
     import torch
     from torch.utils import _pytree as pytree
 
@@ -160,10 +165,14 @@ def _run_torch(
         if isinstance(leaf, torch.Tensor):
             leaves[number] = torch.from_numpy(given[name]).to(leaf.dtype)
     arguments, keywords = pytree.tree_unflatten(leaves, tree)
+    tensors = {**program.constants, **program.state_dict}
+    before = [(tensors[name], tensors[name].clone()) for name in states]
     with torch.no_grad():
-        results = program.module()(*arguments, **keywords)
-    tensors = pytree.tree_leaves(results)
-    return [each.numpy() for each in tensors if isinstance(each, torch.Tensor)]
+        results = pytree.tree_leaves(program.module()(*arguments, **keywords))
+        found = [each.clone().numpy() for each in results if isinstance(each, torch.Tensor)]
+        for each, value in before:
+            each.copy_(value)
+    return found
 
 
 def _error(got: np.ndarray, want: np.ndarray) -> float:

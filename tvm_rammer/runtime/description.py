@@ -16,6 +16,7 @@ from tvm_rammer.region.direct_call import DirectCall
 from tvm_rammer.region.library_content import (
     DESCRIBE,
     LibraryContent,
+    StateInfo,
     TensorInfo,
     other_format,
     unpacked,
@@ -85,13 +86,18 @@ class LibraryDescription:
 
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:
-        """The model's inputs, in the order of ``main``'s parameters."""
+        """The model's inputs, in the order of ``main``'s parameters, before the states."""
         return self._said.inputs
 
     @property
     def outputs(self) -> tuple[TensorInfo, ...]:
         """The model's outputs."""
         return self._said.outputs
+
+    @property
+    def states(self) -> tuple[StateInfo, ...]:
+        """What every run leaves for the next one."""
+        return self._said.states
 
     @property
     def direct(self) -> DirectCall | None:
@@ -156,7 +162,8 @@ class LibraryDescription:
         for name in ("num_veus", "merged_rows"):
             if (count := getattr(said, name)) < 1:
                 raise ValueError(f"{name} is {count}; it must be at least 1")
-        for info in (*said.inputs, *said.outputs):
+        kept = (state.tensor for state in said.states)
+        for info in (*said.inputs, *said.outputs, *kept):
             if info.shape is not None and min(info.shape, default=0) < 0:
                 raise ValueError(f"{info.name!r} has the shape {info.shape}; give it sizes from 0")
         try:

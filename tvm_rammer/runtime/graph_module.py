@@ -1,4 +1,8 @@
-"""GraphModule: runs a compiled model, with the graph executor's methods."""
+"""GraphModule: runs a compiled model, with the graph executor's methods.
+
+What a model keeps between runs, such as a decoder's keys and values, is of the instance: the kernel
+takes it as inputs and writes its new values as outputs, and the two change places after a run.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from tvm import relax
 
 from tvm_rammer.errors import InputError, LibraryError
 from tvm_rammer.frontend.loaded_model import one_line
-from tvm_rammer.region.library_content import STATE, TensorInfo
+from tvm_rammer.region.library_content import INITIAL_STATE, STATE, TensorInfo
 from tvm_rammer.runtime.description import LibraryDescription
 from tvm_rammer.runtime.profile import Profile, profile_kernel
 from tvm_rammer.units import listed
@@ -59,7 +63,7 @@ class BenchmarkResult:
 
 
 class GraphModule:
-    """One instance of a compiled model: its inputs, its outputs and its arena.
+    """One instance of a compiled model: its inputs, its outputs, its state and its arena.
 
     Instances of one library share its code and its constants and nothing else, so they may run in
     different threads at the same time; a single instance may be used by one thread at a time.
@@ -90,9 +94,13 @@ class GraphModule:
         self._vm = relax.VirtualMachine(module, device)
         self._names = [info.name for info in description.inputs]
         self._inputs = [self._empty(info) for info in description.inputs]
+        self._states = [self._empty(state.tensor) for state in description.states]
+        self.reset_state()
         self._outputs: list[Any] = []
         self._kernel: Any = None
         self._arguments: list[Any] = []
+        #: Which of them are the outputs, and behind these the new states.
+        self._places: list[int] = []
         if description.direct is not None:
             self._bind_kernel()
 
@@ -152,7 +160,7 @@ class GraphModule:
             self.set_input(str(name), value)
 
     def run(self, **inputs: Any) -> None:
-        """Run the model on the inputs that are set.
+        """Run the model on the inputs that are set, and on the state that the run before left.
 
         Parameters
         ----------
@@ -168,12 +176,50 @@ class GraphModule:
         """
         if inputs:
             self.set_input(**inputs)
+        left = self._run()
+        if left:
+            self._take_over(left)
+
+    def _run(self) -> list[Any]:
+        """Run once; what it leaves in the place of the states, which stay as they are."""
         if not self._prepare_thread():
-            self._elsewhere(self.run)
-        elif self._kernel is not None:
+            found: list[Any] = self._elsewhere(self._run)
+            return found
+        count = self.get_num_outputs()
+        if self._kernel is not None:
             self._kernel(*self._arguments)
-        else:
-            self._outputs = _flat(self._run_main())
+            return [self._arguments[place] for place in self._places[count:]]
+        results = _flat(self._run_main())
+        self._outputs = results[:count]
+        return results[count:]
+
+    def _take_over(self, left: list[Any]) -> None:
+        """What a run left is the state of the next one, which writes where this one read."""
+        direct = self._description.direct
+        if direct is not None:
+            count, first = self.get_num_outputs(), len(self._inputs)
+            # An output may be a state too.
+            self._outputs = [self._arguments[place] for place in self._places[:count]]
+            before = dict(zip(self._places[count:], self._states, strict=True))
+            for place, tensor in before.items():
+                self._arguments[place] = tensor
+            for position, number in enumerate(direct.inputs):
+                if number >= first:
+                    self._arguments[position] = left[number - first]
+        self._states = left
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What the next run finds, by name: tensors that may be written to until then."""
+        names = (state.tensor.name for state in self._description.states)
+        return dict(zip(names, self._states, strict=True))
+
+    def reset_state(self) -> None:
+        """Let the next run find what the first one did."""
+        states = self._description.states
+        given = iter([] if all(each.zero for each in states) else self._vm[INITIAL_STATE]())
+        for info, tensor in zip(states, self._states, strict=True):
+            tensor.copyfrom(self._empty(info.tensor) if info.zero else next(given))
 
     def __call__(self, *values: Any, **inputs: Any) -> list[Any]:
         """Set inputs by position or by name, run, and return all outputs; see :meth:`run`."""
@@ -248,7 +294,7 @@ class GraphModule:
         return self._names.index(name) if name in self._names else -1
 
     def benchmark(self, repeat: int = 5, number: int = 5, warm_up: int = 3) -> BenchmarkResult:
-        """Time runs on the inputs that are set.
+        """Time runs on the inputs that are set; they leave the state as it is.
 
         Parameters
         ----------
@@ -277,7 +323,7 @@ class GraphModule:
                 "numbers, the first two at least 1, the last at least 0"
             )
         for _ in range(warm_up):
-            self.run()
+            self._run()
         self._device.sync()
         return BenchmarkResult(tuple(self._time(number) for _ in range(repeat)))
 
@@ -324,7 +370,7 @@ class GraphModule:
     def _time(self, number: int) -> float:
         started = time.perf_counter()
         for _ in range(number):
-            self.run()
+            self._run()
         # Some devices run on after the call.
         self._device.sync()
         return (time.perf_counter() - started) / number
@@ -332,7 +378,7 @@ class GraphModule:
     def _run_main(self) -> Any:
         """Run the VM; sizes that it checks against the model may follow from values of inputs."""
         try:
-            return self._vm["main"](*self._inputs)
+            return self._vm["main"](*self._inputs, *self._states)
         except RuntimeError as error:
             if (sizes := _SIZES_DIFFER.search(str(error))) is None:
                 raise
@@ -350,13 +396,18 @@ class GraphModule:
         constants, table = self._vm[STATE]()
         count = 1 + max(direct.outputs, default=-1)
         results: list[Any] = [None] * count
-        for place, info in zip(direct.outputs, self._description.outputs, strict=True):
+        states = (state.tensor for state in self._description.states)
+        infos = (*self._description.outputs, *states)
+        for place, info in zip(direct.outputs, infos, strict=True):
             results[place] = self._empty(info)
-        self._outputs = [results[place] for place in direct.outputs]
+        first = len(direct.inputs) + len((constants, table))
+        self._places = [first + place for place in direct.outputs]
+        self._outputs = [results[place] for place in direct.outputs][: self.get_num_outputs()]
         arena = tvm.runtime.empty(
             (self._description.arena_bytes(direct.region),), "uint8", self._device
         )
-        inputs = [self._inputs[number] for number in direct.inputs]
+        given = [*self._inputs, *self._states]
+        inputs = [given[number] for number in direct.inputs]
         self._arguments = [*inputs, constants, table, *results, arena]
 
     def _empty(self, info: TensorInfo) -> Any:

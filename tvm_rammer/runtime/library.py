@@ -60,6 +60,8 @@ class Library:
         What it was planned from: only a library that was built in this process can be planned anew.
     options : Options, optional
         Those of the build.
+    names : ModelNames, optional
+        What the model itself calls its inputs and outputs, and what it keeps between runs.
     copy : PrivateCopy, optional
         The file in memory that a loaded library runs from.
     """
@@ -68,6 +70,7 @@ class Library:
     description: LibraryDescription
     source: Partitions | None = None
     options: Options | None = None
+    names: ModelNames | None = None
     copy: PrivateCopy | None = field(default=None, compare=False)
 
     @property
@@ -211,11 +214,7 @@ class Library:
             raise InputError("another back end needs a build of its own")
         if changed.winograd_tolerance != self.options.winograd_tolerance:
             raise InputError("another winograd_tolerance needs a build of its own")
-        names = ModelNames(
-            tuple(info.name for info in self.description.inputs),
-            tuple(info.name for info in self.description.outputs),
-        )
-        return assemble(self.source, changed.resolve(self.source.compiler.target), names)
+        return assemble(self.source, changed.resolve(self.source.compiler.target), self.names)
 
     def export_library(self, path: str | os.PathLike[str]) -> Path:
         """Write the library as a shared object that TVM's runtime loads.
@@ -275,7 +274,8 @@ def assemble(partitions: Partitions, goal: Goal, names: ModelNames | None = None
             "what it reads: let them follow from the shapes of the inputs, or give what decides "
             "on them as `constants`"
         ) from error
-    return Library(executable, LibraryDescription(planned.content), partitions, goal.options)
+    description = LibraryDescription(planned.content)
+    return Library(executable, description, partitions, goal.options, names)
 
 
 def require_exports(backend: Backend, path: Path) -> None:

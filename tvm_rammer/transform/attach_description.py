@@ -3,7 +3,7 @@
 Relax functions are added: one returns the description, so that a library can be listed, drawn and
 driven by the names of the model's own inputs wherever it is loaded; one returns the constants and
 the instruction table of the region that ``main`` consists of, so that a runtime may call the
-region's kernel without the VM between.
+region's kernel without the VM between; one returns what states begin with that are not zero.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ from tvm_rammer.region.direct_call import direct_call
 from tvm_rammer.region.library_content import (
     DESCRIBE,
     FORMAT_VERSION,
+    INITIAL_STATE,
     NUM_VEUS,
     STATE,
     LibraryContent,
     RegionPlan,
+    StateInfo,
     TensorInfo,
     packed,
 )
@@ -37,11 +39,30 @@ from tvm_rammer.schedule import explain
 
 
 @dataclass(frozen=True)
+class State:
+    """A tensor that a run of a model leaves for the next run.
+
+    Attributes
+    ----------
+    name : str
+    initial : tvm.runtime.Tensor, optional
+        What the first run finds; zeros if not given.
+    """
+
+    name: str
+    initial: Any = None
+
+
+@dataclass(frozen=True)
 class ModelNames:
-    """What the model itself calls its inputs and outputs."""
+    """What the model itself calls its inputs and outputs, and what it keeps between runs.
+
+    States stand behind the inputs among ``main``'s parameters, and behind its outputs.
+    """
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    states: tuple[State, ...] = ()
 
 
 def describe(
@@ -80,6 +101,8 @@ def describe(
         tuple(param.name for param in main.params),
         tuple(f"output_{k}" for k in range(len(results))),
     )
+    params = list(main.params)
+    count = len(names.states)
     return LibraryContent(
         format=FORMAT_VERSION,
         tvm=tvm.__version__,
@@ -91,12 +114,17 @@ def describe(
         backend=vdevice.kind,
         costs=costs,
         inputs=tuple(
-            _tensor(name, param.ty) for name, param in zip(names.inputs, main.params, strict=True)
+            _tensor(name, param.ty)
+            for name, param in zip(names.inputs, params[: len(params) - count], strict=True)
         ),
         outputs=tuple(
             tensor
-            for name, ty in zip(names.outputs, results, strict=True)
+            for name, ty in zip(names.outputs, results[: len(results) - count], strict=True)
             for tensor in _tensors(name, ty)
+        ),
+        states=tuple(
+            StateInfo(_tensor(state.name, param.ty), state.initial is None)
+            for state, param in zip(names.states, params[len(params) - count :], strict=True)
         ),
         direct=direct_call(main, {region.signature.name for region in regions}),
         programs=tuple(as_data(region.program) for region in regions),
@@ -109,8 +137,10 @@ def describe(
     ).plain()
 
 
-def attach_description(mod: tvm.IRModule, content: Mapping[str, Any]) -> tvm.IRModule:
-    """A module that says what :func:`describe` found, and more for those who call its kernel."""
+def attach_description(
+    mod: tvm.IRModule, content: Mapping[str, Any], states: Sequence[State] = ()
+) -> tvm.IRModule:
+    """A module that says what :func:`describe` found, and more for those who run it by that."""
     if not content:
         return mod
     builder = relax.BlockBuilder(mod)
@@ -120,6 +150,10 @@ def attach_description(mod: tvm.IRModule, content: Mapping[str, Any]) -> tvm.IRM
         constants, table = _state(mod["main"])
         with builder.function(STATE, []):
             builder.emit_func_output(builder.emit(relax.Tuple([constants, table])))
+    initial = [relax.const(state.initial) for state in states if state.initial is not None]
+    if initial:
+        with builder.function(INITIAL_STATE, []):
+            builder.emit_func_output(builder.emit(relax.Tuple(initial)))
     result = builder.get()
     result[NUM_VEUS] = _constant_function(NUM_VEUS, content["num_veus"])
     return result

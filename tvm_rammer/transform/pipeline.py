@@ -178,7 +178,8 @@ def plan_module(
         ]
         mod = tvm.transform.Sequential(rest)(planned.module)
     content = describe(mod, planned.regions, goal, rows, names)
-    return PlannedModule(attach_description(mod, content), content)
+    states = names.states if names else ()
+    return PlannedModule(attach_description(mod, content, states), content)
 
 
 def lower_for_vm(compiler: RegionCompiler) -> tvm.transform.Pass:

@@ -199,24 +199,6 @@ def test_weights_keep_their_type(dtype, tolerance):
 # State and control flow
 
 
-class Cache(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("kept", torch.zeros(5, 4))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.kept[1] = x
-        return self.kept.sum(0)
-
-
-def test_a_buffer_that_changes_is_refused():
-    assert message(exported(Cache(), X[0])) == (
-        "the model: the program changes its buffer 'kept' when it runs, which a compiled model "
-        "cannot keep; call model.eval() before the export, or make the buffer an input and return "
-        "its new value"
-    )
-
-
 class Moved(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -233,22 +215,24 @@ def test_a_buffer_may_be_given_the_value_that_it_has():
     assert torch.equal(run(loaded, X)[0], Moved()(X))
 
 
-class Counting(torch.nn.Module):
+class Normed(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.w = torch.nn.Parameter(torch.zeros(4), requires_grad=False)
+        self.norm = torch.nn.BatchNorm1d(4)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.w.add_(1)
-        return x + self.w
+        return self.norm(x)
 
 
-def test_a_parameter_that_changes_is_refused():
-    assert message(exported(Counting(), X[0])) == (
-        "the model: the program changes its parameter 'w' when it runs, which a compiled model "
-        "cannot keep; call model.eval() before the export, or make the parameter an input and "
-        "return its new value"
+def test_statistics_of_each_batch_are_refused():
+    program = torch.export.export(Normed().train(), (X,))
+    text = message(program)
+    assert text.startswith("the model: PyTorch's aten.batch_norm.default (node 'batch_norm'")
+    assert text.endswith(
+        "it normalises by the statistics of each batch, as in training; call model.eval() before "
+        "the export"
     )
+    assert message(program.run_decompositions()).endswith("call model.eval() before the export")
 
 
 def test_a_refusal_is_all_that_is_said(capfd):

@@ -5,6 +5,7 @@
 ``exported_program``  makes sizes known, decomposes, refuses by name
 ``importer``          TVM's importer with the converters of this package
 ``converters``        from PyTorch's operators to Relax, one file for each family
+``carried_state``     what it keeps between runs becomes inputs and outputs
 ``complex_weights``   complex numbers where a program begins and ends
 ``operator_call``     a call of an operator, as its converter sees it
 ====================  ===============================================================

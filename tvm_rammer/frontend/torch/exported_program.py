@@ -40,9 +40,11 @@ def prepared(program: Any, shapes: Shapes, where: str) -> Any:
     InputError
         ``shapes`` does not fit the program.
     """
-    program = decomposed(_specialised(program, shapes, where))
+    program = _specialised(program, shapes, where)
+    _check_training(program, where)
+    program = decomposed(program)
     _drop_unchanged_state(program)
-    _check_state(program, where)
+    _check_inputs(program, where)
     _drop_what_is_no_tensor(program)
     _share_equal_weights(program)
     _check_operators(program, where)
@@ -70,18 +72,28 @@ def _view(x: Any, sizes: list[int]) -> Any:
     return x.contiguous().view(sizes) if known and not x.is_contiguous() else NotImplemented
 
 
-def _check_state(program: Any, where: str) -> None:
-    """A compiled model keeps nothing from one run to the next."""
-    signature = program.graph_signature
-    for kind in ("buffer", "parameter"):
-        # Older versions of PyTorch know no parameters that change.
-        for name in getattr(signature, f"{kind}s_to_mutate", {}).values():
-            raise ModelError(
-                f"{where}: the program changes its {kind} {name!r} when it runs, which a compiled "
-                f"model cannot keep; call model.eval() before the export, or make the {kind} an "
-                "input and return its new value"
-            )
-    for name in signature.user_inputs_to_mutate.values():
+def _check_training(program: Any, where: str) -> None:
+    """Nobody means to deploy statistics of batches that change with every run."""
+    for graph in _graphs(program):
+        for node in graph.nodes:
+            schema = getattr(node.target, "_schema", None)
+            if schema is None or "batch_norm" not in schema.name:
+                continue
+            given = dict(zip((each.name for each in schema.arguments), node.args, strict=False))
+            given |= node.kwargs
+            if given.get("training") is True or given.get("train") is True:
+                raise ModelError(
+                    f"{where}: "
+                    + refusal(
+                        node,
+                        "it normalises by the statistics of each batch, as in training",
+                        "call model.eval() before the export",
+                    )
+                )
+
+
+def _check_inputs(program: Any, where: str) -> None:
+    for name in program.graph_signature.user_inputs_to_mutate.values():
         warnings.warn(
             f"{where}: the program changes its input {name!r} in place; the compiled model "
             "leaves it as it is",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -40,11 +39,14 @@ def read_pt2(path: Path) -> Any:
 
 def from_torch(program: Any, shapes: Shapes, where: str) -> LoadedModel:
     """Import a ``torch.export.ExportedProgram``."""
+    from tvm_rammer.frontend.torch.carried_state import pass_state_on
     from tvm_rammer.frontend.torch.exported_program import output_names, prepared
     from tvm_rammer.frontend.torch.importer import imported
 
     try:
         program = prepared(program, shapes, where)
+        names = output_names(program)
+        states = pass_state_on(program)
         module = imported(program, where)
     except RammerError:
         raise
@@ -53,6 +55,8 @@ def from_torch(program: Any, shapes: Shapes, where: str) -> LoadedModel:
             f"{where}: the exported program cannot be imported: {one_line(error)}"
         ) from error
     loaded = from_relax(module, where)
-    names = output_names(program)
-    known = len(names) == len(loaded.output_names)
-    return replace(loaded, output_names=names) if known else loaded
+    inputs, outputs = (
+        given[: len(given) - len(states)] for given in (loaded.input_names, loaded.output_names)
+    )
+    outputs = names if len(names) == len(outputs) else outputs
+    return LoadedModel(module, inputs, outputs, states)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from tvm_rammer.frontend.torch.converters.indexing import joined, table
+from tvm_rammer.frontend.torch.converters.indexing import Joined, joined, table
 from tvm_rammer.frontend.torch.converters.layout import sliced
 from tvm_rammer.frontend.torch.operator_call import (
     Converter,
@@ -36,9 +36,33 @@ def _put(
     if len(given) == 1 and dtype_of(given[0]) == "bool":
         return _put_where(call, x, indices, values, accumulate)
     parts = joined(call, x, indices)
+    shape, drawn = shape_of(parts.tensor), shape_of(parts.positions)
+    rest = (shape[: parts.axis], shape[parts.axis + 1 :])
+    values = call.broadcast(call.cast(values), (*rest[0], *drawn, *rest[1]))
+    if math.prod(drawn) == 1:
+        values = call.reshape(values, (*rest[0], 1, *rest[1]))
+        whole = _put_one(call, parts, values, accumulate)
+    else:
+        whole = _put_several(call, parts, values, accumulate)
+    if parts.order is None:
+        return call.reshape(whole, call.shape)
+    whole = call.reshape(whole, [call.shape[k] for k in parts.order])
+    return call.permute(whole, np.argsort(parts.order).tolist())
+
+
+def _put_one(call: OperatorCall, parts: Joined, values: Any, accumulate: bool) -> Any:
+    """At one place, such as a token's among a decoder's keys: a choice, which others fuse with."""
+    tensor, axis = parts.tensor, parts.axis
+    places = np.arange(shape_of(tensor)[axis])
+    places = places.reshape([-1 if k == axis else 1 for k in range(tensor.ty.ndim)])
+    here = call.emit(relax.op.equal(table(places), call.reshape(parts.positions, ())))
+    new = call.emit(relax.op.add(tensor, values)) if accumulate else values
+    return call.emit(relax.op.where(here, new, tensor))
+
+
+def _put_several(call: OperatorCall, parts: Joined, values: Any, accumulate: bool) -> Any:
     axis, positions, tensor = parts.axis, parts.positions, parts.tensor
     shape, drawn = shape_of(tensor), shape_of(positions)
-    values = call.broadcast(call.cast(values), (*shape[:axis], *drawn, *shape[axis + 1 :]))
     # The indexed axis goes to the front, where scatter_nd wants it.
     inner = list(range(axis, axis + len(drawn)))
     values = call.permute(values, inner + [k for k in range(values.ty.ndim) if k not in inner])
@@ -54,11 +78,7 @@ def _put(
             "add" if accumulate else "update",
         )
     )
-    whole = call.permute(scattered, np.argsort(front).tolist())
-    if parts.order is None:
-        return call.reshape(whole, call.shape)
-    whole = call.reshape(whole, [call.shape[k] for k in parts.order])
-    return call.permute(whole, np.argsort(parts.order).tolist())
+    return call.permute(scattered, np.argsort(front).tolist())
 
 
 def _put_where(

@@ -1,0 +1,171 @@
+"""What a program keeps from one run to the next is kept by an instance of the compiled model."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+
+torch = pytest.importorskip("torch")
+
+from torch_programs import floats  # noqa: E402
+
+import tvm_rammer  # noqa: E402
+from tvm_rammer.errors import InputError  # noqa: E402
+
+STEPS = [(floats(1, 2, 1, 4), torch.tensor([place])) for place in (3, 0, 7, -1, 3)]
+
+
+class Kept(torch.nn.Module):
+    """Keys of a decoder, a count, a weight that grows, and an output that is a state too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("keys", torch.zeros(1, 2, 8, 4), persistent=False)
+        self.register_buffer("count", torch.tensor([5]))
+        self.grown = torch.nn.Parameter(torch.ones(4), requires_grad=False)
+
+    def forward(self, x: torch.Tensor, place: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        self.keys[:, :, place] = x
+        self.count.add_(1)
+        self.grown.mul_(1.5)
+        return self.keys.sum(2) * self.grown, self.count * 1
+
+
+class Shifted(torch.nn.Module):
+    """A window over the past, as voices are recognised by; it is returned as well."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("past", floats(1, 2, 3, 4))
+
+    def forward(self, x: torch.Tensor, place: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        self.past.copy_(torch.cat([self.past[:, :, 1:], x], 2))
+        return self.past.clone(), x + place
+
+
+MODELS: list[Callable[[], Any]] = [Kept, Shifted]
+
+
+def exported(model: Callable[[], Any]) -> Any:
+    return torch.export.export(model().eval(), STEPS[0])
+
+
+def built(program: Any, **options: Any) -> Any:
+    return tvm_rammer.build(program, policy="wavefront", num_veus=2, **options)
+
+
+def assert_steps(instance: Any, program: Any) -> None:
+    """An instance goes on as the program does."""
+    eager = copy.deepcopy(program).module()
+    for step in STEPS:
+        found = instance(*(each.numpy() for each in step))
+        for got, want in zip(found, eager(*step), strict=True):
+            np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("form", ["program", "wavefront", "per-op"])
+@pytest.mark.parametrize("model", MODELS)
+def test_every_run_goes_on_where_the_last_one_ended(model, form):
+    program = exported(model)
+    library = built(program, form=form)
+    assert (library.description.direct is None) == (form == "per-op")
+    instance, other = library.create(), library.create()
+    assert_steps(instance, program)
+    assert_steps(other, program)
+    instance.reset_state()
+    assert_steps(instance, program)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_library_that_was_written_keeps_state(model, tmp_path):
+    program = exported(model)
+    library = tvm_rammer.load(built(program).export_library(tmp_path / "kept.so"))
+    assert_steps(library.create(), program)
+
+
+def test_another_plan_keeps_the_same_state():
+    program = exported(Kept)
+    assert_steps(built(program).replan(policy="sequential", num_veus=1).create(), program)
+
+
+def test_the_program_itself_stays_as_it_was():
+    program = exported(Kept)
+    before = {name: value.clone() for name, value in program.state_dict.items()}
+    built(program, check=True)
+    assert set(program.constants) == {"keys"} and not program.constants["keys"].any()
+    assert before.keys() == program.state_dict.keys() == {"count", "grown"}
+    assert all(torch.equal(program.state_dict[name], value) for name, value in before.items())
+
+
+def test_states_are_no_inputs_and_no_outputs():
+    library = built(exported(Kept))
+    said = library.description
+    assert [info.name for info in said.inputs] == ["x", "place"]
+    assert [info.shape for info in said.outputs] == [(1, 2, 4), (1,)]
+    states = {state.tensor.name: state.zero for state in said.states}
+    assert states == {"keys": True, "count": False, "grown": False}
+    instance = library.create()
+    assert instance.get_num_inputs() == 2 and instance.get_num_outputs() == 2
+    with pytest.raises(InputError, match="there is no input 'keys'; the model's inputs are 'x'"):
+        instance.set_input("keys", np.zeros((1, 2, 8, 4), "float32"))
+
+
+def test_state_can_be_read_and_written():
+    instance = built(exported(Kept)).create()
+    assert {name: tuple(value.shape) for name, value in instance.state.items()} == {
+        "keys": (1, 2, 8, 4),
+        "count": (1,),
+        "grown": (4,),
+    }
+    instance.state["count"].copyfrom(np.array([40]))
+    step = [each.numpy() for each in STEPS[0]]
+    assert instance(*step)[1].numpy() == [41]
+    assert instance.state["count"].numpy() == [41]
+    np.testing.assert_array_equal(instance.state["keys"].numpy()[:, :, 3:4], step[0])
+
+
+@pytest.mark.parametrize("form", ["program", "per-op"])
+def test_what_is_timed_leaves_the_state_as_it_is(form):
+    instance = built(exported(Kept), form=form).create()
+    instance.benchmark(2, 2)
+    if form == "program":
+        instance.profile(3)
+    assert instance.state["count"].numpy() == [5]
+    assert instance(*(each.numpy() for each in STEPS[0]))[1].numpy() == [6]
+
+
+def test_the_machine_of_tvm_takes_and_returns_state():
+    """Behind the inputs and behind the outputs, in the order of the description."""
+    library = built(exported(Kept))
+    machine = relax.VirtualMachine(library.executable, tvm.cpu())
+    states = [torch.zeros(1, 2, 8, 4), torch.tensor([5]), torch.ones(4)]
+    names = [state.tensor.name for state in library.description.states]
+    order = [("keys", "count", "grown").index(name) for name in names]
+    given = [*STEPS[0], *(states[number] for number in order)]
+    found = machine["main"](*(tvm.runtime.tensor(each.numpy()) for each in given))
+    left = dict(zip(names, list(found)[2:], strict=True))
+    assert left["count"].numpy() == [6]
+    np.testing.assert_array_equal(left["grown"].numpy(), np.full(4, 1.5, "float32"))
+
+
+class Half(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("sum", torch.full((4,), 0.5, dtype=torch.bfloat16))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.sum += x.to(torch.bfloat16)
+        return self.sum.float()
+
+
+def test_state_of_bfloat16():
+    program = torch.export.export(Half(), (torch.ones(4),))
+    instance = built(program).create()
+    for expected in (1.5, 2.5):
+        assert instance(np.ones(4, "float32"))[0].numpy().tolist() == [expected] * 4
