@@ -4,7 +4,7 @@
 - ``merge_products``: products that share a weight become one
 - ``prepare``: ``restore_operators``, ``simplify_operators``, ``keep_indices_inside``,
   ``fold_constants``, ``slice_known_places``, ``merge_equal_operators``,
-  ``round_parts`` with ``scales``, ``multiply_chosen``, ``fold_affine``,
+  ``round_parts`` with ``scales``, ``multiply_chosen``, ``multiply_repeated``, ``fold_affine``,
   ``channels_last`` with ``layouts``, ``fuse_channel_windows``, ``separate_pools``,
   ``split_transposed_convolutions``, ``widen_convolutions``,
   ``multiply_integers`` with ``integer_products``,

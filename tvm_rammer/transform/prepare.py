@@ -25,6 +25,7 @@ from tvm_rammer.transform.legalize_operators import LegalizeOperators
 from tvm_rammer.transform.merge_equal_operators import MergeEqualOperators
 from tvm_rammer.transform.multiply_chosen import MultiplyChosen
 from tvm_rammer.transform.multiply_integers import MultiplyIntegers
+from tvm_rammer.transform.multiply_repeated import MultiplyRepeated
 from tvm_rammer.transform.narrow_weights import NarrowWeights
 from tvm_rammer.transform.plan_sorting import PlanSorting
 from tvm_rammer.transform.remove_dead_code import RemoveDeadCode
@@ -81,6 +82,7 @@ class Prepare:
             MergeEqualOperators(),
             RoundParts(),
             MultiplyChosen(),
+            MultiplyRepeated(),
             _Decompose(),
             FoldAffine(),
             # 2. Layouts.
