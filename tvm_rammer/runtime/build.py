@@ -22,6 +22,9 @@ from tvm_rammer.transform.attach_description import ModelNames
 from tvm_rammer.transform.pipeline import Records, partition_module
 from tvm_rammer.units import listed
 
+#: What is said where memory cannot be had, of which a thread wants some for its stack.
+_NO_MEMORY = ("bad_alloc", "can't start new thread", "Cannot allocate memory")
+
 
 def build(
     model: Any,
@@ -126,9 +129,7 @@ def build(
     except RammerError:
         raise
     except Exception as error:
-        raise ModelError(
-            f"the model cannot be compiled: {last_line(error)}; please report it with the model"
-        ) from error
+        raise ModelError(f"the model cannot be compiled: {_reason(error)}") from error
     if check:
         tell("comparing")
         bound = {
@@ -137,6 +138,17 @@ def build(
         }
         check_library(library, model, {**(constants or {}), **bound})
     return library
+
+
+def _reason(error: Exception) -> str:
+    """What the matter is, and what to do about it."""
+    said = last_line(error)
+    if isinstance(error, MemoryError) or any(words in said for words in _NO_MEMORY):
+        return (
+            f"out of memory ({said}): end other programs, or let this one have more memory and "
+            "threads"
+        )
+    return f"{said}; please report it with the model"
 
 
 def _require_records(database: object) -> None:

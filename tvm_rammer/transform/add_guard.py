@@ -7,7 +7,10 @@ use, and sets TVM's thread pool up once per thread.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
 
 import tvm
 from tvm import relax
@@ -17,6 +20,8 @@ from tvm_rammer.backend.protocol import GUARD
 from tvm_rammer.backend.registry import backend_named
 from tvm_rammer.machine import VDevice
 from tvm_rammer.transform.co_schedule import link
+
+T = TypeVar("T")
 
 
 @tvm.transform.module_pass(opt_level=0, name="AddGuard")
@@ -34,9 +39,7 @@ class AddGuard:
     """
 
     def __init__(self, target: tvm.target.Target, vdevice: VDevice) -> None:
-        thread = ThreadPoolExecutor(1)
-        self._guard = thread.submit(backend_named(vdevice.kind).guard, target, vdevice)
-        thread.shutdown(wait=False)
+        self._guard = _begun(partial(backend_named(vdevice.kind).guard, target, vdevice))
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Guard the functions of a module; one that is guarded already stays as it is."""
@@ -48,13 +51,24 @@ class AddGuard:
         ]
         if guarded or not entries:
             return mod
-        guard = self._guard.result()
+        guard = self._guard()
         if guard is None:
             return mod
         result = tvm.IRModule(dict(mod.functions_items()), attrs=mod.attrs)
         for symbol, func in entries:
             result[symbol] = _guarded(func)
         return link(relax.transform.Normalize()(result), guard).with_attr(GUARD, True)
+
+
+def _begun(work: Callable[[], T]) -> Callable[[], T]:
+    """What waits for the result of work that a thread does; or does it, if there is no thread."""
+    thread = ThreadPoolExecutor(1)
+    try:
+        return thread.submit(work).result
+    except RuntimeError:
+        return work
+    finally:
+        thread.shutdown(wait=False)
 
 
 def _guarded(func: relax.Function) -> relax.Function:
