@@ -38,8 +38,32 @@ MOVING: dict[str, Operator] = {
     "astype": lambda x: op.astype(x, "float64"),
     "concat on the last axis": lambda x: op.concat([x, x], axis=-1),
 }
+
+
+def _scale_and_shift(shape: tuple[int, ...]) -> list[GenericConst]:
+    return [
+        relax.const(np.linspace(low, 2, 12, dtype="float32")[: np.prod(shape)].reshape(shape))
+        for low in (-1, 0.5)
+    ]
+
+
 FLOATING: dict[str, Operator] = {
-    **{name: getattr(op, name) for name in ("sqrt", "rsqrt", "exp", "tanh", "sigmoid")},
+    **{
+        name: getattr(op, name)
+        for name in ("sqrt", "rsqrt", "exp", "log", "tanh", "sigmoid", "sin", "cos")
+    },
+    **{name: getattr(op, name) for name in ("floor", "ceil", "trunc", "sign")},
+    "power": lambda x: op.power(op.abs(x), x),
+    "mod": lambda x: op.mod(x, op.permute_dims(op.permute_dims(op.negative(op.abs(x))))),
+    "floor_mod": lambda x: op.floor_mod(x, relax.const(np.full((3, 1), -0.75, "float32"))),
+    "sum": lambda x: op.sum(x, [0, -1]),
+    "sum of all": lambda x: op.sum(x, keepdims=True),
+    "mean": lambda x: op.mean(x, 1, keepdims=True),
+    "cumsum": lambda x: op.cumsum(x, 1),
+    "cumsum of all": op.cumsum,
+    "softmax": lambda x: op.nn.softmax(x, 1),
+    "layer_norm": lambda x: op.nn.layer_norm(x, *_scale_and_shift((3, 4)), [-2, -1]),
+    "layer_norm of an axis": lambda x: op.nn.layer_norm(x, *_scale_and_shift((4,)), -1, 1e-3),
     "divide": lambda x: op.divide(x, x),
     "round": lambda x: op.round(op.multiply(x, relax.const(7.5))),
     "matmul": lambda x: op.matmul(x, op.permute_dims(x, [0, 2, 1])),
@@ -94,6 +118,32 @@ def test_arithmetic_is_exact_for_every_dtype(name, dtype):
     assert_same(folded(mod), computed(mod))
 
 
+@pytest.mark.parametrize("name", ["logical_and", "logical_or"])
+def test_truths_are_exact(name):
+    left, right = values("float32") > 0, values("float32", seed=1) > 0
+    assert_same(folded(mod := module(getattr(op, name), left, right)), computed(mod))
+    assert_same(folded(mod := module(op.logical_not, left)), computed(mod))
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_sums_of_integers_are_exact(dtype):
+    for of in (lambda x: op.cumsum(x, 2), lambda x: op.sum(x, [0, 2])):
+        assert_same(folded(mod := module(of, values(dtype))), computed(mod))
+
+
+@pytest.mark.parametrize(
+    ("array", "dtype"),
+    [
+        (np.array([-2.5, -0.5, 0.0, 1.9, 126.5], "float32"), "int8"),
+        (np.array([-2.5, 1e9, 3.0], "float32"), "int64"),
+        (np.array([0, 2, -1], "int8"), "bool"),
+        (np.array([0.0, 0.25, np.nan], "float32"), "bool"),
+    ],
+)
+def test_conversions_are_exact(array, dtype):
+    assert_same(folded(mod := module(lambda x: op.astype(x, dtype), array)), computed(mod))
+
+
 @pytest.mark.parametrize("name", ["max", "min"])
 @pytest.mark.parametrize("dtype", ["float32", "int64", "uint8"])
 def test_extremes_of_axes_are_exact(name, dtype):
@@ -118,6 +168,9 @@ def test_comparisons_are_exact(name, dtype):
     "operator",
     [
         pytest.param(lambda x: op.max(x, 1), id="a NaN"),
+        pytest.param(op.sign, id="the sign of NaN"),
+        pytest.param(lambda x: op.astype(x, "int32"), id="NaN as an integer"),
+        pytest.param(lambda x: op.cumsum(x, 1, exclusive=True), id="sums of those before"),
         pytest.param(lambda x: op.take(x, relax.const([1]), 0, mode="nan"), id="NaN outside"),
     ],
 )

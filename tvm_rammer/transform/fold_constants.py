@@ -56,6 +56,50 @@ def _reduction(function: np.ufunc) -> Evaluate:
     return reduce
 
 
+def _of_truths(function: np.ufunc) -> Evaluate:
+    """Of numbers TVM has the bits instead."""
+    return lambda call, args: function(*args) if all(x.dtype.kind == "b" for x in args) else None
+
+
+def _sum(call: Any, args: list[np.ndarray]) -> np.ndarray:
+    axes = None if call.attrs.axis is None else tuple(map(int, call.attrs.axis))
+    return args[0].sum(axes, dtype=str(call.ty.dtype), keepdims=bool(call.attrs.keepdims))
+
+
+def _mean(call: Any, args: list[np.ndarray]) -> np.ndarray:
+    total = _sum(call, args)
+    return total / (args[0].size / total.size if total.size else 1)
+
+
+def _cumsum(call: Any, args: list[np.ndarray]) -> np.ndarray | None:
+    if call.attrs.exclusive:
+        return None
+    axis = None if call.attrs.axis is None else int(call.attrs.axis)
+    return args[0].cumsum(axis, dtype=str(call.ty.dtype))
+
+
+def _sign(call: Any, args: list[np.ndarray]) -> np.ndarray | None:
+    return None if np.isnan(args[0]).any() else np.sign(args[0])
+
+
+def _softmax(call: Any, args: list[np.ndarray]) -> np.ndarray:
+    (data,), axis = args, int(call.attrs.axis)
+    powers = np.exp(data - data.max(axis, keepdims=True))
+    return powers / powers.sum(axis, keepdims=True)
+
+
+def _layer_norm(call: Any, args: list[np.ndarray]) -> np.ndarray | None:
+    data, scale, shift = args
+    if not (call.attrs.scale and call.attrs.center):
+        return None
+    axes = [int(axis) % data.ndim for axis in call.attrs.axes]
+    spread = np.where(np.isin(np.arange(data.ndim), axes), data.shape, 1)
+    middle = data.mean(tuple(axes), keepdims=True)
+    variance = np.square(data - middle).mean(tuple(axes), keepdims=True)
+    found = (data - middle) / np.sqrt(variance + np.float32(call.attrs.epsilon))
+    return found * scale.reshape(spread) + shift.reshape(spread)
+
+
 def _take(call: Any, args: list[np.ndarray]) -> np.ndarray | None:
     if call.attrs.mode not in ("fast", "clip", "wrap"):
         return None
@@ -64,13 +108,16 @@ def _take(call: Any, args: list[np.ndarray]) -> np.ndarray | None:
 
 
 def _cast(call: Any, args: list[np.ndarray]) -> np.ndarray | None:
-    # What becomes of a float that is no such integer, or is wider than a small float, hangs on who
-    # converts it.
-    dtype = str(call.ty.dtype)
+    # What becomes of a float that no such integer is near, or that is wider than a small float,
+    # hangs on who converts it.
+    (data,), dtype = args, str(call.ty.dtype)
     plain = "float" not in dtype or dtype in ("float32", "float64")
-    return (
-        args[0].astype(dtype) if plain and np.can_cast(args[0].dtype, dtype, "same_kind") else None
-    )
+    if data.dtype.kind == "f" and dtype.startswith(("int", "uint")):
+        limits = np.iinfo(dtype)
+        plain = bool(((data > limits.min) & (data < limits.max)).all())
+    elif dtype != "bool":
+        plain = plain and np.can_cast(data.dtype, dtype, "same_kind")
+    return data.astype(dtype) if plain else None
 
 
 def _slice(call: Any, args: list[np.ndarray]) -> np.ndarray | None:
@@ -105,7 +152,8 @@ def _along_axis(call: Any, args: list[np.ndarray]) -> list[np.ndarray]:
     return [data, *(each.reshape(sizes) if each.size > 1 else each.reshape(()) for each in others)]
 
 
-#: Only operators whose numpy result is the TVM result, for every dtype.
+#: Only operators whose numpy result is the TVM result, for every dtype; but sums of floats may be
+#: made in another order.
 _EXACT: dict[str, Evaluate] = {
     "add": _binary(np.add),
     "subtract": _binary(np.subtract),
@@ -115,10 +163,14 @@ _EXACT: dict[str, Evaluate] = {
     "minimum": _binary(lambda a, b: np.where(a < b, a, b)),
     **{
         name: _binary(getattr(np, name))
-        for name in ("equal", "less", "less_equal", "greater", "greater_equal")
+        for name in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
     },
+    **{name: _of_truths(getattr(np, name)) for name in ("logical_and", "logical_or")},
+    "logical_not": _of_truths(np.logical_not),
     "where": lambda call, args: np.where(*args),
     "isnan": _unary(np.isnan),
+    "sum": _sum,
+    "cumsum": _cumsum,
     "max": _reduction(np.maximum),
     "min": _reduction(np.minimum),
     "astype": _cast,
@@ -147,7 +199,20 @@ _FLOATING: dict[str, Evaluate] = {
     "sqrt": _unary(np.sqrt),
     "rsqrt": _unary(lambda x: 1 / np.sqrt(x)),
     "exp": _unary(np.exp),
+    "log": _unary(np.log),
+    "sin": _unary(np.sin),
+    "cos": _unary(np.cos),
     "tanh": _unary(np.tanh),
+    "floor": _unary(np.floor),
+    "ceil": _unary(np.ceil),
+    "trunc": _unary(np.trunc),
+    "sign": _sign,
+    "power": _binary(np.power),
+    "mod": _binary(np.fmod),
+    "floor_mod": _binary(np.mod),
+    "mean": _mean,
+    "nn.softmax": _softmax,
+    "nn.layer_norm": _layer_norm,
     "sigmoid": _unary(lambda x: 1 / (1 + np.exp(-x))),
     "matmul": _binary(np.matmul),
 }

@@ -235,6 +235,16 @@ def test_statistics_of_each_batch_are_refused():
     assert message(program.run_decompositions()).endswith("call model.eval() before the export")
 
 
+def test_weights_may_be_normalised():
+    """As standardised convolutions do."""
+
+    def normalised(x: torch.Tensor) -> torch.Tensor:
+        weight = torch.nn.functional.batch_norm(X[None], None, None, training=True)
+        return x + weight[0]
+
+    assert torch.allclose(run(load_model(exported(normalised, X)), X)[0], normalised(X), atol=1e-6)
+
+
 def test_a_refusal_is_all_that_is_said(capfd):
     message(exported(lambda x: (x + 1).topk(0), X))
     assert "remaining blocks" not in capfd.readouterr().err

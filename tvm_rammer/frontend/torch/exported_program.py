@@ -81,7 +81,9 @@ def _check_training(program: Any, where: str) -> None:
                 continue
             given = dict(zip((each.name for each in schema.arguments), node.args, strict=False))
             given |= node.kwargs
-            if given.get("training") is True or given.get("train") is True:
+            training = given.get("training") is True or given.get("train") is True
+            # Weights may be normalised without any statistics of batches.
+            if training and given.get("running_mean") is not None:
                 raise ModelError(
                     f"{where}: "
                     + refusal(
