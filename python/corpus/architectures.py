@@ -108,6 +108,7 @@ ARCHITECTURES: tuple[Architecture, ...] = (
     _transformers("gpt2", _GENERATE, "gpt2"),
     _transformers("llama", _GENERATE, "llama"),
     _transformers("llama_step", f"{_GENERATE}, one token", "llama_step"),
+    _transformers("llama_step_1024", f"{_GENERATE}, one token of many", "llama_step", past=1024),
     _transformers("qwen2", _GENERATE, "qwen2"),
     _transformers("mixtral", _GENERATE, "mixtral"),
     _transformers("mamba", _GENERATE, "mamba"),
