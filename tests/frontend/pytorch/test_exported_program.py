@@ -196,6 +196,21 @@ def test_weights_keep_their_type(dtype, tolerance):
     torch.testing.assert_close(found, model(x), rtol=0, atol=tolerance)
 
 
+class Rotated(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("turns", torch.view_as_complex(floats(3, 2)), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.view_as_real(torch.view_as_complex(x) * self.turns)
+
+
+def test_a_program_runs_after_it_was_imported():
+    program = exported(Rotated(), floats(3, 2))
+    load_model(program)
+    assert program.module()(floats(3, 2)).shape == (3, 2)
+
+
 # State and control flow
 
 

@@ -43,6 +43,8 @@ def prepared(program: Any, shapes: Shapes, where: str) -> Any:
     program = _specialised(program, shapes, where)
     _check_training(program, where)
     program = decomposed(program)
+    # Some versions of PyTorch give it the tables of the user's program.
+    program._state_dict, program._constants = dict(program.state_dict), dict(program.constants)
     _drop_unchanged_state(program)
     _check_inputs(program, where)
     _drop_what_is_no_tensor(program)
