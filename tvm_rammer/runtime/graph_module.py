@@ -99,8 +99,9 @@ class GraphModule:
         self._outputs: list[Any] = []
         self._kernel: Any = None
         self._arguments: list[Any] = []
-        #: Which of them are the outputs, and behind these the new states.
-        self._places: list[int] = []
+        #: Which of them are the outputs, and which the new states.
+        self._output_places: list[int] = []
+        self._state_places: list[int] = []
         if description.direct is not None:
             self._bind_kernel()
 
@@ -185,11 +186,10 @@ class GraphModule:
         if not self._prepare_thread():
             found: list[Any] = self._elsewhere(self._run)
             return found
-        count = self.get_num_outputs()
         if self._kernel is not None:
             self._kernel(*self._arguments)
-            return [self._arguments[place] for place in self._places[count:]]
-        results = _flat(self._run_main())
+            return [self._arguments[place] for place in self._state_places]
+        results, count = _flat(self._run_main()), self.get_num_outputs()
         self._outputs = results[:count]
         return results[count:]
 
@@ -197,12 +197,11 @@ class GraphModule:
         """What a run left is the state of the next one, which writes where this one read."""
         direct = self._description.direct
         if direct is not None:
-            count, first = self.get_num_outputs(), len(self._inputs)
             # An output may be a state too.
-            self._outputs = [self._arguments[place] for place in self._places[:count]]
-            before = dict(zip(self._places[count:], self._states, strict=True))
-            for place, tensor in before.items():
+            self._outputs = [self._arguments[place] for place in self._output_places]
+            for place, tensor in zip(self._state_places, self._states, strict=True):
                 self._arguments[place] = tensor
+            first = len(self._inputs)
             for position, number in enumerate(direct.inputs):
                 if number >= first:
                     self._arguments[position] = left[number - first]
@@ -401,8 +400,9 @@ class GraphModule:
         for place, info in zip(direct.outputs, infos, strict=True):
             results[place] = self._empty(info)
         first = len(direct.inputs) + len((constants, table))
-        self._places = [first + place for place in direct.outputs]
-        self._outputs = [results[place] for place in direct.outputs][: self.get_num_outputs()]
+        places, count = [first + place for place in direct.outputs], self.get_num_outputs()
+        self._output_places, self._state_places = places[:count], places[count:]
+        self._outputs = [results[place] for place in direct.outputs[:count]]
         arena = tvm.runtime.empty(
             (self._description.arena_bytes(direct.region),), "uint8", self._device
         )
