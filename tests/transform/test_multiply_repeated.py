@@ -114,9 +114,15 @@ def other_scales(emit: Any, x: Any, y: Any) -> Any:
     )
 
 
+def of_rows(emit: Any, x: Any, y: Any) -> Any:
+    """Repeated are the other factor's matrices, and this one is an input."""
+    return OP.matmul(emit(OP.broadcast_to(x, (6, 2, 7))), y)
+
+
 @pytest.mark.parametrize(
     ("build", "left", "right"),
     [
+        (of_rows, (1, 2, 7), (6, 7, 3)),
         (groups_outside, (6, 2, 7), (2, 7, 6)),
         (mixed, (6, 2, 6), (1, 2, 7, 6)),
         (one_for_all, (1, 1, 2, 7), (1, 2, 7, 6)),

@@ -67,10 +67,12 @@ class _Grouper(relax.PyExprMutator):
     def _repeated(self, factor: Any) -> _Repeated | None:
         """What a factor repeats, seen through what leaves its matrices as they are."""
         value = bound_value(self, factor)
-        name, shape = operator_name(value), static_shape(value)
-        if name not in _SEEN_THROUGH or shape is None or len(shape) < 3:
+        name = operator_name(value)
+        if name not in _SEEN_THROUGH:
             return None
-        before = static_shape(value.args[0])
+        shape, before = static_shape(value), static_shape(value.args[0])
+        if shape is None or len(shape) < 3:
+            return None
         if name == _REPEAT:
             same = before is not None and len(before) == len(shape)
             times = shape[-3]
