@@ -134,7 +134,8 @@ def test_sums_of_integers_are_exact(dtype):
 @pytest.mark.parametrize(
     ("array", "dtype"),
     [
-        (np.array([-2.5, -0.5, 0.0, 1.9, 126.5], "float32"), "int8"),
+        (np.array([-128.0, -2.5, -0.5, 0.0, 1.9, 126.5], "float32"), "int8"),
+        (np.array([0.0, 0.5, 254.0], "float32"), "uint8"),
         (np.array([-2.5, 1e9, 3.0], "float32"), "int64"),
         (np.array([0, 2, -1], "int8"), "bool"),
         (np.array([0.0, 0.25, np.nan], "float32"), "bool"),
@@ -178,8 +179,9 @@ def test_what_numpy_computes_otherwise_stays(operator):
     assert folded(module(operator, np.array([[1, np.nan], [3, 4]], "float32"))) is None
 
 
-def test_extremes_of_nothing_stay():
-    assert folded(module(lambda x: op.max(x, 0), np.zeros((0, 3), "float32"))) is None
+@pytest.mark.parametrize("operator", [lambda x: op.max(x, 0), lambda x: op.nn.softmax(x, 0)])
+def test_extremes_of_nothing_stay(operator):
+    assert folded(module(operator, np.zeros((0, 3), "float32"))) is None
 
 
 def test_shapes_that_are_known_are_constants():

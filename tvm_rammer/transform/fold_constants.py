@@ -82,8 +82,10 @@ def _sign(call: Any, args: list[np.ndarray]) -> np.ndarray | None:
     return None if np.isnan(args[0]).any() else np.sign(args[0])
 
 
-def _softmax(call: Any, args: list[np.ndarray]) -> np.ndarray:
+def _softmax(call: Any, args: list[np.ndarray]) -> np.ndarray | None:
     (data,), axis = args, int(call.attrs.axis)
+    if not data.size:
+        return None
     powers = np.exp(data - data.max(axis, keepdims=True))
     return powers / powers.sum(axis, keepdims=True)
 
@@ -114,7 +116,7 @@ def _cast(call: Any, args: list[np.ndarray]) -> np.ndarray | None:
     plain = "float" not in dtype or dtype in ("float32", "float64")
     if data.dtype.kind == "f" and dtype.startswith(("int", "uint")):
         limits = np.iinfo(dtype)
-        plain = bool(((data > limits.min) & (data < limits.max)).all())
+        plain = bool(((data >= limits.min) & (data < limits.max)).all())
     elif dtype != "bool":
         plain = plain and np.can_cast(data.dtype, dtype, "same_kind")
     return data.astype(dtype) if plain else None
