@@ -147,6 +147,24 @@ def bound_value(mutator: relax.PyExprMutator, value: Any) -> Any:
     return mutator.lookup_binding(value) if isinstance(value, relax.Var) else value
 
 
+def permutation_of(call: Any) -> tuple[int, ...]:
+    """The axes of a ``permute_dims`` in their new order, counted from the first."""
+    rank = call.ty.ndim
+    return tuple(int(axis) % rank for axis in call.attrs.axes or reversed(range(rank)))
+
+
+def last_two_swapped(rank: int) -> tuple[int, ...]:
+    """The order of axes that transposes every matrix of a batch."""
+    return (*range(rank - 2), rank - 1, rank - 2)
+
+
+def reshaped(builder: relax.BlockBuilder, value: Any, shape: Sequence[int]) -> Any:
+    """A tensor in another shape; itself if it has that shape."""
+    if static_shape(value) == tuple(shape):
+        return value
+    return builder.emit(relax.op.reshape(value, tuple(shape)))
+
+
 def is_for_cpu() -> bool:
     """Whether what is compiled now is not for a GPU."""
     target = tvm.target.Target.current(allow_none=True)

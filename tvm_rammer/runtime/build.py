@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import tvm
@@ -118,9 +119,9 @@ def build(
     goal = options.resolve(target)
     tell("reading the model")
     loaded = load_model(model, shapes, constants)
-    names = ModelNames(loaded.input_names, loaded.output_names, loaded.states)
     if params:
-        loaded, names = _bind(loaded, params)
+        loaded = _bind(loaded, params)
+    names = ModelNames(loaded.input_names, loaded.output_names, loaded.states)
     try:
         partitions = partition_module(loaded.module, goal, database)
         # The weights as they were read make room for the packed ones: new memory takes long.
@@ -162,7 +163,7 @@ def _require_records(database: object) -> None:
     )
 
 
-def _bind(loaded: LoadedModel, params: Mapping[str, Any]) -> tuple[LoadedModel, ModelNames]:
+def _bind(loaded: LoadedModel, params: Mapping[str, Any]) -> LoadedModel:
     """Bind parameters of ``main``; they are no inputs any more."""
     unknown = sorted(set(params) - set(loaded.input_names))
     if unknown:
@@ -172,5 +173,4 @@ def _bind(loaded: LoadedModel, params: Mapping[str, Any]) -> tuple[LoadedModel, 
     bound = {by_name[name].name: value for name, value in params.items()}
     module = relax.transform.BindParams("main", bound)(loaded.module)
     inputs = tuple(name for name in loaded.input_names if name not in params)
-    names = ModelNames(inputs, loaded.output_names, loaded.states)
-    return LoadedModel(module, inputs, loaded.output_names, loaded.states), names
+    return replace(loaded, module=module, input_names=inputs)

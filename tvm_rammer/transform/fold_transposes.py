@@ -21,6 +21,7 @@ from tvm_rammer.relax_util import (
     calls_any,
     known_shapes,
     operator_name,
+    permutation_of,
     rewrite,
     weight_parameters,
 )
@@ -135,7 +136,5 @@ def _product(call: Any, left: Any, source: Any, transposition: Any) -> _Product 
     if not shapes or min(map(len, shapes)) < 2 or len(dtypes) > 1:
         return None
     of_left, of_source, of_result = shapes
-    axes = transposition.attrs.axes
-    rank = len(of_source)
-    order = tuple(int(a) % rank for a in axes) if axes else tuple(reversed(range(rank)))
+    order = permutation_of(transposition)
     return _Product(of_left, of_source, order, of_result, dtypes.pop())

@@ -20,7 +20,10 @@ from tvm_rammer.relax_util import (
     bound_value,
     calls_any,
     is_for_cpu,
+    last_two_swapped,
     operator_name,
+    permutation_of,
+    reshaped,
     rewrite,
     static_shape,
 )
@@ -87,9 +90,7 @@ class _Multiplier(relax.PyExprMutator):
         value = bound_value(self, matrices)
         transposed = operator_name(value) == "relax.permute_dims"
         if transposed:
-            rank = value.ty.ndim
-            axes = [int(axis) % rank for axis in value.attrs.axes or reversed(range(rank))]
-            if axes != [*range(rank - 2), rank - 1, rank - 2]:
+            if permutation_of(value) != last_two_swapped(value.ty.ndim):
                 return None
             value = bound_value(self, value.args[0])
         name = operator_name(value)
@@ -105,7 +106,7 @@ class _Multiplier(relax.PyExprMutator):
             plain = axis is not None and int(axis) in (0, -3) and value.attrs.mode in _CLIPPING
         if not plain or not shape or stack.ty.ndim != 3 or 0 in (static_shape(stack) or ()):
             return None
-        return _Chosen(stack, self._reshaped(numbers, shape), transposed)
+        return _Chosen(stack, reshaped(self.builder_, numbers, shape), transposed)
 
     def _product(self, rows: Any, chosen: _Chosen) -> Any:
         """Every matrix of rows times the chosen one beside it."""
@@ -125,28 +126,22 @@ class _Multiplier(relax.PyExprMutator):
 
         made = self.builder_.call_te(
             product,
-            self._reshaped(rows, (batch, count, inner)),
+            reshaped(self.builder_, rows, (batch, count, inner)),
             chosen.stack,
-            self._reshaped(chosen.numbers, (batch,)),
+            reshaped(self.builder_, chosen.numbers, (batch,)),
             primfunc_name_hint="matmul",
             primfunc_attrs={"op_pattern": ANCHOR},
         )
         *_, columns = static_shape(self.builder_.normalize(made)) or ()
-        return self._reshaped(self.builder_.emit(made), (*outer, count, columns))
+        return reshaped(self.builder_, self.builder_.emit(made), (*outer, count, columns))
 
     def _transposed(self, matrices: Any) -> Any:
         """Of one row or column this is the same memory in another shape."""
         *outer, rows, columns = static_shape(matrices) or ()
         if 1 in (rows, columns):
-            return self._reshaped(matrices, (*outer, columns, rows))
-        rank = len(outer) + 2
-        axes = [*range(rank - 2), rank - 1, rank - 2]
+            return reshaped(self.builder_, matrices, (*outer, columns, rows))
+        axes = last_two_swapped(len(outer) + 2)
         return self.builder_.emit(relax.op.permute_dims(matrices, axes))
-
-    def _reshaped(self, value: Any, shape: Any) -> Any:
-        if static_shape(value) == tuple(shape):
-            return value
-        return self.builder_.emit(relax.op.reshape(value, tuple(shape)))
 
 
 def _each_with_one(rows: Any, chosen: _Chosen) -> bool:

@@ -7,7 +7,6 @@ then reads each copy once, for every token. Here the queries of a group are rows
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -16,7 +15,17 @@ import tvm
 from tvm import relax
 from tvm.ir import GenericConst
 
-from tvm_rammer.relax_util import bound_value, calls_any, operator_name, rewrite, static_shape
+from tvm_rammer.relax_util import (
+    bound_value,
+    calls_any,
+    known_shapes,
+    last_two_swapped,
+    operator_name,
+    permutation_of,
+    reshaped,
+    rewrite,
+    static_shape,
+)
 from tvm_rammer.transform.remove_dead_code import clean_up
 
 _MATMUL, _REPEAT = "relax.matmul", "relax.broadcast_to"
@@ -58,9 +67,9 @@ class _Grouper(relax.PyExprMutator):
         call = super().visit_call_(call)
         if operator_name(call) != _MATMUL:
             return call
-        shapes = [static_shape(each) for each in (*call.args, call)]
-        found = self._repeated(call.args[1])
-        if found is None or None in shapes or not _side_by_side(*shapes):
+        shapes = known_shapes(*call.args, call)
+        found = self._repeated(call.args[1]) if shapes else None
+        if found is None or not _side_by_side(*shapes):
             return call
         return self._product(call, found)
 
@@ -85,7 +94,8 @@ class _Grouper(relax.PyExprMutator):
         if inner is None or before is None:
             return None
         if name == "relax.permute_dims":
-            return _transposed(inner, value)
+            plain = permutation_of(value) == last_two_swapped(len(shape))
+            return replace(inner, transposed=not inner.transposed) if plain else None
         return inner if before[-2:] == shape[-2:] else None
 
     def _scaled(self, product: Any) -> _Repeated | None:
@@ -102,32 +112,19 @@ class _Grouper(relax.PyExprMutator):
             rows = emit(relax.op.multiply(rows, scale))
         *outer, count, terms = static_shape(rows) or ()
         batch = prod(outer) // found.times
-        rows = self._reshaped(rows, (batch, found.times * count, terms))
-        matrices = self._reshaped(
-            found.matrices, (batch, *(static_shape(found.matrices) or ())[-2:])
-        )
+        rows = reshaped(self.builder_, rows, (batch, found.times * count, terms))
+        matrix = (static_shape(found.matrices) or ())[-2:]
+        matrices = reshaped(self.builder_, found.matrices, (batch, *matrix))
         if found.transposed:
-            matrices = emit(relax.op.permute_dims(matrices, [0, 2, 1]))
+            matrices = emit(relax.op.permute_dims(matrices, last_two_swapped(3)))
         product = emit(relax.op.matmul(rows, matrices, call.attrs.out_dtype))
         return relax.op.reshape(product, static_shape(call))
-
-    def _reshaped(self, value: Any, shape: Sequence[int]) -> Any:
-        return self.builder_.emit(relax.op.reshape(value, tuple(shape)))
 
 
 #: What may stand between a product and what is repeated.
 _SEEN_THROUGH = frozenset({_REPEAT, "relax.multiply", "relax.permute_dims", "relax.reshape"})
 
 
-def _transposed(inner: _Repeated, call: Any) -> _Repeated | None:
-    """The same, if each matrix is transposed and nothing else happens."""
-    rank = call.ty.ndim
-    axes = [int(axis) % rank for axis in call.attrs.axes or reversed(range(rank))]
-    if axes != [*range(rank - 2), rank - 1, rank - 2]:
-        return None
-    return replace(inner, transposed=not inner.transposed)
-
-
 def _side_by_side(left: Any, right: Any, result: Any) -> bool:
     """Whether each matrix of a factor is multiplied with one of the other."""
-    return len(right) >= 3 and left[:-2] == right[:-2] == result[:-2] and 0 not in result
+    return len(right) >= 3 and left[:-2] == right[:-2] == result[:-2]
