@@ -44,14 +44,23 @@ def _transpose(call: Any, args: list[np.ndarray]) -> np.ndarray:
     return args[0].transpose(None if axes is None else [int(axis) for axis in axes])
 
 
+def _axes(call: Any) -> tuple[int, ...] | None:
+    """Those that a reduction goes along, ``None`` for all."""
+    return None if call.attrs.axis is None else tuple(map(int, call.attrs.axis))
+
+
+def _axis(call: Any) -> int | None:
+    """The only one, ``None`` for all elements in order."""
+    return None if call.attrs.axis is None else int(call.attrs.axis)
+
+
 def _reduction(function: np.ufunc) -> Evaluate:
     def reduce(call: Any, args: list[np.ndarray]) -> np.ndarray | None:
         (data,) = args
         # TVM compares from the first to the last, and what is left of a NaN hangs on where it is.
         if not data.size or (data.dtype.kind == "f" and np.isnan(data).any()):
             return None
-        axes = None if call.attrs.axis is None else tuple(map(int, call.attrs.axis))
-        return function.reduce(data, axes, keepdims=bool(call.attrs.keepdims))
+        return function.reduce(data, _axes(call), keepdims=bool(call.attrs.keepdims))
 
     return reduce
 
@@ -62,8 +71,7 @@ def _of_truths(function: np.ufunc) -> Evaluate:
 
 
 def _sum(call: Any, args: list[np.ndarray]) -> np.ndarray:
-    axes = None if call.attrs.axis is None else tuple(map(int, call.attrs.axis))
-    return args[0].sum(axes, dtype=str(call.ty.dtype), keepdims=bool(call.attrs.keepdims))
+    return args[0].sum(_axes(call), dtype=str(call.ty.dtype), keepdims=bool(call.attrs.keepdims))
 
 
 def _mean(call: Any, args: list[np.ndarray]) -> np.ndarray:
@@ -74,8 +82,7 @@ def _mean(call: Any, args: list[np.ndarray]) -> np.ndarray:
 def _cumsum(call: Any, args: list[np.ndarray]) -> np.ndarray | None:
     if call.attrs.exclusive:
         return None
-    axis = None if call.attrs.axis is None else int(call.attrs.axis)
-    return args[0].cumsum(axis, dtype=str(call.ty.dtype))
+    return args[0].cumsum(_axis(call), dtype=str(call.ty.dtype))
 
 
 def _sign(call: Any, args: list[np.ndarray]) -> np.ndarray | None:
@@ -105,8 +112,8 @@ def _layer_norm(call: Any, args: list[np.ndarray]) -> np.ndarray | None:
 def _take(call: Any, args: list[np.ndarray]) -> np.ndarray | None:
     if call.attrs.mode not in ("fast", "clip", "wrap"):
         return None
-    axis = None if call.attrs.axis is None else int(call.attrs.axis)
-    return args[0].take(args[1], axis, mode="wrap" if call.attrs.mode == "wrap" else "clip")
+    wrap = call.attrs.mode == "wrap"
+    return args[0].take(args[1], _axis(call), mode="wrap" if wrap else "clip")
 
 
 def _cast(call: Any, args: list[np.ndarray]) -> np.ndarray | None:
