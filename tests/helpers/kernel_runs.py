@@ -71,10 +71,12 @@ def run_prim_func(
     vdevice: Any = HOST,
     seed: int = 0,
     tuned: Tuned = untuned,
+    in_place: bool = False,
 ) -> Run:
     """Schedule, split and compile a PrimFunc, run it on ``inputs`` and return its results.
 
-    Tensors lie in memory with the strides that the PrimFunc declares.
+    Tensors lie in memory with the strides that the PrimFunc declares; ``in_place``, what may lie in
+    the memory of an input does.
     """
     library, target = KernelLibrary(vdevice, tuned=tuned), target_of(vdevice)
     with target:
@@ -89,6 +91,11 @@ def run_prim_func(
         *(_Guarded.holding(array, steps) for array, steps in zip(given, strides, strict=False)),
         *(_Guarded.empty(*spec) for spec in [*results, *scratch]),
     ]
+    changed: int | None = None
+    if in_place:
+        assert kernel.scheduled.in_place is not None
+        changed, result = kernel.scheduled.in_place
+        memory[result] = memory[changed]
     choice = random.Random(seed)
     for stage in kernel.stages:
         arrays = [memory[number].array for number in stage.arguments]
@@ -96,6 +103,8 @@ def run_prim_func(
         for start, stop in _ranges(candidate.num_tiles, choice):
             bodies[candidate.name](start, stop, arrays)
     for number, (place, array) in enumerate(zip(memory, given, strict=False)):
+        if number == changed:
+            continue
         np.testing.assert_array_equal(
             place.array, array, err_msg=f"a kernel wrote to input {number}"
         )

@@ -33,7 +33,7 @@ def test_any_name_and_time_loads_back(name, time):
 
 def test_text_has_an_entry_a_line():
     lines = to_json(PLAN).splitlines()
-    assert lines[:3] == ["{", '"format_version": 5,', '"name": "two_branches",']
+    assert lines[:3] == ["{", '"format_version": 6,', '"name": "two_branches",']
     assert '{"operator": 0, "start": 0, "stop": 4, "waits": 0, "wave": 0},' in lines
 
 
@@ -66,7 +66,7 @@ EDITS = [
     (
         ("format_version",),
         1,
-        "the plan has format_version 1, this is 5; make the plan anew",
+        "the plan has format_version 1, this is 6; make the plan anew",
     ),
     (("name",), None, "name is null; it must be a string"),
     (("buffers",), {}, "buffers is {}; it must be a list"),
@@ -145,7 +145,7 @@ def test_missing_keys_are_named():
         ("[" * 100_000, "the plan is not JSON: "),
         ("9" * 10_000, "the plan is not JSON: "),
         ("[]", "the plan is not a JSON object"),
-        ("{}", "the plan has format_version None, this is 5"),
+        ("{}", "the plan has format_version None, this is 6"),
     ],
 )
 def test_malformed_text(text, message):

@@ -162,6 +162,14 @@ MALFORMED = [
         with_kernel(0, modes=("read", "update")),
         "kernel 'square' has the mode 'update'; use read or write",
     ),
+    *(
+        (
+            with_kernel(0, in_place=pair),
+            f"kernel 'square' may have the pointers {pair} in one place; "
+            "name one that is read, and one that is written",
+        )
+        for pair in ((1, 0), (0, 0), (0, 2), (-1, 1))
+    ),
     (
         with_operator(0, kernel=3),
         "operator 'square' has kernel 3, but there are 3; correct the index",

@@ -61,6 +61,9 @@ class Scheduled:
         between them.
     note : str, optional
         What a user should know besides: which record of a tuner is not used, and why.
+    in_place : tuple of (int, int), optional
+        A parameter, and the result that may lie in its memory: it is read by element as it is
+        written.
     """
 
     func: tirx.PrimFunc
@@ -69,6 +72,7 @@ class Scheduled:
     packings: tuple[tuple[int, Packing], ...] = ()
     finer: Scheduled | None = None
     note: str | None = None
+    in_place: tuple[int, int] | None = None
 
     @classmethod
     def of_variants(
@@ -83,6 +87,10 @@ class Scheduled:
             made = cls(func, origin, tiling, packings, made)
         assert made is not None
         return made
+
+    def in_memory_of(self, parameter: int, result: int) -> Scheduled:
+        """The same, its ``result`` such that it may lie in the memory of a parameter."""
+        return replace(self, in_place=(parameter, result))
 
     def variants(self) -> Iterator[Scheduled]:
         """This one and all finer ones."""

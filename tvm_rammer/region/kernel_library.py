@@ -122,7 +122,7 @@ class KernelLibrary:
             for kernels, stage in zip(found, stages, strict=True):
                 name = self._name(stage.body)
                 # A stage that is cut alike in both is the same kernel.
-                kernels.setdefault(name, _kernel(name, stage, variant, scheduled.note))
+                kernels.setdefault(name, _kernel(name, stage, variant, scheduled))
         staged = (
             StagedKernel(tuple(kernels.values()), stage.arguments)
             for kernels, stage in zip(found, split.stages, strict=True)
@@ -147,14 +147,23 @@ class KernelLibrary:
         return self._body_names[key]
 
 
-def _kernel(name: str, stage: Stage, scheduled: Scheduled, note: str | None) -> RKernel:
+def _kernel(name: str, stage: Stage, variant: Scheduled, scheduled: Scheduled) -> RKernel:
     return RKernel(
         name,
         stage.num_tiles,
         stage.modes,
         stage.tile_seconds,
-        scheduled.origin,
-        scheduled.tiling,
+        variant.origin,
+        variant.tiling,
         stage.footprints,
-        note,
+        scheduled.note,
+        _pointers(variant, stage),
     )
+
+
+def _pointers(scheduled: Scheduled, stage: Stage) -> tuple[int, int] | None:
+    """The pointers of a stage that may be the same memory."""
+    if scheduled.in_place is None or not {*scheduled.in_place} <= {*stage.arguments}:
+        return None
+    source, result = map(stage.arguments.index, scheduled.in_place)
+    return source, result

@@ -23,7 +23,7 @@ from tvm_rammer.schedule import CostModel, Decision, Explanation
 from tvm_rammer.typed_json import read_as
 
 #: Increased whenever a library can no longer be read by older versions of this package.
-FORMAT_VERSION = 9
+FORMAT_VERSION = 10
 #: Returns the description, see :func:`packed`.
 DESCRIBE = "tvm_rammer_describe"
 #: Returns (constants, table) of the region that ``main`` calls directly.
@@ -76,10 +76,14 @@ class StateInfo:
     tensor : TensorInfo
     zero : bool
         Whether the first run finds zeros; else :data:`INITIAL_STATE` has what it finds.
+    in_place : bool
+        Whether the kernel that ``main`` calls directly may be given one tensor for what a run finds
+        and for what it leaves.
     """
 
     tensor: TensorInfo
     zero: bool
+    in_place: bool = False
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from tvm_rammer.progress import tell_each
 from tvm_rammer.region.buffer_parts import Parts, strides_of
 from tvm_rammer.region.concatenations import ConcatenationsInPlace
 from tvm_rammer.region.kernel_library import KernelLibrary
+from tvm_rammer.region.mark_replacements import with_marked_replacements
 from tvm_rammer.region.region_calls import RegionCalls, TensorCall, region_calls
 from tvm_rammer.region.slices import SlicesInPlace
 from tvm_rammer.rprogram import Buffer, Operator, OperatorGraph, aligned
@@ -67,6 +68,7 @@ def region_graph(
         Is told whenever there may be more bodies, and whether these are all of the region.
     """
     region = _without_copies(region_calls(func, mod), kernels.backend.vector_bytes)
+    region = with_marked_replacements(region)
     builder = _Builder(kernels, list(region.buffers))
     for call in tell_each("choosing kernels", region.calls):
         builder.add_operator(call)

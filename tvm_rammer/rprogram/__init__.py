@@ -2,6 +2,7 @@
 
 - ``program``: the data types; ``graph``: what policies schedule; ``rows``: the bytes of buffers
 - ``structure``, ``happens_before``, ``verify``: the proof that a plan is safe
+- ``updates``: outputs that may lie in the memory of inputs
 - ``interpret``: plans run on the host, in any legal interleaving
 - ``serialize``, ``printing``: plans as JSON, and for people
 """
@@ -26,6 +27,7 @@ from tvm_rammer.rprogram.program import (
     dtype_bytes,
 )
 from tvm_rammer.rprogram.serialize import from_json, to_json
+from tvm_rammer.rprogram.updates import updated_in_place
 from tvm_rammer.rprogram.verify import verify
 
 __all__ = [
@@ -48,6 +50,7 @@ __all__ = [
     "legal_interleavings",
     "linear_extension",
     "to_json",
+    "updated_in_place",
     "vector_clocks",
     "verify",
 ]

@@ -116,6 +116,9 @@ class RKernel:
         a bit mask; empty if that is not known, and every tile may touch everything.
     note : str, optional
         What a user should know besides, such as why a tuner's record was not used.
+    in_place : tuple of (int, int), optional
+        A pointer that is read and one that is written: both may be the same memory, since every
+        element is read by the tile that writes it, and before.
     """
 
     name: str
@@ -126,6 +129,7 @@ class RKernel:
     tiling: str = ""
     footprints: tuple[tuple[Bits, ...], ...] = ()
     note: str | None = None
+    in_place: tuple[int, int] | None = None
 
     def __hash__(self) -> int:
         """Of what tells kernels apart: footprints take long to go through."""

@@ -16,7 +16,7 @@ from tvm_rammer.rprogram.verify import verify
 from tvm_rammer.typed_json import FieldError, parse_json, read_as
 
 #: Grows whenever the data types of a plan change.
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,11 @@ def _check_kernel(kernel: RKernel) -> None:
     for mode in kernel.modes:
         if mode not in get_args(Mode):
             raise PlanError(f"{where} has the mode {mode!r}; use read or write")
+    if kernel.in_place is not None and not _is_read_and_written(kernel, *kernel.in_place):
+        raise PlanError(
+            f"{where} may have the pointers {kernel.in_place} in one place; "
+            "name one that is read, and one that is written"
+        )
     if kernel.footprints and len(kernel.footprints) != len(kernel.modes):
         raise PlanError(
             f"{where} has {len(kernel.footprints)} footprints for {len(kernel.modes)} pointers; "
@@ -88,6 +93,11 @@ def _check_kernel(kernel: RKernel) -> None:
                 f"{where} has a footprint that is not up to {TILE_RANGES} masks of {CELLS} cells; "
                 "correct it, or leave it empty"
             )
+
+
+def _is_read_and_written(kernel: RKernel, source: int, result: int) -> bool:
+    modes = dict(enumerate(kernel.modes))
+    return (modes.get(source), modes.get(result)) == ("read", "write")
 
 
 def _check_order(program: RProgram) -> None:

@@ -2,13 +2,15 @@
 
 What a model keeps between runs, such as a decoder's keys and values, is of the instance: the kernel
 takes it as inputs and writes its new values as outputs, and the two change places after a run.
+Where only a part of a tensor is replaced, both are one tensor, and the rest is never copied.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import mean, median, stdev
 from typing import Any, NoReturn, SupportsIndex
@@ -182,7 +184,10 @@ class GraphModule:
             self._take_over(left)
 
     def _run(self) -> list[Any]:
-        """Run once; what it leaves in the place of the states, which stay as they are."""
+        """Run once; what it leaves in the place of the states.
+
+        They stay as they are, but for those that are changed in place.
+        """
         if not self._prepare_thread():
             found: list[Any] = self._elsewhere(self._run)
             return found
@@ -293,7 +298,7 @@ class GraphModule:
         return self._names.index(name) if name in self._names else -1
 
     def benchmark(self, repeat: int = 5, number: int = 5, warm_up: int = 3) -> BenchmarkResult:
-        """Time runs on the inputs that are set; they leave the state as it is.
+        """Time runs on the inputs that are set; they leave the state as it was.
 
         Parameters
         ----------
@@ -321,10 +326,11 @@ class GraphModule:
                 f"repeat is {repeat}, number is {number}, warm_up is {warm_up}; they are whole "
                 "numbers, the first two at least 1, the last at least 0"
             )
-        for _ in range(warm_up):
-            self._run()
-        self._device.sync()
-        return BenchmarkResult(tuple(self._time(number) for _ in range(repeat)))
+        with self._state_kept():
+            for _ in range(warm_up):
+                self._run()
+            self._device.sync()
+            return BenchmarkResult(tuple(self._time(number) for _ in range(repeat)))
 
     def profile(self, runs: int = 21) -> Profile:
         """Write down when every rTask starts and stops, in the run of median length.
@@ -362,9 +368,25 @@ class GraphModule:
         if not self._prepare_thread():
             return self._elsewhere(lambda: self.profile(runs))
         program = self._description.programs[direct.region]
-        return profile_kernel(
-            stamps, self._kernel, self._arguments, len(direct.inputs), program, runs
-        )
+        with self._state_kept():
+            return profile_kernel(
+                stamps, self._kernel, self._arguments, len(direct.inputs), program, runs
+            )
+
+    @contextmanager
+    def _state_kept(self) -> Iterator[None]:
+        """Let runs leave the state as it was, also what they change in place."""
+        changed = [
+            tensor
+            for state, tensor in zip(self._description.states, self._states, strict=True)
+            if state.in_place
+        ]
+        kept = [_copy(tensor, self._device) for tensor in changed]
+        try:
+            yield
+        finally:
+            for tensor, before in zip(changed, kept, strict=True):
+                tensor.copyfrom(before)
 
     def _time(self, number: int) -> float:
         started = time.perf_counter()
@@ -395,10 +417,11 @@ class GraphModule:
         constants, table = self._vm[STATE]()
         count = 1 + max(direct.outputs, default=-1)
         results: list[Any] = [None] * count
-        states = (state.tensor for state in self._description.states)
-        infos = (*self._description.outputs, *states)
-        for place, info in zip(direct.outputs, infos, strict=True):
-            results[place] = self._empty(info)
+        made = [self._empty(info) for info in self._description.outputs]
+        for state, tensor in zip(self._description.states, self._states, strict=True):
+            made.append(tensor if state.in_place else self._empty(state.tensor))
+        for place, tensor in zip(direct.outputs, made, strict=True):
+            results[place] = tensor
         first = len(direct.inputs) + len((constants, table))
         places, count = [first + place for place in direct.outputs], self.get_num_outputs()
         self._output_places, self._state_places = places[:count], places[count:]
@@ -426,6 +449,10 @@ class GraphModule:
                 f"got {dtype} of shape {shape}"
             )
         self._inputs[number].copyfrom(value)
+
+
+def _copy(tensor: Any, device: Any) -> Any:
+    return tvm.runtime.empty(tensor.shape, tensor.dtype, device).copyfrom(tensor)
 
 
 def _readable(value: Any, name: str) -> Any:

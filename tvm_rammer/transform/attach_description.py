@@ -18,7 +18,7 @@ from tvm.ir import Call, GenericConst, PrimType
 
 from tvm_rammer.backend.registry import backend_named
 from tvm_rammer.options import Goal
-from tvm_rammer.region.direct_call import direct_call
+from tvm_rammer.region.direct_call import DirectCall, direct_call
 from tvm_rammer.region.library_content import (
     DESCRIBE,
     FORMAT_VERSION,
@@ -34,6 +34,7 @@ from tvm_rammer.region.library_content import (
 from tvm_rammer.region.marks import read_left_out
 from tvm_rammer.region.planned import Region
 from tvm_rammer.relax_util import operator_name, type_shape
+from tvm_rammer.rprogram import updated_in_place
 from tvm_rammer.rprogram.serialize import as_data
 from tvm_rammer.schedule import explain
 
@@ -103,6 +104,7 @@ def describe(
     )
     params = list(main.params)
     count = len(names.states)
+    direct = direct_call(main, {region.signature.name for region in regions})
     return LibraryContent(
         format=FORMAT_VERSION,
         tvm=tvm.__version__,
@@ -123,10 +125,15 @@ def describe(
             for tensor in _tensors(name, ty)
         ),
         states=tuple(
-            StateInfo(_tensor(state.name, param.ty), state.initial is None)
-            for state, param in zip(names.states, params[len(params) - count :], strict=True)
+            StateInfo(_tensor(state.name, param.ty), state.initial is None, in_place)
+            for state, param, in_place in zip(
+                names.states,
+                params[len(params) - count :],
+                _in_place(direct, regions, len(params) - count, count),
+                strict=True,
+            )
         ),
-        direct=direct_call(main, {region.signature.name for region in regions}),
+        direct=direct,
         programs=tuple(as_data(region.program) for region in regions),
         plans=tuple(
             RegionPlan(region.program.name, region.decision, explain(region.program, costs))
@@ -157,6 +164,23 @@ def attach_description(
     result = builder.get()
     result[NUM_VEUS] = _constant_function(NUM_VEUS, content["num_veus"])
     return result
+
+
+def _in_place(
+    direct: DirectCall | None, regions: Sequence[Region], first: int, count: int
+) -> list[bool]:
+    """Which of so many states, parameters of ``main`` from the ``first`` on, may stay in place."""
+    if direct is None:
+        return [False] * count
+    (program,) = (each.program for each in regions if each.signature.name == direct.region)
+    sources, outputs, inputs = updated_in_place(program), direct.outputs, direct.inputs
+
+    def alone(state: int, place: int) -> bool:
+        """Whether the kernel takes a state once, and returns what becomes of it, and once."""
+        found = place in sources and inputs[sources[place]] == first + state
+        return found and inputs.count(first + state) == outputs.count(place) == 1
+
+    return [alone(*state) for state in enumerate(outputs[len(outputs) - count :])]
 
 
 def _constant_function(symbol: str, value: int) -> tirx.PrimFunc:

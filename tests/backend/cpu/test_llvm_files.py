@@ -31,7 +31,17 @@ from tvm_rammer.kernel.lowering.llvm_file import template
 PACKAGES = (llvm.__name__, lowering.__name__)
 FILES = [(package, path) for package in PACKAGES for path in sorted(files(package).glob("*.ll"))]
 FEATURES = {"x86_64": X86_FEATURES, "aarch64": ARM_FEATURES}
-PURPOSES = ["kernels", "guard", "measuring", "shard", "entries", "elementary", "extremum", "pairs"]
+PURPOSES = [
+    "kernels",
+    "guard",
+    "measuring",
+    "shard",
+    "entries",
+    "elementary",
+    "extremum",
+    "pairs",
+    "copies",
+]
 SPECS = [TensorSpec((2, 3), "float32"), TensorSpec((ANY,), "uint8")]
 
 
@@ -50,6 +60,7 @@ def texts(architecture: str) -> dict[str, str]:
         "elementary": "\n".join([*called, sine]) + llvm_ir("rolled", rolled=ROLLED),
         "extremum": imported(KeepNaN()(largest())["main"]),
         "pairs": "".join(map(float_pairs, (4, 8, 16))),
+        "copies": llvm_ir("apart", apart="rammer_apart"),
     }
 
 

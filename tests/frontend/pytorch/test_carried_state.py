@@ -169,3 +169,83 @@ def test_state_of_bfloat16():
     instance = built(program).create()
     for expected in (1.5, 2.5):
         assert instance(np.ones(4, "float32"))[0].numpy().tolist() == [expected] * 4
+
+
+class Attention(torch.nn.Module):
+    """Keys and values of a decoder, of which a step replaces a row each; keys are read before."""
+
+    def __init__(self, looks_back: bool = False) -> None:
+        super().__init__()
+        self.looks_back = looks_back
+        self.register_buffer("keys", torch.zeros(1, 2, 8, 4), persistent=False)
+        self.register_buffer("values", torch.zeros(1, 2, 8, 4), persistent=False)
+
+    def forward(self, x: torch.Tensor, place: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        before = self.keys.sum() if self.looks_back else 1
+        self.keys[:, :, place] = x
+        self.values[:, :, place] = x.tanh()
+        return ((x @ self.keys.transpose(2, 3)).softmax(3) @ self.values * before,)
+
+
+def memory(instance: Any) -> dict[str, int]:
+    return {name: np.from_dlpack(tensor).ctypes.data for name, tensor in instance.state.items()}
+
+
+@pytest.mark.parametrize("looks_back", [False, True])
+@pytest.mark.parametrize("form", ["program", "wavefront", "per-op"])
+def test_a_row_is_replaced_where_the_others_are(form, looks_back):
+    """Unless somebody else reads what was there, or the kernel is not called directly."""
+    program = exported(lambda: Attention(looks_back))
+    library = built(program, form=form, check=True)
+    stays = {state.tensor.name: state.in_place for state in library.description.states}
+    direct = form != "per-op"
+    assert stays == {"keys": direct and not looks_back, "values": direct}
+    instance = library.create()
+    before = memory(instance)
+    assert_steps(instance, program)
+    instance.reset_state()
+    assert_steps(instance, program)
+    # An odd number of runs: what changes places is elsewhere now.
+    instance(*(each.numpy() for each in STEPS[0]))
+    same = {name: place == before[name] for name, place in memory(instance).items()}
+    assert same == stays
+
+
+def test_what_is_timed_puts_replaced_rows_back():
+    instance = built(exported(Attention)).create()
+    first, second = ([each.numpy() for each in step] for step in STEPS[:2])
+    instance(*first)
+    before = {name: tensor.numpy().copy() for name, tensor in instance.state.items()}
+    for name, value in zip(("x", "place"), second, strict=True):
+        instance.set_input(name, value)
+    instance.benchmark(2, 2)
+    instance.profile(3)
+    for name, tensor in instance.state.items():
+        np.testing.assert_array_equal(tensor.numpy(), before[name])
+
+
+def test_the_machine_of_tvm_leaves_what_it_is_given():
+    """It returns new tensors; only who calls the kernel directly may pass one for both."""
+    library = built(exported(Attention))
+    machine = relax.VirtualMachine(library.executable, tvm.cpu())
+    states = [tvm.runtime.tensor(np.zeros((1, 2, 8, 4), "float32")) for _ in range(2)]
+    given = [tvm.runtime.tensor(each.numpy()) for each in STEPS[0]]
+    _, keys, values = machine["main"](*given, *states)
+    assert not any(state.numpy().any() for state in states)
+    np.testing.assert_array_equal(keys.numpy()[:, :, 3:4], given[0].numpy())
+    np.testing.assert_allclose(values.numpy()[:, :, 3:4], np.tanh(given[0].numpy()), rtol=1e-6)
+
+
+class Returned(Attention):
+    """What it keeps is an output too: who has it may keep it while the next run goes on."""
+
+    def forward(self, x: torch.Tensor, place: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        self.keys[:, :, place] = x
+        return self.keys.clone(), x * place
+
+
+def test_what_is_returned_as_well_changes_places():
+    program = exported(Returned)
+    library = built(program)
+    assert [state.in_place for state in library.description.states] == [False]
+    assert_steps(library.create(), program)

@@ -8,12 +8,17 @@ from functools import partial
 
 import numpy as np
 import pytest
+from parts_of_results import module
 from stress.compiled_regions import Source
+from tvm import relax
 
+from tvm_rammer.backend.cpu.timing import measure_kernels as kernels_module
 from tvm_rammer.backend.cpu.timing import measure_plans as plans_module
 from tvm_rammer.backend.cpu.timing.measure_plans import measure_plans
 from tvm_rammer.frontend import load_model
+from tvm_rammer.kernel.operands import operands_of
 from tvm_rammer.region.planned import signature_of
+from tvm_rammer.rprogram import updated_in_place
 from tvm_rammer.testing.models.zoo import get_model
 
 
@@ -24,14 +29,14 @@ def source() -> Source:
 
 def test_every_plan_has_a_time_in_every_round(source):
     signature = signature_of(source.graph.graph)
-    module = source.compiler.module((signature,))
+    kernels = source.compiler.module((signature,))
     plans = [
         (source.plan("sequential", 2), False),
         (source.plan("sequential", 2), True),
         (source.plan("random1", 2), False),
     ]
     constants = source.graph.constants.copy()
-    times = measure_plans(module, signature, source.ids, plans, constants)
+    times = measure_plans(kernels, signature, source.ids, plans, constants)
     assert len(times) == 3
     assert len({len(mine) for mine in times}) == 1 and len(times[0]) >= 7
     assert all(0 < seconds < 10 for mine in times for seconds in mine)
@@ -72,8 +77,34 @@ def test_a_launch_for_each_wave_computes_the_same(source, policy):
     inputs = source.inputs()
     want = source.compile(program).run(inputs)
     signature = signature_of(source.graph.graph)
-    module = source.compiler.module((signature,))
+    kernels = source.compiler.module((signature,))
     once = source.compile(program)
-    waves = type(once)(source, program, signature, module[signature.name], True)
+    waves = type(once)(source, program, signature, kernels[signature.name], True)
     for got, expected in zip(waves.run(inputs), want, strict=True):
         np.testing.assert_array_equal(got, expected)
+
+
+def test_what_may_stay_where_it_is_does_while_it_is_timed():
+    """Kernels and plans run as they will: nothing is copied onto itself."""
+    shapes = ((1, 8, 1), (4, 1, 16), (4, 8, 16))
+
+    def step(emit, places, new, old):
+        left = emit(relax.op.where(relax.op.greater(places, relax.const(0.0)), new, old))
+        return [left, emit(relax.op.sum(left, 1))]
+
+    source = Source.of_module(module(step, *shapes))
+    program = source.plan("sequential", 1)
+    signature, calls = signature_of(source.graph.graph), []
+    entries = {signature.name: lambda *arguments: calls.append(arguments)}
+    constants = source.graph.constants
+    (run,) = plans_module._bind(entries, signature, source.ids, [(program, False)], constants)
+    run()
+    *inputs, _, _, result, _, _ = calls[0]
+    (place,) = updated_in_place(program).values()
+    assert len(inputs) == 3 and result.same_as(inputs[place]) and result.shape == shapes[2]
+    uses = operands_of(source.graph.graph).values()
+    ((kernel, operands),) = [use for use in uses if use[0].in_place is not None]
+    timed = kernels_module._program(signature, kernel, operands, 2, 4)
+    for operator in timed.operators:
+        first, second = (operator.arguments[pointer] for pointer in kernel.in_place)
+        assert first == second

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import tvm
 from tvm import tirx
 
+from tvm_rammer.backend.cpu.codegen.needless_copies import SkipNeedlessCopies
 from tvm_rammer.backend.cpu.codegen.neighbour_products import MultiplyNeighbours
 from tvm_rammer.backend.cpu.codegen.rolled_loops import LinkRolledLoops
 from tvm_rammer.backend.cpu.codegen.vector_math_calls import (
@@ -97,7 +98,7 @@ def module_builder(target: tvm.target.Target) -> Callable[[tvm.IRModule], tvm.ru
 def lowering_pipeline() -> str:
     """The name of our lowering, registered: what ``tvm.tirx.build`` takes as ``pipeline``."""
     after = (LinkElementaryFunctions, LinkRolledLoops)
-    before = (NameElementaryFunctions, MultiplyNeighbours)
+    before = (NameElementaryFunctions, MultiplyNeighbours, SkipNeedlessCopies)
     return lowering(_PIPELINE, before, after, _needless)
 
 

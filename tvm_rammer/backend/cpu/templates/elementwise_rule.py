@@ -87,7 +87,7 @@ class Elementwise(Template[PointwiseFunction, PointTiles]):
     ) -> PointwiseFunction | None:
         """As in :meth:`.Template.match`."""
         own = s_tir.renew_defs(func).with_attr("global_symbol", "main")
-        results = _results(own)
+        results = stored_results(own)
         if not results:
             return None
         params = list(own.params)
@@ -122,20 +122,20 @@ class Elementwise(Template[PointwiseFunction, PointTiles]):
 
 
 @dataclass(frozen=True)
-class _Result:
+class StoredResult:
     """What is stored at every point of axes."""
 
     axes: tuple[Axis, ...]
     store: tirx.BufferStore
 
 
-def _results(func: tirx.PrimFunc) -> list[_Result] | None:
+def stored_results(func: tirx.PrimFunc) -> list[StoredResult] | None:
     """What a PrimFunc stores once its blocks are inlined, ``None`` if it is not so simple.
 
     Besides the parameters that is only what would make expressions too large if it were inlined.
     """
     stored = {*distinct(func.params), *kept_results(func)}
-    found: list[_Result] = []
+    found: list[StoredResult] = []
     inlined: dict[Any, tuple[list[Any], Any]] = {}
     # An inlined value is computed where it is read: what it reads must still be there.
     read_later: set[Any] = set()
@@ -158,7 +158,7 @@ def _results(func: tirx.PrimFunc) -> list[_Result] | None:
         if store.buffer in read_later:
             return None
         if store.buffer in stored:
-            found.append(_Result(axes, store))
+            found.append(StoredResult(axes, store))
         elif _is_defined_by(store, axes):
             single = {axis.var: tirx.const(0, axis.dtype) for axis in axes if axis.extent == 1}
             loose = {v: zero for v, zero in single.items() if v not in list(store.indices)}

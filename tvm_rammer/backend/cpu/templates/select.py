@@ -26,6 +26,7 @@ from tvm_rammer.backend.cpu.templates.generic import Generic
 from tvm_rammer.backend.cpu.templates.matmul import Matmul
 from tvm_rammer.backend.cpu.templates.pooling_rule import Pooling
 from tvm_rammer.backend.cpu.templates.reduction_rule import Reduction
+from tvm_rammer.backend.cpu.templates.replacement_rule import Replacement
 from tvm_rammer.backend.cpu.templates.winograd.line_rule import WinogradLines
 from tvm_rammer.backend.cpu.templates.winograd.rule import Winograd
 from tvm_rammer.backend.protocol import DEFAULT_TOLERANCE
@@ -44,6 +45,7 @@ RULES: tuple[Rule, ...] = (
     Matmul(),
     Pooling(),
     Reduction(),
+    Replacement(),
     Elementwise(),
     Generic(),
 )

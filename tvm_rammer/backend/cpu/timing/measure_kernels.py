@@ -166,8 +166,13 @@ def _program(
             buffers.append(Buffer(name, shape, dtype, "arena", 0, offset))
             offset += aligned(operand.nbytes)
     width = len(operands)
+    places = list(range(width))
+    if kernel.in_place is not None:
+        # As it runs where it matters: what stays as it was is there already.
+        source, result = kernel.in_place
+        places[result] = source
     operators = tuple(
-        ROperator(f"{kernel.name}.{copy}", 0, tuple(range(copy * width, (copy + 1) * width)))
+        ROperator(f"{kernel.name}.{copy}", 0, tuple(copy * width + place for place in places))
         for copy in range(copies)
     )
     tasks = tuple(RTask(k % copies, 0, kernel.num_tiles) for k in range(repeats))

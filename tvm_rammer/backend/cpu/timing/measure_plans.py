@@ -23,7 +23,7 @@ from tvm_rammer.backend.cpu.codegen.instruction_table import (
 from tvm_rammer.backend.cpu.host import configure_pool
 from tvm_rammer.backend.plan_rows import BaseLayout
 from tvm_rammer.backend.signature import RegionSignature, TensorSpec
-from tvm_rammer.rprogram import RProgram
+from tvm_rammer.rprogram import RProgram, updated_in_place
 from tvm_rammer.tensors import as_tensor
 
 #: Seconds of measuring after which no further round starts, and the rounds there are at least (one
@@ -99,7 +99,10 @@ def _bind(
         layout = BaseLayout.of(signature)
         table = tvm.runtime.tensor(instruction_table(program, layout, ids, by_wave))
         arena = tvm.runtime.tensor(np.zeros(arena_tensor_bytes(program, layout), np.uint8))
-        arguments = [*inputs, pool, table, *outputs, arena]
+        # As it runs where it matters: a state is changed where it is.
+        updated = updated_in_place(program)
+        results = [inputs[updated[k]] if k in updated else out for k, out in enumerate(outputs)]
+        arguments = [*inputs, pool, table, *results, arena]
         return lambda: entry(*arguments)
 
     return [bound(program, by_wave) for program, by_wave in plans]
