@@ -114,7 +114,8 @@ def _checked(library: Library, model: Path, options: dict[str, Any]) -> tuple[Ou
     from tvm_rammer.runtime.check import check_library
 
     with native_work(f"checking {model.name}"):
-        return check_library(library, model, given_options(options).get("constants"))
+        given = given_options(options)
+        return check_library(library, model, given.get("constants"), given.get("states"))
 
 
 def _check(output: Path, backend: str | None) -> None:

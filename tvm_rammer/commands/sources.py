@@ -54,6 +54,20 @@ class _ConstantType(click.ParamType):
         return name, known if "," in text else known[0]
 
 
+class _StateType(click.ParamType):
+    name = "INPUT=OUTPUT"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        given, _, left = value.partition("=")
+        if not given or not left:
+            self.fail(f"{value!r} is not of the form state=next_state", param, ctx)
+        return given, left
+
+
 def _number(text: str) -> Number | None:
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
@@ -77,7 +91,7 @@ class _PolicyOption(click.Option):
 
 
 #: Options that are given once for each input, by the parameters that they arrive as.
-_REPEATED = {"shapes": "shape", "constants": "constant"}
+_REPEATED = {"shapes": "shape", "constants": "constant", "states": "state"}
 
 _OPTIONS = {
     "policy": click.option("--policy", cls=_PolicyOption, metavar="NAME"),
@@ -113,6 +127,14 @@ _OPTIONS = {
         multiple=True,
         help="Value of an input, a number or numbers with commas between, that is fixed when "
         "compiling (repeatable).",
+    ),
+    "states": click.option(
+        "--state",
+        "states",
+        type=_StateType(),
+        multiple=True,
+        help="An input that is, in each run, what an output was after the run before; at first "
+        "zeros (repeatable).",
     ),
     "oversubscribe": click.option(
         "--oversubscribe",
@@ -239,7 +261,7 @@ def _refuse_options(source: Path, options: dict[str, Any]) -> None:
 
 
 def given_options(options: dict[str, Any]) -> dict[str, Any]:
-    """The options that were given, shapes and constants by the names of their inputs."""
+    """The options that were given; shapes, constants and states by the names of their inputs."""
     given = {name: value for name, value in options.items() if value is not None and value != ()}
     for name, option in _REPEATED.items():
         if name in given:

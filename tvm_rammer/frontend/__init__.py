@@ -5,6 +5,7 @@
 ``loaded_model``            what comes out
 ``input_shapes``            the shapes of inputs: what the model says, what the user gives
 ``input_constants``         inputs that the user fixes to a value
+``input_states``            inputs that outputs become, from one run to the next
 ``relax_module``            Relax modules
 ``deformable_convolution``  convolutions that read at places of the data, for both importers
 ``fourier``                 Fourier transforms, for both importers

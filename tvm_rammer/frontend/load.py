@@ -12,6 +12,7 @@ import tvm
 from tvm_rammer.errors import ModelError
 from tvm_rammer.frontend.input_constants import Constants
 from tvm_rammer.frontend.input_shapes import Shapes, require_mapping
+from tvm_rammer.frontend.input_states import States, keep_states, require_states
 from tvm_rammer.frontend.loaded_model import LoadedModel
 from tvm_rammer.frontend.onnx.import_onnx import from_onnx, read_onnx
 from tvm_rammer.frontend.onnx.onnx_file import OnnxModel, in_memory
@@ -27,7 +28,10 @@ from tvm_rammer.no_collection import no_collection
 
 @no_collection()
 def load_model(
-    model: Any, shapes: Shapes | None = None, constants: Constants | None = None
+    model: Any,
+    shapes: Shapes | None = None,
+    constants: Constants | None = None,
+    states: States | None = None,
 ) -> LoadedModel:
     """Load a model.
 
@@ -40,6 +44,8 @@ def load_model(
         Shapes of inputs, by their names in the model: sizes for its symbolic dimensions.
     constants : mapping of str to array_like, optional
         Values of inputs, by their names in the model; such an input is none any more.
+    states : mapping of str to str, optional
+        Names of outputs by the names of the inputs that they are in the next run.
 
     Returns
     -------
@@ -50,11 +56,18 @@ def load_model(
     ModelError
         The model cannot be read or imported, or dimensions of its inputs stay unknown.
     InputError
-        ``shapes`` or ``constants`` do not fit the model.
+        ``shapes``, ``constants`` or ``states`` do not fit the model.
     """
     shapes = {} if shapes is None else shapes
     constants = {} if constants is None else constants
+    states = {} if states is None else states
     require_mapping(shapes)
+    require_states(states)
+    return keep_states(_loaded(model, shapes, constants, states), states)
+
+
+def _loaded(model: Any, shapes: Shapes, constants: Constants, states: States) -> LoadedModel:
+    """A model whose states are inputs and outputs."""
     where = "the model"
     if isinstance(model, str | os.PathLike):
         where = os.fspath(model)
@@ -62,7 +75,7 @@ def load_model(
     if isinstance(model, onnx.ModelProto):
         model = in_memory(model)
     if isinstance(model, OnnxModel):
-        return from_onnx(model, shapes, constants, where)
+        return from_onnx(model, shapes, constants, where, states)
     if isinstance(model, tvm.IRModule):
         model = from_relax(model, where)
     if isinstance(model, LoadedModel):

@@ -15,6 +15,7 @@ from tvm_rammer.errors import InputError, ModelError, RammerError, last_line
 from tvm_rammer.frontend import LoadedModel, load_model
 from tvm_rammer.frontend.input_constants import Constants
 from tvm_rammer.frontend.input_shapes import Shapes
+from tvm_rammer.frontend.input_states import States
 from tvm_rammer.options import Form, Options
 from tvm_rammer.progress import tell
 from tvm_rammer.runtime.check import check_library, require_reference
@@ -37,6 +38,7 @@ def build(
     form: Form = "program",
     shapes: Shapes | None = None,
     constants: Constants | None = None,
+    states: States | None = None,
     oversubscribe: bool = False,
     winograd_tolerance: float = DEFAULT_TOLERANCE,
     wait_limit: float = WAIT_LIMIT,
@@ -69,6 +71,9 @@ def build(
         Shapes of inputs with symbolic dimensions.
     constants : mapping of str to array_like, optional
         Values of inputs, which are none any more; what they decide is computed when compiling.
+    states : mapping of str to str, optional
+        Names of outputs by names of inputs: what such an output was after a run, its input is in
+        the next one, at first zeros. Neither is an input or an output any more.
     oversubscribe : bool
         Allow more vEUs than hardware threads: correct, but slow.
     winograd_tolerance : float
@@ -118,7 +123,7 @@ def build(
     # Whether there is such a device is known before the model is.
     goal = options.resolve(target)
     tell("reading the model")
-    loaded = load_model(model, shapes, constants)
+    loaded = load_model(model, shapes, constants, states)
     if params:
         loaded = _bind(loaded, params)
     names = ModelNames(loaded.input_names, loaded.output_names, loaded.states)
@@ -137,7 +142,7 @@ def build(
             name: value.numpy() if isinstance(value, tvm.runtime.Tensor) else value
             for name, value in (params or {}).items()
         }
-        check_library(library, model, {**(constants or {}), **bound})
+        check_library(library, model, {**(constants or {}), **bound}, states)
     return library
 
 

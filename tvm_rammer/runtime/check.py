@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,9 +14,11 @@ import onnx
 
 from tvm_rammer.errors import InputError, ModelError
 from tvm_rammer.frontend.input_constants import Constants
+from tvm_rammer.frontend.input_states import States
 from tvm_rammer.frontend.loaded_model import one_line
 from tvm_rammer.frontend.onnx.fix_inputs import typed_constants
 from tvm_rammer.region.library_content import TensorInfo
+from tvm_rammer.runtime.description import LibraryDescription
 from tvm_rammer.runtime.library import Library
 from tvm_rammer.runtime.onnx_reference import run_onnxruntime
 from tvm_rammer.tensors import random_values
@@ -68,7 +70,10 @@ def require_reference(model: Any) -> str:
 
 
 def check_library(
-    library: Library, model: Any, constants: Constants | None = None
+    library: Library,
+    model: Any,
+    constants: Constants | None = None,
+    states: States | None = None,
 ) -> tuple[OutputError, ...]:
     """Run a library and the model that it was compiled from on the same seeded inputs.
 
@@ -79,7 +84,7 @@ def check_library(
     library : Library
         For this machine.
     model : path, onnx.ModelProto or torch.export.ExportedProgram
-    constants : mapping of str to array_like, optional
+    constants, states : mapping, optional
         As for :func:`tvm_rammer.build`.
 
     Returns
@@ -95,10 +100,12 @@ def check_library(
     """
     reference = require_reference(model)
     described = library.description
-    infos, states = described.inputs, [state.tensor.name for state in described.states]
-    inputs, expected = _reference_run(reference, model, infos, constants or {}, states)
-    found = [output.numpy() for output in library.create()(*inputs.values())]
-    names = [info.name for info in library.description.outputs]
+    known = _Reference(reference, model, constants or {}, states or {}, described)
+    inputs, expected = known.results()
+    instance = library.create()
+    outputs = instance(*inputs.values())
+    found = [tensor.numpy() for tensor in (*outputs, *instance.state.values())]
+    names = [info.name for info in described.outputs] + list(instance.state)
     errors = tuple(
         OutputError(name, _error(got, want), _tolerance(want))
         for name, got, want in zip(names, found, expected, strict=True)
@@ -112,24 +119,84 @@ def check_library(
     return errors
 
 
-def _reference_run(
-    reference: str,
-    model: Any,
-    infos: Sequence[TensorInfo],
-    constants: Constants,
-    states: Sequence[str],
-) -> tuple[dict[str, np.ndarray], list[np.ndarray]]:
-    """Inputs that the reference takes, and its outputs."""
-    for below in _INTEGERS_BELOW:
-        rng = np.random.default_rng(0)
-        inputs = {info.name: _drawn(info, rng, below) for info in infos}
-        try:
-            if reference == "PyTorch":
-                return inputs, _run_torch(model, inputs, constants, states)
-            return inputs, run_onnxruntime(model, inputs | _fixed(model, constants))
-        except Exception as error:
-            failure = error
-    raise InputError(f"check: {reference} does not run the model: {one_line(failure)}") from failure
+@dataclass(frozen=True)
+class _Reference:
+    """A model in the program that it is compared with, ONNX Runtime or PyTorch."""
+
+    program: str
+    model: Any
+    constants: Constants
+    states: States
+    described: LibraryDescription
+
+    def results(self) -> tuple[dict[str, np.ndarray], list[np.ndarray]]:
+        """Inputs that the program takes; its outputs, and what becomes of the states."""
+        run = self._torch if self.program == "PyTorch" else self._onnx
+        zeros = {
+            state.tensor.name: np.zeros(state.tensor.static_shape(), state.tensor.dtype)
+            for state in self.described.states
+            if state.tensor.name in self.states
+        }
+        for below in _INTEGERS_BELOW:
+            rng = np.random.default_rng(0)
+            inputs = {info.name: _drawn(info, rng, below) for info in self.described.inputs}
+            try:
+                found = run(inputs | zeros)
+            except Exception as error:
+                failure = error
+                continue
+            kept = (self.states.get(s.tensor.name, s.tensor.name) for s in self.described.states)
+            names = [*(info.name for info in self.described.outputs), *kept]
+            return inputs, [found[name] for name in names]
+        raise InputError(
+            f"check: {self.program} does not run the model: {one_line(failure)}"
+        ) from failure
+
+    def _onnx(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Outputs by name."""
+        proto = self.model
+        if not isinstance(proto, onnx.ModelProto):
+            proto = onnx.load(os.fspath(proto), load_external_data=False)
+        known = {value.name: value for value in proto.graph.input}
+        fixed = typed_constants(known, self.constants, "check") if self.constants else {}
+        names = [value.name for value in proto.graph.output]
+        return dict(zip(names, run_onnxruntime(self.model, {**inputs, **fixed}), strict=True))
+
+    def _torch(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Outputs and states by name, of a program whose states are then as they were."""
+        import torch
+        from torch.utils import _pytree as pytree
+
+        model = self.model
+        program = torch.export.load(model) if isinstance(model, str | os.PathLike) else model
+        leaves, tree = pytree.tree_flatten(program.example_inputs)
+        given = {**inputs, **{name: np.asarray(value) for name, value in self.constants.items()}}
+        for number, name in enumerate(program.graph_signature.user_inputs):
+            if isinstance(leaves[number], torch.Tensor):
+                leaves[number] = torch.from_numpy(given[name]).to(leaves[number].dtype)
+        arguments, keywords = pytree.tree_unflatten(leaves, tree)
+        tensors = {**program.constants, **program.state_dict}
+        own = [s.tensor.name for s in self.described.states if s.tensor.name not in self.states]
+        before = {name: tensors[name].clone() for name in own}
+        with torch.no_grad():
+            results = pytree.tree_leaves(program.module()(*arguments, **keywords))
+            found = [each.clone() for each in results if isinstance(each, torch.Tensor)]
+            left = {name: tensors[name].clone().numpy() for name in own}
+            for name, value in before.items():
+                tensors[name].copy_(value)
+        values = [each.numpy() for each in found]
+        return {**dict(zip(self._torch_names(program), values, strict=True)), **left}
+
+    def _torch_names(self, program: Any) -> list[str]:
+        """What the library calls a program's outputs, in order."""
+        if not self.states:
+            return [info.name for info in self.described.outputs]
+        from tvm_rammer.frontend.load import load_model
+
+        infos = (*self.described.inputs, *(state.tensor for state in self.described.states))
+        shapes = {info.name: info.static_shape() for info in infos}
+        own = program.graph_signature.user_inputs
+        return [*load_model(program, {k: v for k, v in shapes.items() if k in own}).output_names]
 
 
 def _drawn(info: TensorInfo, rng: np.random.Generator, below: int) -> np.ndarray:
@@ -138,41 +205,6 @@ def _drawn(info: TensorInfo, rng: np.random.Generator, below: int) -> np.ndarray
     if "mask" in info.name.lower():
         return np.ones(shape, dtype)
     return random_values(rng, shape, dtype, 256 if dtype == np.uint8 else below)
-
-
-def _fixed(model: Any, constants: Constants) -> dict[str, np.ndarray]:
-    if not constants:
-        return {}
-    proto = model
-    if not isinstance(model, onnx.ModelProto):
-        proto = onnx.load(os.fspath(model), load_external_data=False)
-    inputs = {value.name: value for value in proto.graph.input}
-    return typed_constants(inputs, constants, "check")
-
-
-def _run_torch(
-    model: Any, inputs: Mapping[str, np.ndarray], constants: Constants, states: Sequence[str]
-) -> list[np.ndarray]:
-    """Outputs of an exported program, run eagerly, whose states are then as they were."""
-    import torch
-    from torch.utils import _pytree as pytree
-
-    program = torch.export.load(model) if isinstance(model, str | os.PathLike) else model
-    leaves, tree = pytree.tree_flatten(program.example_inputs)
-    names = list(program.graph_signature.user_inputs)
-    given = dict(inputs) | {name: np.asarray(value) for name, value in constants.items()}
-    for number, (name, leaf) in enumerate(zip(names, leaves, strict=True)):
-        if isinstance(leaf, torch.Tensor):
-            leaves[number] = torch.from_numpy(given[name]).to(leaf.dtype)
-    arguments, keywords = pytree.tree_unflatten(leaves, tree)
-    tensors = {**program.constants, **program.state_dict}
-    before = [(tensors[name], tensors[name].clone()) for name in states]
-    with torch.no_grad():
-        results = pytree.tree_leaves(program.module()(*arguments, **keywords))
-        found = [each.clone().numpy() for each in results if isinstance(each, torch.Tensor)]
-        for each, value in before:
-            each.copy_(value)
-    return found
 
 
 def _error(got: np.ndarray, want: np.ndarray) -> float:

@@ -7,7 +7,7 @@ import io
 import re
 import traceback
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -78,10 +78,19 @@ def read_onnx(path: Path) -> OnnxModel:
     return model
 
 
-def from_onnx(model: OnnxModel, shapes: Shapes, constants: Constants, where: str) -> LoadedModel:
-    """Import a model whose inputs have the given shapes and values; it is changed."""
+def from_onnx(
+    model: OnnxModel,
+    shapes: Shapes,
+    constants: Constants,
+    where: str,
+    states: Collection[str] = (),
+) -> LoadedModel:
+    """Import a model whose inputs have the given shapes and values; it is changed.
+
+    Inputs that will be ``states`` are inputs here, too.
+    """
     try:
-        return _imported(model, shapes, constants, where)
+        return _imported(model, shapes, constants, where, states)
     except RammerError:
         raise
     except Exception as error:
@@ -93,13 +102,19 @@ def from_onnx(model: OnnxModel, shapes: Shapes, constants: Constants, where: str
         ) from error
 
 
-def _imported(model: OnnxModel, shapes: Shapes, constants: Constants, where: str) -> LoadedModel:
+def _imported(
+    model: OnnxModel,
+    shapes: Shapes,
+    constants: Constants,
+    where: str,
+    states: Collection[str],
+) -> LoadedModel:
     validate(model.proto, where)
     model = _computing_in_float32(replace(model, proto=_inlined_functions(model.proto)))
     model = fix_inputs(model, shapes, constants, where)
     inputs = tuple(value.name for value in free_inputs(model))
     proto = model.proto
-    _prepare(proto, where)
+    _prepare(proto, where, states)
     sizes = {value.name: static_shape(value.type) or () for value in proto.graph.input}
     module = _import(proto, sizes, where)
     module = _bind_weights(module, [*sizes], model.weights)
@@ -109,10 +124,10 @@ def _imported(model: OnnxModel, shapes: Shapes, constants: Constants, where: str
     return LoadedModel(module, inputs, outputs)
 
 
-def _prepare(proto: onnx.ModelProto, where: str) -> None:
+def _prepare(proto: onnx.ModelProto, where: str, states: Collection[str]) -> None:
     """Put a graph whose inputs have static shapes into operators that TVM imports rightly."""
     fold(proto, where)
-    rewrite_operators(proto, where)
+    rewrite_operators(proto, where, states)
     _refuse_foreign(proto, where)
     refuse_run_time_operands(proto.graph, where)
     refuse_unequal_branches(proto.graph, where)

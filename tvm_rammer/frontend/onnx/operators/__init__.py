@@ -4,6 +4,7 @@
 ``operator_node``      what a node says
 ``attention``          attentions of com.microsoft
 ``grouped_attention``  the attention that decoders are exported with
+``caches``             what decoders remember, in buffers of a fixed length
 ``heads``              the parts of every attention
 ``rotary``             positions as angles
 ``functions``          inlines operators that ONNX defines by others

@@ -6,9 +6,12 @@ for each sequence how many there are with the new ones, less one.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 
 from tvm_rammer.frontend.onnx.new_nodes import Nodes
+from tvm_rammer.frontend.onnx.operators.caches import written
 from tvm_rammer.frontend.onnx.operators.heads import attended, in_heads, out_of_heads
 from tvm_rammer.frontend.onnx.operators.operator_node import OperatorNode
 from tvm_rammer.frontend.onnx.operators.rotary import at_positions, turned
@@ -22,8 +25,8 @@ def group_query_attention(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
     query, key, value = node.inputs[:3]
     if not key:
         size = width // (heads + 2 * groups)
-        sizes = [heads * size, groups * size, groups * size]
-        query, key, value = nodes.split_at(query, 2, sizes)
+        widths = [heads * size, groups * size, groups * size]
+        query, key, value = nodes.split_at(query, 2, widths)
     else:
         size = width // heads
     query = in_heads(nodes, query, batch, length, heads)
@@ -41,10 +44,9 @@ def group_query_attention(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
         key = turned(nodes, key, (batch, groups, length, size), angles, rotated, interleaved)
     old = node.shape(node.input(3))[2] if node.input(3) else 0
     total = max(old, _total(node, length))
-    key = _appended(nodes, node.input(3), key, before, (batch, groups, old, length, total, size))
-    value = _appended(
-        nodes, node.input(4), value, before, (batch, groups, old, length, total, size)
-    )
+    sizes = (batch, groups, old, length, total, size)
+    key = _appended(nodes, node.input(3), key, before, sizes, node.states)
+    value = _appended(nodes, node.input(4), value, before, sizes, node.states)
     masks = [_causal(node, nodes, places, (batch, length, total))]
     if node.input(10):
         masks.append(node.input(10))
@@ -87,12 +89,20 @@ def _before(node: OperatorNode, nodes: Nodes, batch: int, length: int) -> str:
 
 
 def _appended(
-    nodes: Nodes, past: str, new: str, before: str, sizes: tuple[int, int, int, int, int, int]
+    nodes: Nodes,
+    past: str,
+    new: str,
+    before: str,
+    sizes: tuple[int, int, int, int, int, int],
+    states: Collection[str],
 ) -> str:
     """The new keys behind those of before, [batch, groups, total, size]."""
     batch, groups, old, length, total, size = sizes
     if not past or not old:
         return new
+    if past in states and old == total:
+        # Behind it the buffer stays as it was, as where ONNX Runtime is given one buffer for both.
+        return written(nodes, past, new, before, ((batch, groups, old, size), length, 2))
     first = nodes.slice(new, 2, 0, 1)
     zeros = nodes.op("Sub", first, first)
     all_keys = nodes.op("Concat", past, new, zeros, axis=2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,8 @@ class OperatorNode:
     values : mapping of str to onnx.TensorProto
         The tensors before it that are constants.
     attributes : mapping of str to object
+    states : collection of str
+        Inputs of the model that are what outputs were after the run before.
     """
 
     proto: onnx.NodeProto
@@ -40,6 +42,7 @@ class OperatorNode:
     types: Types
     values: Values
     attributes: Mapping[str, Any]
+    states: Collection[str] = ()
 
     @property
     def kind(self) -> str:
@@ -142,8 +145,13 @@ Rule = Callable[[OperatorNode, Nodes], "tuple[str, ...] | None"]
 
 
 def parse(
-    proto: onnx.NodeProto, model: str, version: int, types: Types, values: Values
+    proto: onnx.NodeProto,
+    model: str,
+    version: int,
+    types: Types,
+    values: Values,
+    states: Collection[str],
 ) -> OperatorNode:
     """Read a node."""
     attributes = {a.name: helper.get_attribute_value(a) for a in proto.attribute}
-    return OperatorNode(proto, model, version, types, values, attributes)
+    return OperatorNode(proto, model, version, types, values, attributes, states)

@@ -8,7 +8,7 @@ ONNX does not know shapes are known only now: what they decide is computed here 
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import onnx
 from onnx import helper
@@ -31,7 +31,7 @@ from tvm_rammer.frontend.onnx.operators.table import FUNCTIONS, RULES
 from tvm_rammer.frontend.onnx.recurrent.node import QUANTIZED
 
 
-def rewrite_operators(model: onnx.ModelProto, where: str) -> None:
+def rewrite_operators(model: onnx.ModelProto, where: str, states: Collection[str] = ()) -> None:
     """Replace the operators that TVM's importer lacks or gets wrong, in place.
 
     Parameters
@@ -40,6 +40,8 @@ def rewrite_operators(model: onnx.ModelProto, where: str) -> None:
         Its inputs have static shapes.
     where : str
         The model, for messages.
+    states : collection of str
+        Inputs that are what outputs were after the run before.
 
     Raises
     ------
@@ -52,7 +54,7 @@ def rewrite_operators(model: onnx.ModelProto, where: str) -> None:
     # Before version 4 constants had to be inputs as well.
     model.ir_version = max(model.ir_version, 4)
     _drop_unread_results(model)
-    _Walk(model, where).graph(model.graph)
+    _Walk(model, where, states).graph(model.graph)
     _drop_unread_constants(model.graph)
 
 
@@ -109,8 +111,8 @@ def _as_onnx_knows_it(node: onnx.NodeProto) -> onnx.NodeProto:
 class _Walk:
     """What is known at a node: types and constants of the tensors before it."""
 
-    def __init__(self, model: onnx.ModelProto, where: str) -> None:
-        self._where = where
+    def __init__(self, model: onnx.ModelProto, where: str, states: Collection[str]) -> None:
+        self._where, self._states = where, states
         self._opsets = opsets_of(model)
         self._version = self._opsets.get("", 1)
         self._types: ChainMap[str, onnx.TypeProto] = ChainMap()
@@ -143,7 +145,7 @@ class _Walk:
         self._types.update(self._inferred(proto))
         if self._computed(graph, proto):
             return
-        node = parse(proto, self._where, self._version, self._types, self._values)
+        node = parse(proto, self._where, self._version, self._types, self._values, self._states)
         start, known = len(graph.node), len(graph.initializer)
         results = self._rewritten(node) if node.key != done else None
         if results is None:

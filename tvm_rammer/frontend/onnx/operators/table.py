@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from tvm_rammer.frontend.onnx.operators import (
     attention,
+    caches,
     elementwise_forms,
     fused,
     grouped_attention,
@@ -84,6 +85,7 @@ _ONNX: dict[str, Rule] = {
     "RoiAlign": windows.roi_align,
     "Slice": selections.slice_elements,
     "Swish": fused.swish,
+    "TensorScatter": caches.tensor_scatter,
     "TopK": selections.top_k,
     "Upsample": resizing.resize,
 }
