@@ -59,6 +59,36 @@ def test_constants_are_no_inputs(call, tmp_path):
     assert [info.name for info in description.inputs] == ["x"]
 
 
+def test_states_are_no_inputs_and_no_outputs(call, counting):
+    result = call("compile", counting, "-o", "s.so", "--state", "count=next", "--check")
+    assert result.exit_code == 0, result.stderr
+    assert "inputs             x float32 3x2" in result.stdout
+    assert "kept between runs  count float32 3x2" in result.stdout
+    assert "error count" in result.stdout
+    assert [info.name for info in tvm_rammer.load("s.so").description.outputs] == ["y"]
+    for command in ("run", "explain"):
+        assert call(command, counting, "--state", "count=next").exit_code == 0
+    assert call("show", counting, "--kernels", "--state", "count=next").exit_code == 0
+
+
+@pytest.fixture
+def counting(tmp_path):
+    """``next = count + x; y = exp(next)``."""
+    names = ("x", "count", "next", "y")
+    x, count, following, y = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, (3, 2)) for name in names
+    )
+    nodes = [
+        helper.make_node("Add", ["count", "x"], ["next"]),
+        helper.make_node("Exp", ["next"], ["y"]),
+    ]
+    graph = helper.make_graph(nodes, "counting", [x, count], [following, y])
+    opset = [helper.make_opsetid("", 17)]
+    path = tmp_path / "counting.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=8), path)
+    return path
+
+
 def test_the_tolerance_is_written_down(call, model):
     call("compile", model, "-o", "tiny.so", "--winograd-tolerance", "1e-3")
     options = tvm_rammer.load("tiny.so").description.content["options"]
@@ -128,6 +158,18 @@ def test_a_shape_given_twice(refused, model):
 def test_a_constant_given_twice(refused, model):
     line = refused("compile", model, "-o", "a.so", "--constant", "x=4", "--constant", "x=8")
     assert line == "error: --constant gives input 'x' twice; give each input once"
+
+
+@pytest.mark.parametrize("text", ["x", "=y", "x="])
+def test_a_state_that_is_none(call, model, text):
+    result = call("compile", model, "-o", "a.so", "--state", text)
+    assert result.exit_code == 2
+    assert f"{text!r} is not of the form state=next_state" in result.stderr
+
+
+def test_a_state_given_twice(refused, model):
+    line = refused("compile", model, "-o", "a.so", "--state", "x=y", "--state", "x=z")
+    assert line == "error: --state gives input 'x' twice; give each input once"
 
 
 @pytest.mark.parametrize("text", ["x", "=1", "x=", "x=1,", "x=many"])

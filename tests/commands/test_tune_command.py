@@ -19,8 +19,8 @@ def test_tuned_and_compiled(call, tmp_path):
     assert document["measured"] >= 1
     assert document["operators"][0]["untuned_seconds"] > 0
     assert all(each["gain"] >= 1 for each in document["operators"])
-    result = call("explain", path, "--database", records)
-    assert result.exit_code == 0
+    assert call("explain", path, "--database", records).exit_code == 0
+    assert call("show", path, "--kernels", "--database", records).exit_code == 0
     plot = tmp_path / "gain.svg"
     result = call("tune", "--status", records, "--plot", plot, "--json")
     told = json.loads(result.stdout)

@@ -68,7 +68,7 @@ def show_kernels(model: Path, show_all: bool, options: dict[str, Any]) -> Result
 
 def _measured(model: Path, options: dict[str, Any]) -> KernelReport:
     from tvm_rammer.commands.native_work import progress
-    from tvm_rammer.commands.sources import given_options
+    from tvm_rammer.commands.sources import REPEATED, given_options
     from tvm_rammer.frontend import load_model
     from tvm_rammer.options import Options
     from tvm_rammer.runtime.kernel_report import kernel_report
@@ -77,11 +77,11 @@ def _measured(model: Path, options: dict[str, Any]) -> KernelReport:
     given = given_options(options)
     with progress(bar=True) as display:
         task = display.add_task(f"reading {model.name}", total=None)
-        target = given.pop("target", None)
-        shapes, constants = given.pop("shapes", None), given.pop("constants", None)
+        target, records = given.pop("target", None), given.pop("database", None)
+        inputs = {name: given.pop(name) for name in REPEATED if name in given}
         goal = Options(**given).resolve(target)
-        loaded = load_model(model, shapes, constants)
-        partitions = partition_module(loaded.module, goal)
+        loaded = load_model(model, **inputs)
+        partitions = partition_module(loaded.module, goal, records)
 
         def advance(done: int, total: int) -> None:
             display.update(task, description="measuring kernels", completed=done, total=total)

@@ -91,7 +91,7 @@ class _PolicyOption(click.Option):
 
 
 #: Options that are given once for each input, by the parameters that they arrive as.
-_REPEATED = {"shapes": "shape", "constants": "constant", "states": "state"}
+REPEATED = {"shapes": "shape", "constants": "constant", "states": "state"}
 
 _OPTIONS = {
     "policy": click.option("--policy", cls=_PolicyOption, metavar="NAME"),
@@ -210,12 +210,7 @@ def build_library(model: Path, **options: Any) -> Library:
     with native_work(f"compiling {model.name}"):
         from tvm_rammer.runtime.build import build
 
-        given = given_options(options)
-        if "database" in given:
-            from tvm_rammer.tuning.database import Database
-
-            given["database"] = Database(given["database"])
-        return build(model, **given)
+        return build(model, **given_options(options))
 
 
 def open_library(source: Path, **options: Any) -> Library:
@@ -252,21 +247,32 @@ def open_described(
 
 def _refuse_options(source: Path, options: dict[str, Any]) -> None:
     """Raise an InputError if options are given for what is compiled already."""
-    if given := given_options(options):
+    if given := _given(options):
         name = next(iter(given))
-        option = _REPEATED.get(name, name).replace("_", "-")
+        option = REPEATED.get(name, name).replace("_", "-")
         raise InputError(
             f"{source}: is compiled already, --{option} cannot change it; give the model instead"
         )
 
 
 def given_options(options: dict[str, Any]) -> dict[str, Any]:
-    """The options that were given; shapes, constants and states by the names of their inputs."""
-    given = {name: value for name, value in options.items() if value is not None and value != ()}
-    for name, option in _REPEATED.items():
+    """The options that were given; shapes, constants and states by the names of their inputs.
+
+    Of a database its records.
+    """
+    given = _given(options)
+    for name, option in REPEATED.items():
         if name in given:
             given[name] = _distinct(option, given[name])
+    if "database" in given:
+        from tvm_rammer.tuning.database import Database
+
+        given["database"] = Database(given["database"])
     return given
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None and value != ()}
 
 
 def _distinct(option: str, pairs: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
