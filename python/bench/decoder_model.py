@@ -1,0 +1,133 @@
+"""A decoder of ONNX with random weights that takes one token, as ONNX Runtime's exporters write it.
+
+Its keys and values are buffers of a fixed length (GroupQueryAttention of com.microsoft): what goes
+in as ``past`` comes out as ``present`` with one more row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+_FLOAT, _INT32 = onnx.TensorProto.FLOAT, onnx.TensorProto.INT32
+
+
+@dataclass(frozen=True)
+class DecoderSizes:
+    """Of a decoder: places of its buffers, heads, and heads of keys and values."""
+
+    places: int
+    groups: int
+    layers: int = 4
+    heads: int = 8
+    head_size: int = 64
+    inner: int = 1536
+
+    @property
+    def width(self) -> int:
+        """Elements of a token."""
+        return self.heads * self.head_size
+
+    @property
+    def cache(self) -> list[int]:
+        """The shape of the keys of a layer."""
+        return [1, self.groups, self.places, self.head_size]
+
+    def states(self) -> dict[str, str]:
+        """What goes out by what goes in."""
+        names = [f"{layer}.{kind}" for layer in range(self.layers) for kind in ("key", "value")]
+        return {f"past.{name}": f"present.{name}" for name in names}
+
+    def inputs(self) -> dict[str, np.ndarray]:
+        """A token in the middle of buffers of zeros."""
+        caches = {name: np.zeros(self.cache, np.float32) for name in self.states()}
+        token = np.random.default_rng(0).standard_normal((1, 1, self.width)).astype(np.float32)
+        return {"token": token, "before": np.array([self.places // 2], np.int32), **caches}
+
+
+def decoder(sizes: DecoderSizes) -> onnx.ModelProto:
+    """The model."""
+    graph = _Graph(sizes)
+    token = "token"
+    for layer in range(sizes.layers):
+        token = graph.layer(f"{layer}", token)
+    graph.add("Identity", [token], "result")
+    inputs = {"token": (_FLOAT, [1, 1, sizes.width]), "before": (_INT32, [1])}
+    outputs = {"result": (_FLOAT, [1, 1, sizes.width])}
+    for given, left in sizes.states().items():
+        inputs[given] = outputs[left] = (_FLOAT, sizes.cache)
+    made = helper.make_graph(
+        graph.nodes,
+        "decoder",
+        [helper.make_tensor_value_info(name, *spec) for name, spec in inputs.items()],
+        [helper.make_tensor_value_info(name, *spec) for name, spec in outputs.items()],
+        graph.weights,
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(made, opset_imports=opsets, ir_version=8)
+
+
+@dataclass
+class _Graph:
+    sizes: DecoderSizes
+    nodes: list[Any] = field(default_factory=list)
+    weights: list[Any] = field(default_factory=list)
+    generator: Any = field(default_factory=lambda: np.random.default_rng(1))
+
+    def __post_init__(self) -> None:
+        angles = np.arange(self.sizes.places)[:, None] / (1 + np.arange(self.sizes.head_size // 2))
+        self.constant("cos", np.cos(angles))
+        self.constant("sin", np.sin(angles))
+        self.constant("scale", np.ones(self.sizes.width))
+        self.constant("places", np.array(self.sizes.places), np.int32)
+
+    def constant(self, name: str, value: np.ndarray, dtype: Any = np.float32) -> str:
+        self.weights.append(numpy_helper.from_array(value.astype(dtype), name))
+        return name
+
+    def add(self, kind: str, operands: list[str], result: str, **attributes: Any) -> str:
+        self.nodes.append(helper.make_node(kind, operands, [result], result, **attributes))
+        return result
+
+    def product(self, name: str, data: str, rows: int, columns: int) -> str:
+        weight = self.generator.standard_normal((rows, columns)) / np.sqrt(rows)
+        return self.add("MatMul", [data, self.constant(f"{name}.weight", weight)], name)
+
+    def normed(self, name: str, data: str) -> str:
+        return self.add("SimplifiedLayerNormalization", [data, "scale"], name, epsilon=1e-5)
+
+    def layer(self, name: str, token: str) -> str:
+        """An attention, and a gated network behind it; the token after both."""
+        sizes, size = self.sizes, self.sizes.head_size
+        data = self.normed(f"{name}.norm", token)
+        widths = {"q": sizes.width, "k": sizes.groups * size, "v": sizes.groups * size}
+        parts = [self.product(f"{name}.{k}", data, sizes.width, n) for k, n in widths.items()]
+        kept = [f"{name}.key", f"{name}.value"]
+        before = [*(f"past.{each}" for each in kept), "before", "places", "cos", "sin"]
+        results = [f"{name}.attended", *(f"present.{each}" for each in kept)]
+        self.nodes.append(
+            helper.make_node(
+                "GroupQueryAttention",
+                [*parts, *before],
+                results,
+                results[0],
+                domain="com.microsoft",
+                num_heads=sizes.heads,
+                kv_num_heads=sizes.groups,
+                do_rotary=1,
+            )
+        )
+        out = self.product(f"{name}.out", results[0], sizes.width, sizes.width)
+        token = self.add("Add", [token, out], f"{name}.sum")
+        data = self.normed(f"{name}.norm2", token)
+        gate = self.product(f"{name}.gate", data, sizes.width, sizes.inner)
+        opened = self.add("Sigmoid", [gate], f"{name}.opened")
+        gate = self.add("Mul", [gate, opened], f"{name}.silu")
+        up = self.product(f"{name}.up", data, sizes.width, sizes.inner)
+        both = self.add("Mul", [gate, up], f"{name}.both")
+        down = self.product(f"{name}.down", both, sizes.inner, sizes.width)
+        return self.add("Add", [token, down], f"{name}.token")

@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""Time one token of decoders whose keys and values are buffers of a fixed length.
+
+    python python/bench_decoding.py --places 256,1024,4096 --groups 2,8
+
+ONNX Runtime is given one buffer for what its GroupQueryAttention takes and leaves, which is how it
+is fastest. This project's library keeps them as states, of which a row is replaced in place; beside
+it is the same without states, which returns new tensors. All take turns, each in a process of its
+own.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+import click
+import numpy as np
+import onnx
+from bench.console_table import console_table
+from bench.contenders import available_threads
+from bench.decoder_library import decoder_library
+from bench.decoder_model import DecoderSizes, decoder
+from bench.outside.onnxruntime_decoder import onnxruntime_decoder
+from rich.console import Console
+
+import tvm_rammer
+from tvm_rammer.testing.contenders import outside_contender, tvm_contender
+from tvm_rammer.testing.fair_timing import Settings, time_contenders
+from tvm_rammer.testing.timing_results import paired_ratio
+
+_PEER, _OURS, _WITHOUT = "onnxruntime", "states", "no states"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A decoder: median milliseconds of a token by contender, and ours over ONNX Runtime's."""
+
+    places: int
+    groups: int
+    ms: dict[str, float]
+    ratio: float | None
+    notes: dict[str, str]
+
+
+@click.command()
+@click.option("--places", default="256,1024,4096", show_default=True, help="Of the buffers.")
+@click.option("--groups", default="2,8", show_default=True, help="Heads of keys; 8 of queries.")
+@click.option("--threads", type=click.IntRange(1), help="All CPUs of this process unless given.")
+@click.option("--seconds", default=10.0, show_default=True, help="For a decoder.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def main(places: str, groups: str, threads: int | None, seconds: float, as_json: bool) -> None:
+    """Compare this project with ONNX Runtime on single tokens."""
+    count = threads or available_threads()
+    pairs = product(map(int, places.split(",")), map(int, groups.split(",")))
+    rows = [timed(DecoderSizes(*pair), count, seconds) for pair in pairs]
+    if as_json:
+        click.echo(json.dumps([vars(row) for row in rows], indent=2))
+        return
+    names = (_PEER, _WITHOUT, _OURS)
+    cells = [
+        (
+            f"{row.places:,}",
+            str(row.groups),
+            *(f"{row.ms[n]:.3g}" if n in row.ms else row.notes.get(n, "-") for n in names),
+            "-" if row.ratio is None else f"{row.ratio:.2f}x",
+        )
+        for row in rows
+    ]
+    columns = ("places", "heads of keys", *(f"{name}, ms" for name in names), "states to it")
+    Console().print(console_table("One token of a decoder of 4 layers of 512", columns, cells))
+
+
+def timed(sizes: DecoderSizes, threads: int, seconds: float) -> Row:
+    """Build and time one decoder."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = {
+            name: str(Path(folder) / name) for name in ("m.onnx", "inputs.npz", "s.so", "n.so")
+        }
+        onnx.save(decoder(sizes), paths["m.onnx"])
+        np.savez(paths["inputs.npz"], **sizes.inputs())
+        states, options = sizes.states(), {"num_veus": threads}
+        tvm_rammer.build(paths["m.onnx"], states=states, **options).export_library(paths["s.so"])
+        tvm_rammer.build(paths["m.onnx"], **options).export_library(paths["n.so"])
+        given = {"model": paths["m.onnx"], "inputs": paths["inputs.npz"], "threads": threads}
+        peer = outside_contender(_PEER, onnxruntime_decoder, {**given, "states": states})
+        ours = [
+            tvm_contender(
+                name, decoder_library, {"path": path, "inputs": paths["inputs.npz"]}, threads
+            )
+            for name, path in ((_OURS, paths["s.so"]), (_WITHOUT, paths["n.so"]))
+        ]
+        settings = Settings(session_s=seconds)
+        outcomes = {o.name: o for o in time_contenders([peer, *ours], settings)}
+    ok = {name: o for name, o in outcomes.items() if o.status == "ok" and o.blocks_ns}
+    ms = {name: outcome.quartiles_ms()[1] for name, outcome in ok.items()}
+    ratio = paired_ratio(ok[_OURS], ok[_PEER]).value if {_OURS, _PEER} <= set(ok) else None
+    notes = {name: f"{o.status}: {o.note}" for name, o in outcomes.items() if name not in ok}
+    return Row(sizes.places, sizes.groups, ms, ratio, notes)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+"""The decoder that is timed computes in this project what it does in ONNX Runtime."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from bench.decoder_library import decoder_library
+from bench.decoder_model import DecoderSizes, decoder
+from bench.outside.onnxruntime_decoder import onnxruntime_decoder
+
+import tvm_rammer
+
+pytest.importorskip("onnxruntime")
+SIZES = DecoderSizes(places=8, groups=2, layers=2, heads=4, head_size=16, inner=48)
+
+
+def test_a_token_is_the_same_with_states_and_without(tmp_path):
+    model, inputs = str(tmp_path / "m.onnx"), str(tmp_path / "inputs.npz")
+    onnx.save(decoder(SIZES), model)
+    np.savez(inputs, **SIZES.inputs())
+    run, outputs = onnxruntime_decoder(model, inputs, SIZES.states(), 1)
+    run()
+    (want,) = outputs()
+    assert want.shape == (1, 1, SIZES.width)
+    for states in (SIZES.states(), {}):
+        library = tvm_rammer.build(model, states=states, policy="sequential", num_veus=2)
+        run, outputs = decoder_library(library.export_library(tmp_path / "m.so"), inputs)
+        run()
+        np.testing.assert_allclose(outputs()[0], want, rtol=1e-4, atol=1e-5)
