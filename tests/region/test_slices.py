@@ -56,6 +56,18 @@ def test_a_slice_of_an_input_in_another_shape():
     assert list(parts(graph).values()) == [("x0", 384, 768)]
 
 
+def test_last_rows_of_what_becomes_the_end_of_a_concatenation():
+    """A part that moves with its whole keeps its length."""
+
+    def build(emit, x):
+        y = emit(OP.matmul(x, weight(64, 64)))
+        last = emit(OP.strided_slice(y, axes=[0], begin=[2], end=[4]))
+        return [emit(OP.concat([x, y], 0)), emit(OP.matmul(last, weight(64, 8)))]
+
+    graph = assert_runs(module(build, (4, 64)))
+    assert set(parts(graph).values()) >= {("gv", 1024, 2048), ("gv", 1536, 2048)}
+
+
 def test_slices_of_slices():
     def build(emit, x):
         y = emit(OP.matmul(x, weight(16, 96)))

@@ -21,6 +21,7 @@ from tvm_rammer.errors import ModelError
 from tvm_rammer.kernel.blocks import distinct, loads, variables
 from tvm_rammer.kernel.footprint import Matrix, footprints
 from tvm_rammer.kernel.loops import sequence
+from tvm_rammer.kernel.lowering.hidden_divisions import HideDivisions, ShowDivisions
 from tvm_rammer.kernel.lowering.positive_division import PositiveDivision
 from tvm_rammer.kernel.nodes import buffer_bytes, collect, statements
 from tvm_rammer.rprogram.program import Mode
@@ -43,7 +44,9 @@ _LOWER_LOOPS = (
     s_tir.transform.LowerOpaqueBlock(),
 )
 _LOWER_BUFFERS = (
+    HideDivisions(),
     tirx.transform.FlattenBuffer(),
+    ShowDivisions(),
     tirx.transform.BF16ComputeLegalize(),
     tirx.transform.NarrowDataType(32),
 )

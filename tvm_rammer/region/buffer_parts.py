@@ -136,8 +136,9 @@ class Parts:
     def move(self, number: int, place: RowColumns) -> None:
         """Let a buffer, and what lies in it, lie in some place of the same size."""
         for part in self._parts.pop(number, []):
-            offset = place.start + self.buffers[part].offset
-            self._set(part, replace(place, start=offset))
+            buffer = self.buffers[part]
+            length = buffer.nbytes // place.count
+            self._set(part, replace(place, start=place.start + buffer.offset, length=length))
         self._set(number, place)
 
     def _set(self, number: int, place: RowColumns) -> None:

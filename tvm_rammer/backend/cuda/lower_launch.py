@@ -16,6 +16,7 @@ from tvm.ir import TensorLoad
 
 from tvm_rammer.backend.cuda.launches import launches_of
 from tvm_rammer.errors import ModelError
+from tvm_rammer.kernel.lowering.hidden_divisions import HideDivisions, ShowDivisions
 from tvm_rammer.kernel.lowering.positive_division import PositiveDivision
 from tvm_rammer.kernel.lowering.safe_division import SafeDivision
 from tvm_rammer.kernel.nodes import collect
@@ -62,7 +63,8 @@ def _with_vectors(launch: tirx.PrimFunc, target: tvm.target.Target) -> tirx.Prim
         *(high.CompactBufferAllocation(), high.LowerAutoCopy(), high.UnifyThreadBinding()),
         *(high.LowerMatchBuffer(), high.StmtSimplify(), high.InjectPermutedLayout()),
         *(high.AnnotateIrregularLoop(), high.InjectSoftwarePipeline()),
-        *(high.TransformMmaBufferLayout(), high.LowerOpaqueBlock(), low.FlattenBuffer()),
+        *(high.TransformMmaBufferLayout(), high.LowerOpaqueBlock()),
+        *(HideDivisions(), low.FlattenBuffer(), ShowDivisions()),
         *(low.BF16ComputeLegalize(), low.NarrowDataType(32), high.LoopPartition()),
         low.VectorizeLoop(True),
     ]

@@ -13,9 +13,12 @@ import tvm
 from tvm import tirx
 
 from tvm_rammer.kernel.lowering.compare_booleans import CompareBooleans
+from tvm_rammer.kernel.lowering.hidden_divisions import HideDivisions, ShowDivisions
 from tvm_rammer.kernel.lowering.keep_nan import KeepNaN
 from tvm_rammer.kernel.lowering.positive_division import PositiveDivision
 from tvm_rammer.kernel.lowering.safe_division import SafeDivision
+
+_FLATTEN = "tirx.FlattenBuffer"
 
 
 def _all_are_needed(mod: tvm.IRModule) -> Sequence[str]:
@@ -52,13 +55,16 @@ def _stages(before: Sequence[Any], after: Sequence[Any], needless: Any) -> Any:
     stock, finalize_host, finalize_device = default_s_tir_pipeline()
     first = [SafeDivision(), PositiveDivision(), *(make() for make in before)]
     last = [CompareBooleans(), KeepNaN(), *(make() for make in after)]
-    passes = tvm.transform.Sequential([*first, stock, *last])
+    flat = tvm.transform.Sequential([*first, stock, *last])
+    others = tvm.transform.Sequential([*first, HideDivisions(), stock, ShowDivisions(), *last])
 
     @tvm.transform.module_pass(opt_level=0, name="RammerLowering")
     def lower(mod: tvm.IRModule, _: Any) -> tvm.IRModule:
         config = dict(tvm.transform.PassContext.current().config)
         config["tirx.disable_storage_rewrite"] = True
-        with tvm.transform.PassContext(config=config, disabled_pass=list(needless(mod))):
+        left_out = list(needless(mod))
+        passes = flat if _FLATTEN in left_out else others
+        with tvm.transform.PassContext(config=config, disabled_pass=left_out):
             return passes(mod)
 
     return lower, finalize_host, finalize_device
