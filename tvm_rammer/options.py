@@ -66,6 +66,8 @@ class Options:
             if (count := getattr(self, name)) is not None:
                 # Also numpy's integers, which no description could hold.
                 object.__setattr__(self, name, positive_count(name, count))
+        if not isinstance(self.oversubscribe, bool):
+            raise InputError(f"oversubscribe is {self.oversubscribe!r}: it must be True or False")
         if not _is_number(self.wait_limit) or self.wait_limit > MAX_WAIT_LIMIT:
             raise InputError(
                 f"wait_limit is {self.wait_limit!r}: it must be a number of seconds from 0, which "
@@ -121,4 +123,7 @@ class Goal:
 def _is_number(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    return isfinite(value) and value >= 0
+    try:
+        return isfinite(value) and value >= 0
+    except OverflowError:
+        return False

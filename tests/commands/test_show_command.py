@@ -144,3 +144,15 @@ def test_nothing_planned_is_nothing_to_draw(refused, model):
 def test_a_picture_that_cannot_be_written(refused, library):
     line = refused("show", library, "--svg", "no/p.svg")
     assert line == "error: no/p.svg: there is no folder no; make it first"
+
+
+def test_what_is_shown_is_not_overwritten(refused, library):
+    before = library.read_bytes()
+    line = refused("show", library, "--html", library)
+    assert line == f"error: {library}: --html would overwrite what is shown; give another file"
+    assert library.read_bytes() == before
+
+
+def test_two_pictures_are_two_files(refused, library):
+    line = refused("show", library, "--html", "a.html", "--svg", "./a.html")
+    assert line == "error: a.html: --svg would overwrite --html; give another file"

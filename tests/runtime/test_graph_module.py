@@ -182,6 +182,23 @@ def test_parameters_that_cannot_be_read_are_refused(module):
     )
 
 
+def test_parameters_are_by_name(module):
+    with pytest.raises(InputError) as refused:
+        module.load_params([1])
+    assert str(refused.value) == (
+        "the parameters are a list; give values by name, or the bytes of "
+        "tvm.runtime.save_param_dict"
+    )
+
+
+@pytest.mark.parametrize(("out", "kind"), [(np.zeros(3), "ndarray"), (3, "int")])
+def test_an_output_is_copied_into_tensors_alone(module, out, kind):
+    module.run()
+    with pytest.raises(InputError) as refused:
+        module.get_output(0, out)
+    assert str(refused.value) == f"out is a {kind}; give a tvm.runtime.Tensor"
+
+
 def test_the_interface_is_known(module, sorting_library):
     assert (module.get_num_inputs(), module.get_num_outputs()) == (2, 1)
     shapes, dtypes = module.get_input_info()

@@ -91,7 +91,7 @@ def test_unknown_options_are_refused():
     assert str(form.value) == f"there is no form 'launch'; {known}"
 
 
-@pytest.mark.parametrize("tolerance", [-1, True, float("nan"), float("inf"), "none"])
+@pytest.mark.parametrize("tolerance", [-1, True, float("nan"), float("inf"), 10**400, "none"])
 def test_a_tolerance_that_is_no_number_of_at_least_0_is_refused(tolerance):
     with pytest.raises(InputError) as refused:
         tvm_rammer.pipeline(winograd_tolerance=tolerance)
@@ -99,6 +99,13 @@ def test_a_tolerance_that_is_no_number_of_at_least_0_is_refused(tolerance):
         f"winograd_tolerance is {tolerance!r}: "
         "it must be a number of at least 0, which turns Winograd off"
     )
+
+
+@pytest.mark.parametrize("given", [1, "no", None])
+def test_oversubscribe_is_yes_or_no(given):
+    with pytest.raises(InputError) as refused:
+        tvm_rammer.pipeline(oversubscribe=given)
+    assert str(refused.value) == f"oversubscribe is {given!r}: it must be True or False"
 
 
 @pytest.mark.parametrize("seconds", [-1, True, float("nan"), float("inf"), 2_000_001, "never"])

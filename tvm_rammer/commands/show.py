@@ -84,6 +84,7 @@ def command(
                 f"{source}: a {what} holds no kernels to take apart; give --kernels the model"
             )
         return show_kernels(source, show_all, options)
+    _require_apart({"source": source, **files})
     for path in files.values():
         require_writable(path)
     library, description, report = open_described(source, **options)
@@ -132,6 +133,17 @@ def _measured(profiles: Sequence[Profile]) -> list[dict[str, Any]]:
         }
         for profile in profiles
     ]
+
+
+def _require_apart(files: dict[str, Path]) -> None:
+    """Raise an InputError if one of the files that are written is another one of the call."""
+    seen: dict[Path, str] = {}
+    for kind, path in files.items():
+        place = path.resolve()
+        if place in seen:
+            other = "what is shown" if seen[place] == "source" else f"--{seen[place]}"
+            raise InputError(f"{path}: --{kind} would overwrite {other}; give another file")
+        seen[place] = kind
 
 
 def _draw(kind: str, plans: Plans, title: str) -> str:

@@ -24,8 +24,10 @@ from tvm_rammer.frontend.relax_module import (
 )
 from tvm_rammer.frontend.torch.import_torch import from_torch, read_pt2
 from tvm_rammer.no_collection import no_collection
+from tvm_rammer.one_at_a_time import one_at_a_time
 
 
+@one_at_a_time
 @no_collection()
 def load_model(
     model: Any,

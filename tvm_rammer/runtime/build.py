@@ -7,19 +7,23 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm import relax
 
 from tvm_rammer.backend.protocol import DEFAULT_TOLERANCE, WAIT_LIMIT
 from tvm_rammer.errors import InputError, ModelError, RammerError, last_line
 from tvm_rammer.frontend import LoadedModel, load_model
-from tvm_rammer.frontend.input_constants import Constants
+from tvm_rammer.frontend.input_constants import Constants, as_constant
 from tvm_rammer.frontend.input_shapes import Shapes
 from tvm_rammer.frontend.input_states import States
+from tvm_rammer.one_at_a_time import one_at_a_time
 from tvm_rammer.options import Form, Options
 from tvm_rammer.progress import tell
+from tvm_rammer.relax_util import type_shape
 from tvm_rammer.runtime.check import check_library, require_reference
 from tvm_rammer.runtime.library import Library, assemble
+from tvm_rammer.tensors import as_tensor
 from tvm_rammer.transform.attach_description import ModelNames
 from tvm_rammer.transform.pipeline import Records, partition_module
 from tvm_rammer.units import listed
@@ -28,6 +32,7 @@ from tvm_rammer.units import listed
 _NO_MEMORY = ("bad_alloc", "can't start new thread", "Cannot allocate memory")
 
 
+@one_at_a_time
 def build(
     model: Any,
     target: Any = None,
@@ -49,8 +54,9 @@ def build(
 ) -> Library:
     """Compile a model into a library that runs independent operators together.
 
-    It may take a minute; inside of ``with tvm_rammer.progress.watching(print):`` it says what it
-    does (after ``import tvm_rammer.progress``).
+    It may take a minute, and other threads that build wait for it; inside of
+    ``with tvm_rammer.progress.watching(print):`` it says what it does (after
+    ``import tvm_rammer.progress``).
 
     Parameters
     ----------
@@ -175,7 +181,23 @@ def _bind(loaded: LoadedModel, params: Mapping[str, Any]) -> LoadedModel:
         known = listed(map(repr, loaded.input_names))
         raise InputError(f"params: there is no parameter {unknown[0]!r}; main has {known}")
     by_name = dict(zip(loaded.input_names, loaded.input_params, strict=True))
-    bound = {by_name[name].name: value for name, value in params.items()}
+    bound = {
+        by_name[name].name: _fitting(name, value, by_name[name].ty)
+        for name, value in params.items()
+    }
     module = relax.transform.BindParams("main", bound)(loaded.module)
     inputs = tuple(name for name in loaded.input_names if name not in params)
     return replace(loaded, module=module, input_names=inputs)
+
+
+def _fitting(name: str, value: Any, ty: Any) -> tvm.runtime.Tensor:
+    """A value as a tensor of a parameter's type; an InputError if it is none."""
+    shape, dtype = type_shape(ty), str(getattr(ty, "dtype", "float32"))
+    if not isinstance(value, tvm.runtime.Tensor):
+        return as_tensor(as_constant(name, value, np.dtype(dtype), shape, "params"))
+    if str(value.dtype) != dtype or (shape is not None and tuple(value.shape) != shape):
+        raise InputError(
+            f"params: {name!r} is {dtype} of shape {shape}; got {value.dtype} of shape "
+            f"{tuple(map(int, value.shape))}"
+        )
+    return value

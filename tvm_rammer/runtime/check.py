@@ -173,7 +173,10 @@ class _Reference:
         given = {**inputs, **{name: np.asarray(value) for name, value in self.constants.items()}}
         for number, name in enumerate(program.graph_signature.user_inputs):
             if isinstance(leaves[number], torch.Tensor):
-                leaves[number] = torch.from_numpy(given[name]).to(leaves[number].dtype)
+                # A copy: the program may write to it. NumPy has no bfloat16 that PyTorch reads.
+                short = str(given[name].dtype) == "bfloat16"
+                array = np.array(given[name], np.float32 if short else None)
+                leaves[number] = torch.from_numpy(array).to(leaves[number].dtype)
         arguments, keywords = pytree.tree_unflatten(leaves, tree)
         tensors = {**program.constants, **program.state_dict}
         own = [s.tensor.name for s in self.described.states if s.tensor.name not in self.states]
@@ -181,10 +184,10 @@ class _Reference:
         with torch.no_grad():
             results = pytree.tree_leaves(program.module()(*arguments, **keywords))
             found = [each.clone() for each in results if isinstance(each, torch.Tensor)]
-            left = {name: tensors[name].clone().numpy() for name in own}
+            left = {name: _array(tensors[name].clone()) for name in own}
             for name, value in before.items():
                 tensors[name].copy_(value)
-        values = [each.numpy() for each in found]
+        values = list(map(_array, found))
         return {**dict(zip(self._torch_names(program), values, strict=True)), **left}
 
     def _torch_names(self, program: Any) -> list[str]:
@@ -207,6 +210,13 @@ def _drawn(info: TensorInfo, rng: np.random.Generator, below: int) -> np.ndarray
     return random_values(rng, shape, dtype, 256 if dtype == np.uint8 else below)
 
 
+def _array(tensor: Any) -> np.ndarray:
+    """A tensor of PyTorch's, which makes no array of bfloat16 itself."""
+    if str(tensor.dtype) == "torch.bfloat16":
+        return np.asarray(tensor.float().numpy(), np.dtype("bfloat16"))
+    return np.asarray(tensor.numpy())
+
+
 def _error(got: np.ndarray, want: np.ndarray) -> float:
     """The largest difference relative to the largest value; what is not finite must be the same."""
     if got.shape != want.shape or got.dtype != want.dtype:
@@ -225,6 +235,8 @@ def _error(got: np.ndarray, want: np.ndarray) -> float:
 
 
 def _tolerance(want: np.ndarray) -> float:
+    if str(want.dtype) == "bfloat16":
+        return max(_TOLERANCE, _STEPS * 2.0**-7)
     if want.dtype.kind != "f":
         # Quantised values may fall to either side of a tie; indices and truth values may not.
         quantised = want.dtype.kind in "iu" and want.dtype.itemsize == 1 and want.size

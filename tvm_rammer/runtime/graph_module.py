@@ -101,8 +101,8 @@ class GraphModule:
         self._outputs: list[Any] = []
         self._kernel: Any = None
         self._arguments: list[Any] = []
-        #: Which of them are the outputs, and which the new states.
-        self._output_places: list[int] = []
+        #: Where in them the outputs begin, and which are the new states.
+        self._first_output = 0
         self._state_places: list[int] = []
         if description.direct is not None:
             self._bind_kernel()
@@ -156,9 +156,14 @@ class GraphModule:
         Raises
         ------
         InputError
-            If the bytes cannot be read, or as :meth:`set_input`.
+            If the bytes cannot be read, for what is no mapping, or as :meth:`set_input`.
         """
         given = _read_params(bytes(params)) if isinstance(params, bytes | bytearray) else params
+        if not isinstance(given, Mapping):
+            raise InputError(
+                f"the parameters are a {type(given).__name__}; give values by name, or the bytes "
+                "of tvm.runtime.save_param_dict"
+            )
         for name, value in given.items():
             self.set_input(str(name), value)
 
@@ -201,15 +206,21 @@ class GraphModule:
     def _take_over(self, left: list[Any]) -> None:
         """What a run left is the state of the next one, which writes where this one read."""
         direct = self._description.direct
-        if direct is not None:
-            # An output may be a state too.
-            self._outputs = [self._arguments[place] for place in self._output_places]
-            for place, tensor in zip(self._state_places, self._states, strict=True):
+        if direct is None:
+            # It may be an input's own tensor or a constant's, or the same for two states.
+            self._states = [_copy(tensor, self._device) for tensor in left]
+            return
+        for number, (place, tensor) in enumerate(
+            zip(self._state_places, self._states, strict=True)
+        ):
+            if direct.outputs.count(place - self._first_output) > 1:
+                left[number] = tensor.copyfrom(left[number])
+            else:
                 self._arguments[place] = tensor
-            first = len(self._inputs)
-            for position, number in enumerate(direct.inputs):
-                if number >= first:
-                    self._arguments[position] = left[number - first]
+        first = len(self._inputs)
+        for position, number in enumerate(direct.inputs):
+            if number >= first:
+                self._arguments[position] = left[number - first]
         self._states = left
 
     @property
@@ -263,8 +274,8 @@ class GraphModule:
         Raises
         ------
         InputError
-            For an unknown output, before the first run of some models, or if ``out`` has another
-            shape or dtype.
+            For an unknown output, before the first run of some models, or if ``out`` is no tensor
+            or has another shape or dtype.
         """
         names = [info.name for info in self._description.outputs]
         number = _number("output", index, names)
@@ -273,6 +284,8 @@ class GraphModule:
         output = self._outputs[number]
         if out is None:
             return output
+        if not isinstance(out, tvm.runtime.Tensor):
+            raise InputError(f"out is a {type(out).__name__}; give a tvm.runtime.Tensor")
         if (out.shape, out.dtype) != (output.shape, output.dtype):
             raise InputError(
                 f"output {number} is {output.dtype} of shape {tuple(output.shape)}; "
@@ -420,11 +433,12 @@ class GraphModule:
         made = [self._empty(info) for info in self._description.outputs]
         for state, tensor in zip(self._description.states, self._states, strict=True):
             made.append(tensor if state.in_place else self._empty(state.tensor))
-        for place, tensor in zip(direct.outputs, made, strict=True):
+        # Where several are one result of the kernel, it writes the first of them.
+        for place, tensor in reversed(list(zip(direct.outputs, made, strict=True))):
             results[place] = tensor
-        first = len(direct.inputs) + len((constants, table))
-        places, count = [first + place for place in direct.outputs], self.get_num_outputs()
-        self._output_places, self._state_places = places[:count], places[count:]
+        self._first_output = len(direct.inputs) + len((constants, table))
+        count = self.get_num_outputs()
+        self._state_places = [self._first_output + place for place in direct.outputs[count:]]
         self._outputs = [results[place] for place in direct.outputs[:count]]
         arena = tvm.runtime.empty(
             (self._description.arena_bytes(direct.region),), "uint8", self._device

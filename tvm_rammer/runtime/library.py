@@ -17,6 +17,7 @@ from tvm.runtime import Executable
 from tvm_rammer.backend.protocol import Backend
 from tvm_rammer.errors import InputError, LibraryError, ModelError, last_line
 from tvm_rammer.machine.target import architecture
+from tvm_rammer.one_at_a_time import one_at_a_time
 from tvm_rammer.options import Goal, Options
 from tvm_rammer.progress import tell
 from tvm_rammer.region.marks import is_region
@@ -258,6 +259,7 @@ class Library:
         return target
 
 
+@one_at_a_time
 def assemble(partitions: Partitions, goal: Goal, names: ModelNames | None = None) -> Library:
     """Plan a partitioned module and link the library."""
     planned = plan_module(partitions, goal, names)

@@ -44,6 +44,8 @@ _LAYOUTS = {
 #: Operators that work in any layout, though TVM has no rule that says so; padding has attributes.
 _ANY_LAYOUT = frozenset({"relax.clip", "relax.nn.leakyrelu", "relax.nn.softplus", "relax.where"})
 _PAD = "relax.nn.pad"
+#: Those whose weights have the axes that they normalise over.
+_OF_AXES = frozenset({"relax.nn.layer_norm", "relax.nn.rms_norm"})
 #: Operators that have a scale and a zero point for all elements, or for those along an axis.
 _OF_SCALES = frozenset({QUANTIZE, DEQUANTIZE})
 
@@ -157,6 +159,9 @@ class _Converter(relax.PyExprMutator):
         layouts = [self._layout(argument) for argument in call.args]
         convolves = operator_name(call) in _LAYOUTS
         if not convolves and layouts == given:
+            return None
+        if operator_name(call) in _OF_AXES and len(call.attrs.axes) > 1:
+            # The rule moves the axes of the data, and leaves those of the weights where they are.
             return None
         rule = call.op.get_attr("FRelaxInferLayout") if isinstance(call.op, Op) else None
         if operator_name(call) in TRANSPOSED and not known_shapes(*call.args, call):

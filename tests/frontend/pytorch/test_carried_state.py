@@ -249,3 +249,86 @@ def test_what_is_returned_as_well_changes_places():
     library = built(program)
     assert [state.in_place for state in library.description.states] == [False]
     assert_steps(library.create(), program)
+
+
+class Assigned(torch.nn.Module):
+    """A state that is what ``how`` makes of it, and an output that depends on what it was."""
+
+    def __init__(self, how: Callable[[Any, Any], None], **buffers: torch.Tensor) -> None:
+        super().__init__()
+        self.how = how
+        for name, value in buffers.items():
+            self.register_buffer(name, value)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        before = sum(weight * state for weight, state in enumerate(self.buffers(), 2))
+        result = (before + x,)
+        self.how(self, x)
+        return result
+
+
+def _exchange(own: Any, x: torch.Tensor) -> None:
+    first = own.a.clone()
+    own.a.copy_(own.b)
+    own.b.copy_(first)
+
+
+def _two_alike(own: Any, x: torch.Tensor) -> None:
+    own.a.copy_(x * 2)
+    own.b.copy_(2 * x)
+
+
+ASSIGNMENTS: dict[str, Callable[[Any, Any], None]] = {
+    "an input": lambda own, x: own.a.copy_(x),
+    "a number": lambda own, x: own.a.zero_(),
+    "a buffer": lambda own, x: own.a.copy_(own.b),
+    "each other": _exchange,
+    "two alike": _two_alike,
+}
+
+
+@pytest.mark.parametrize("form", ["program", "per-op"])
+@pytest.mark.parametrize("what", ASSIGNMENTS)
+def test_a_state_is_a_tensor_of_its_own(what, form):
+    """Whatever is assigned to it: writing to an input, or to a state, changes nothing else."""
+    model = Assigned(ASSIGNMENTS[what], a=torch.full((3,), 1.0), b=torch.full((3,), 5.0))
+    library = built(torch.export.export(model.eval(), (torch.zeros(3),)), form=form)
+    instance, other = library.create(), library.create()
+    for each in (instance, other):
+        for _ in range(2):
+            reference = copy.deepcopy(model)
+            for step in range(4):
+                x = torch.full((3,), float(step))
+                np.testing.assert_allclose(each(x.numpy())[0].numpy(), reference(x)[0].numpy())
+            each.reset_state()
+    for name in instance.state:
+        instance(np.ones(3, "float32"))
+        before = {other: value.numpy() for other, value in instance.state.items() if other != name}
+        instance.state[name].copyfrom(np.full(3, 9, "float32"))
+        assert instance.get_input(0).numpy().tolist() == [1] * 3
+        for kept, value in before.items():
+            np.testing.assert_array_equal(instance.state[kept].numpy(), value)
+
+
+@pytest.mark.parametrize(
+    ("state", "assigned"),
+    [
+        (torch.zeros(4, 3), lambda own, x: own.a.copy_(x.tanh().sum(1, keepdim=True))),
+        (torch.zeros(4, dtype=torch.int32), lambda own, x: own.a.copy_(x.argmax(1))),
+        (torch.zeros(4, 3), lambda own, x: own.a.copy_(x.tanh().double())),
+        (torch.zeros(4, 3), lambda own, x: own.a.copy_(x[0])),
+        (torch.zeros(4, 3, dtype=torch.int32), lambda own, x: own.a.copy_(3 * x)),
+    ],
+)
+def test_what_is_assigned_is_cast_and_broadcast(state, assigned):
+    class Summed(Assigned):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            result = (self.a.sum() + x,)
+            self.how(self, x)
+            return result
+
+    model = Summed(assigned, a=state)
+    instance = built(torch.export.export(model.eval(), (torch.zeros(4, 3),))).create()
+    for seed in range(3):
+        x = floats(4, 3) + seed
+        np.testing.assert_allclose(instance(x.numpy())[0].numpy(), model(x)[0].numpy(), rtol=1e-5)

@@ -33,11 +33,35 @@ def pass_state_on(program: Any) -> tuple[State, ...]:
     kinds = {OutputKind.BUFFER_MUTATION, getattr(OutputKind, "PARAMETER_MUTATION", None)}
     changed = [(spec, value) for spec, value in results if spec.kind in kinds]
     left = [(spec, value) for spec, value in results if spec.kind not in kinds]
+    changed = [(spec, _fitting(program, spec.target, value, end)) for spec, value in changed]
     states = tuple(_made_inputs(program, [spec.target for spec, _ in changed]))
     given = [replace(spec, kind=OutputKind.USER_OUTPUT, target=None) for spec, _ in changed]
     signature.output_specs[:] = [*(spec for spec, _ in left), *given]
     end.args = (tuple(value for _, value in [*left, *changed]),)
     return states
+
+
+def _fitting(program: Any, target: str, value: Any, end: Any) -> Any:
+    """A value as a buffer takes it: PyTorch casts and broadcasts what is assigned to one."""
+    import torch
+
+    buffer, graph = _home(program, target)[target], program.graph
+    operators: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
+    if value.meta["val"].dtype != buffer.dtype:
+        operators.append((torch.ops.aten._to_copy.default, (), {"dtype": buffer.dtype}))
+    if value.meta["val"].shape != buffer.shape:
+        operators.append((torch.ops.aten.expand.default, (list(buffer.shape),), {}))
+    for operator, arguments, keywords in operators:
+        with graph.inserting_before(end):
+            node = graph.call_function(operator, (value, *arguments), keywords)
+        node.meta["val"] = operator(value.meta["val"], *arguments, **keywords)
+        value = node
+    return value
+
+
+def _home(program: Any, target: str) -> Any:
+    """The table of a program that a buffer or a parameter is in."""
+    return program.state_dict if target in program.state_dict else program.constants
 
 
 def _made_inputs(program: Any, targets: list[str]) -> Iterator[State]:
@@ -52,8 +76,7 @@ def _made_inputs(program: Any, targets: list[str]) -> Iterator[State]:
             last.append(node)
         specs.remove(spec)
         specs.append(replace(spec, kind=InputKind.USER_INPUT, target=None, persistent=None))
-        home = program.state_dict if target in program.state_dict else program.constants
-        yield State(target, _initial(home.pop(target)))
+        yield State(target, _initial(_home(program, target).pop(target)))
 
 
 def _initial(tensor: Any) -> Any:

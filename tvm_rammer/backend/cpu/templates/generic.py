@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+import tvm_ffi
 from tvm import s_tir, tirx
 
 from tvm_rammer.backend.cpu.templates.register_tile import lanes_for
+from tvm_rammer.backend.cpu.templates.rows.row_program import start_value
 from tvm_rammer.kernel.blocks import (
     attempt,
     extent,
@@ -37,13 +39,42 @@ class Generic:
     name: str = "generic"
 
     def apply(self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice) -> Scheduled:
-        sch = schedule_of(func)
+        sch = schedule_of(_from_infinity(func))
         kept = kept_results(sch.mod["main"])
         for block in root_blocks(sch)[:-1]:
             if not is_reduction(sch, block) and not _written(sch, block) & kept:
                 attempt(sch.compute_inline, block)
         tilings = [_cut(sch, block, vdevice) for block in root_blocks(sch)]
         return Scheduled(sch.mod["main"], self.name, ", ".join(tilings))
+
+
+def _from_infinity(func: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Let maxima start from minus infinity and minima from infinity.
+
+    TVM starts from the last finite number: a row of infinities alone would not stay one.
+    """
+
+    def started(block: s_tir.SBlock) -> Any:
+        start, store = block.init, block.body
+        extremum = isinstance(store, tirx.BufferStore) and isinstance(
+            store.value, tirx.Max | tirx.Min
+        )
+        if not extremum or not isinstance(getattr(start, "value", None), tirx.FloatImm):
+            return block
+        infinity = start_value(type(store.value), str(start.value.ty))
+        return s_tir.SBlock(
+            block.iter_vars,
+            block.reads,
+            block.writes,
+            block.name_hint,
+            store,
+            tirx.BufferStore(start.buffer, infinity, start.indices),
+            block.alloc_buffers,
+            block.match_buffers,
+            block.annotations,
+        )
+
+    return func.with_body(tvm_ffi.structural_map(func.body, (s_tir.SBlock, started)))
 
 
 def _written(sch: s_tir.Schedule, block: Any) -> set[Any]:

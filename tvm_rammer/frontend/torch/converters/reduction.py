@@ -63,7 +63,8 @@ def _extremum(op: Callable[..., Any]) -> Converter:
 
 def _any(call: OperatorCall, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
     """No axes are no reduction here, where other operators take all; of uint8 it is uint8."""
-    true = call.cast(call.cast(x, "bool"), "int8")
+    # Of nothing the largest is the least there is, and that is false.
+    true = call.cast(call.cast(x, "bool"), "uint8")
     found = true if dim == [] else _reduced(call, relax.op.max, true, dim, keepdim)
     return call.cast(call.cast(found, "bool"))
 
