@@ -92,3 +92,30 @@ def test_a_program_of_pytorch():
     program = torch.export.export(Model(), (torch.randn(2, 3),), {"scale": torch.tensor([2.0])})
     library = tvm_rammer.build(program, check=True)
     assert [each.error < 1e-6 for each in check_library(library, program)] == [True, True]
+
+
+def test_a_program_that_changes_its_input():
+    """The library gets the input as it was."""
+    torch = pytest.importorskip("torch")
+
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            x.add_(1)
+            return x * 2
+
+    with pytest.warns(UserWarning, match="changes its input"):
+        tvm_rammer.build(torch.export.export(Model(), (torch.randn(2, 3),)), check=True)
+
+
+def test_a_program_of_short_floats():
+    torch = pytest.importorskip("torch")
+
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return x.exp(), x.float() + 1
+
+    program = torch.export.export(Model(), (torch.randn(2, 3).bfloat16(),))
+    library = tvm_rammer.build(program, check=True)
+    errors = check_library(library, program)
+    assert [each.tolerance for each in errors] == [8 / 128, 1e-3]
+    assert all(each.error < 0.01 for each in errors)

@@ -383,6 +383,26 @@ def test_parameters_that_are_not_there():
     assert str(refused.value) == "params: there is no parameter 'w'; main has 'x', 'y'"
 
 
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (
+            floats(4, 8),
+            "params: input 'y' is (600, 8) in the model; the constant's shape (4, 8) does not fit",
+        ),
+        (
+            tvm.runtime.empty((4, 8), "float32"),
+            "params: 'y' is float32 of shape (600, 8); got float32 of shape (4, 8)",
+        ),
+        ("text", "params: the constant 'y' is <U4, not numbers; input 'y' takes float32"),
+    ],
+)
+def test_parameters_that_do_not_fit(value, message):
+    with pytest.raises(InputError) as refused:
+        tvm_rammer.build(Sorting, params={"y": value})
+    assert str(refused.value) == message
+
+
 def test_the_report_tells_the_plan_and_what_is_left_out():
     text = str(tvm_rammer.build(Sorting).report)
     assert "rammer_region0: " in text

@@ -98,6 +98,9 @@ GO_BACK = {
     "reshape": lambda x: OP.reshape(OP.reshape(x, (-1,)), static_shape(x)),
     "matmul": lambda x: OP.matmul(x, constant(static_shape(x)[3], 5)),
     "vector": lambda x: OP.where(OP.greater(x, OP.exp(x)), x, constant(static_shape(x)[3])),
+    "layer_norm of several axes": lambda x: OP.nn.layer_norm(
+        x, constant(*static_shape(x)[1:]), constant(*static_shape(x)[1:]), axes=[1, 2, 3]
+    ),
     "stack": lambda x: OP.max(OP.stack([x, OP.negative(x)]), axis=[0]),
 }
 

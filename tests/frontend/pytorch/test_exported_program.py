@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 
 from torch_programs import Wrapped, floats, ints  # noqa: E402
 
+import tvm_rammer  # noqa: E402
 from tvm_rammer.errors import InputError, ModelError  # noqa: E402
 from tvm_rammer.frontend import LoadedModel, load_model  # noqa: E402
 
@@ -341,3 +342,14 @@ def test_a_number_that_may_change_is_no_input():
     assert message(program).endswith(
         "is a number that may change; export the program with a fixed one, or with a tensor"
     )
+
+
+def test_nothing_is_true_of_nothing():
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return (x > 0).any(0), (x > 0).all(0), (x > 0).any(1)
+
+    x = torch.zeros(0, 3)
+    library = tvm_rammer.build(torch.export.export(Model(), (x,)), policy="sequential")
+    for got, want in zip(library.create()(x.numpy()), Model()(x), strict=True):
+        np.testing.assert_array_equal(got.numpy(), want.numpy())

@@ -290,3 +290,20 @@ def test_a_sum_that_is_a_result_itself(product):
     sums, positive = run_prim_func(func, [x]).outputs
     assert np.isfinite(sums).all()
     np.testing.assert_array_equal(positive, np.maximum(sums, 0))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("shape", [(2, 3), (3, 1), (0, 3), (4, 64)])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_a_row_of_infinities_stays_one(shape, axis, dtype):
+    """The largest of nothing is minus infinity, and not the least of finite numbers."""
+    if not shape[axis] and not shape[1 - axis]:
+        return
+    x = np.full(shape, -np.inf, dtype)
+    if x.size:
+        x[-1, -1] = 1
+    (most,), _ = run_relax(lambda x: OP.max(x, axis), x)
+    (least,), _ = run_relax(lambda x: OP.min(OP.negative(x), axis), x)
+    want = np.max(x, axis, initial=-np.inf)
+    np.testing.assert_array_equal(most, want)
+    np.testing.assert_array_equal(least, -want)
