@@ -344,12 +344,60 @@ def test_a_number_that_may_change_is_no_input():
     )
 
 
-def test_nothing_is_true_of_nothing():
+def test_what_is_true_of_nothing_and_its_mean():
     class Model(torch.nn.Module):
         def forward(self, x):
-            return (x > 0).any(0), (x > 0).all(0), (x > 0).any(1)
+            mean, variance = x.mean(0), x.var(0)
+            return (x > 0).any(0), (x > 0).all(0), (x > 0).any(1), mean, variance, x.mean(1)
 
     x = torch.zeros(0, 3)
     library = tvm_rammer.build(torch.export.export(Model(), (x,)), policy="sequential")
     for got, want in zip(library.create()(x.numpy()), Model()(x), strict=True):
         np.testing.assert_array_equal(got.numpy(), want.numpy())
+
+
+SHORT = {
+    "acos": torch.acos,
+    "atan2": lambda x: torch.atan2(x, x.flip(0)),
+    "cosh": torch.cosh,
+    "maximum": lambda x: torch.maximum(x, x.flip(0)),
+    "ne": lambda x: torch.ne(x, x.flip(0)),
+    "isnan": torch.isnan,
+    "isfinite": torch.isfinite,
+    "nan_to_num": lambda x: torch.nan_to_num(x / 0),
+    "softplus": torch.nn.functional.softplus,
+    "log1p": torch.log1p,
+    "pow": lambda x: x**0.3,
+    "fmod": lambda x: torch.fmod(x, 0.3),
+    "remainder": lambda x: x % 0.3,
+    "floor_divide": lambda x: x // (x + 1),
+    "argmax": torch.argmax,
+    "cummax": lambda x: x.cummax(0),
+    "cosine_similarity": lambda x: torch.nn.functional.cosine_similarity(x, x.flip(0), 0),
+    "searchsorted": lambda x: torch.searchsorted(x.sort()[0], x),
+    "isin": lambda x: torch.isin(x, x[:3]),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_operators_on_short_floats(dtype):
+    """TVM has no code for these in bfloat16, or in no 16 bits at all."""
+
+    class All(torch.nn.Module):
+        def forward(self, x):
+            return [body(x) for body in SHORT.values()]
+
+    x = (torch.arange(1, 25) / 32).to(dtype)
+    program = torch.export.export(All(), (x,))
+    library = tvm_rammer.build(program, policy="sequential")
+    instance = library.create()
+    instance.set_input(0, x)
+    instance.run()
+    found = [
+        torch.from_dlpack(instance.get_output(number))
+        for number in range(instance.get_num_outputs())
+    ]
+    wanted = torch.utils._pytree.tree_leaves(All()(x))
+    for got, want in zip(found, wanted, strict=True):
+        assert got.dtype == want.dtype and got.shape == want.shape
+        torch.testing.assert_close(got.float(), want.float(), rtol=0.02, atol=0.01)

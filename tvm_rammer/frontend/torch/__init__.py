@@ -8,5 +8,6 @@
 ``carried_state``     what it keeps between runs becomes inputs and outputs
 ``complex_weights``   complex numbers where a program begins and ends
 ``operator_call``     a call of an operator, as its converter sees it
+``widening``          what is computed in float32 instead of floats of 16 bits
 ====================  ===============================================================
 """

@@ -15,6 +15,7 @@ from tvm_rammer.frontend.loaded_model import end_blocks, one_line
 from tvm_rammer.frontend.torch.complex_weights import has_complex_numbers, with_real_ends
 from tvm_rammer.frontend.torch.converters import COMPLEX_CONVERTERS, CONVERTERS
 from tvm_rammer.frontend.torch.operator_call import Converter, OperatorCall, refusal
+from tvm_rammer.frontend.torch.widening import in_float32, widened
 
 
 def imported(program: Any, where: str) -> tvm.IRModule:
@@ -53,7 +54,10 @@ class _Importer(ExportedProgramImporter):
             raise ModelError(f"{self.where}: {refusal(node, why, advice)}")
         call = OperatorCall(node, self.block_builder)
         try:
-            return converter(call, *self._arguments(node, converter))
+            arguments = self._arguments(node, converter)
+            if widened(name, call, arguments):
+                return in_float32(converter, call, self.block_builder, arguments)
+            return converter(call, *arguments)
         except ModelError as error:
             raise ModelError(f"{self.where}: {error}") from error
         except Exception as error:

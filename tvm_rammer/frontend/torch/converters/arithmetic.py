@@ -59,7 +59,7 @@ def _differs(call: OperatorCall, x: Any, y: Any) -> Any:
     different = call.emit(relax.op.not_equal(x, y))
     for operand in (x, y):
         if is_float(dtype_of(operand)) and isinstance(operand, relax.Var):
-            nan = relax.op.isnan(operand)
+            nan = relax.op.isnan(call.wide(operand))
             different = call.emit(relax.op.logical_or(different, nan))
     return different
 
@@ -166,7 +166,7 @@ def _extremum(
     either = call.emit(op(x, y))
     if not is_float(call.dtype):
         return either
-    return call.emit(relax.op.where(relax.op.isnan(x), x, either))
+    return call.emit(relax.op.where(relax.op.isnan(call.wide(x)), x, either))
 
 
 def _ignoring_nan(op: Callable[..., Any]) -> Converter:
@@ -177,7 +177,7 @@ def _ignoring_nan(op: Callable[..., Any]) -> Converter:
         either = call.emit(op(x, y))
         if not is_float(call.dtype):
             return either
-        return call.emit(relax.op.where(relax.op.isnan(y), x, either))
+        return call.emit(relax.op.where(relax.op.isnan(call.wide(y)), x, either))
 
     return convert
 

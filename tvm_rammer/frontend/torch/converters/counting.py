@@ -69,7 +69,7 @@ def _sorted_places(
     upper = right or side == "right"
     passed = call.emit((relax.op.less_equal if upper else relax.op.less)(ordered, values))
     if is_float(kind):
-        passed = call.emit(relax.op.logical_or(passed, relax.op.isnan(values)))
+        passed = call.emit(relax.op.logical_or(passed, relax.op.isnan(call.wide(values))))
     return call.emit(relax.op.sum(call.cast(passed), axis=[-1]))
 
 

@@ -31,7 +31,10 @@ def axes_of(x: Any, dim: Any) -> list[int]:
 def _reduced(call: OperatorCall, op: Callable[..., Any], x: Any, dim: Any, keepdim: bool) -> Any:
     if not shape_of(x):
         return x
-    return call.emit(op(x, axis=axes_of(x, dim), keepdims=keepdim))
+    axes = axes_of(x, dim)
+    if op in (relax.op.mean, relax.op.variance) and not all(shape_of(x)[axis] for axis in axes):
+        return call.filled(call.shape, math.nan)
+    return call.emit(op(x, axis=axes, keepdims=keepdim))
 
 
 def _of_result(op: Callable[..., Any], wide: bool = True) -> Converter:
