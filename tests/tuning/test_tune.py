@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import importlib.util
 import math
@@ -273,6 +274,18 @@ def test_no_records_but_their_path(given, advice):
     assert str(caught.value) == (
         f"database is {given!r}: give what tvm_rammer.tune returned, or "
         f"tvm_rammer.Database({advice})"
+    )
+
+
+def test_a_full_disk(tmp_path, monkeypatch):
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(bench, "write_task", full)
+    with pytest.raises(TuningError) as refused:
+        tvm_rammer.tune(model(), trials=2, work_dir=tmp_path)
+    assert str(refused.value) == (
+        f"{tmp_path}: No space left on device; make room, and tune again: it goes on where it was"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import logging
 import os
@@ -122,12 +123,14 @@ def tune_tasks(
         If ``trials`` is no number from 1, or the folder cannot be written.
     TuningError
         If a library is missing that MetaSchedule needs, another process tunes into the folder, an
-        operator cannot be measured as it is without tuning, or a tracker has no server (any more).
+        operator cannot be measured as it is without tuning, a tracker has no server (any more), or
+        the disk is full.
     """
     positive_count("trials", trials)
     _require()
     path = Path(folder)
     with (
+        _told_of_a_full_disk(path),
         locked_folder(path),
         working_folder(path) as scratch,
         _quietly(),
@@ -144,6 +147,18 @@ def tune_tasks(
         session.run()
         finish(Database(path), journal)
     return Database(path)
+
+
+@contextmanager
+def _told_of_a_full_disk(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise TuningError(
+            f"{path}: {error.strerror}; make room, and tune again: it goes on where it was"
+        ) from error
 
 
 class _Session:

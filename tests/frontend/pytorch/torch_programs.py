@@ -355,6 +355,7 @@ ARITHMETIC = {
     "signbit": Program(lambda x, i: (x.signbit(), i.signbit()), (SPECIAL, I)),
     "logaddexp": Program(torch.logaddexp, (X, Y)),
     "lerp": Program(lambda x, y: torch.lerp(x, y, 0.3), (X, Y)),
+    "lerp_transposed": Program(lambda x: torch.lerp(x.mT, x.mT * 2, 0.25), (X,)),
     "addcmul": Program(lambda x, y: torch.addcmul(x, x, y, value=0.5), (X, Y)),
     "addcdiv": Program(lambda x, y: torch.addcdiv(x, x, y, value=-2), (X, Y)),
     "compare_mixed": Program(lambda i, y: (i < y, i >= y, i == y), (I, Y)),

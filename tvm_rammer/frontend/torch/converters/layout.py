@@ -136,6 +136,7 @@ CONVERTERS: dict[str, Converter] = {
     "transpose.int": _transposed,
     "expand.default": _expanded,
     "copy.default": _copied,
+    "copy_strided.default": lambda call, x, *_: x,
     "repeat.default": _repeated,
     "cat.default": _concatenated,
     "split_with_sizes.default": _split,
