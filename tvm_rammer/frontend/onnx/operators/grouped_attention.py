@@ -6,8 +6,6 @@ for each sequence how many there are with the new ones, less one.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 import numpy as np
 
 from tvm_rammer.frontend.onnx.new_nodes import Nodes
@@ -45,8 +43,8 @@ def group_query_attention(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
     old = node.shape(node.input(3))[2] if node.input(3) else 0
     total = max(old, _total(node, length))
     sizes = (batch, groups, old, length, total, size)
-    key = _appended(nodes, node.input(3), key, before, sizes, node.states)
-    value = _appended(nodes, node.input(4), value, before, sizes, node.states)
+    key = _appended(node, nodes, node.input(3), key, before, sizes)
+    value = _appended(node, nodes, node.input(4), value, before, sizes)
     masks = [_causal(node, nodes, places, (batch, length, total))]
     if node.input(10):
         masks.append(node.input(10))
@@ -89,34 +87,27 @@ def _before(node: OperatorNode, nodes: Nodes, batch: int, length: int) -> str:
 
 
 def _appended(
+    node: OperatorNode,
     nodes: Nodes,
     past: str,
     new: str,
     before: str,
     sizes: tuple[int, int, int, int, int, int],
-    states: Collection[str],
 ) -> str:
     """The new keys behind those of before, [batch, groups, total, size]."""
     batch, groups, old, length, total, size = sizes
     if not past or not old:
         return new
-    if past in states and old == total:
-        # Behind it the buffer stays as it was, as where ONNX Runtime is given one buffer for both.
-        return written(nodes, past, new, before, ((batch, groups, old, size), length, 2))
-    first = nodes.slice(new, 2, 0, 1)
-    zeros = nodes.op("Sub", first, first)
-    all_keys = nodes.op("Concat", past, new, zeros, axis=2)
-    places = nodes.constant(np.arange(total)[None], np.int64)
-    from_new = nodes.op("Add", nodes.op("Sub", places, before), nodes.constant(old, np.int64))
-    last = nodes.constant(old + length - 1, np.int64)
-    where = nodes.op("Where", nodes.op("Less", places, before), places, from_new)
-    # Behind the new keys are zeros.
-    behind = nodes.op("Less", nodes.op("Add", before, nodes.constant(length - 1, np.int64)), places)
-    zero = nodes.constant(old + length, np.int64)
-    where = nodes.op("Where", behind, zero, nodes.op("Min", where, last))
-    where = nodes.reshape(where, batch, 1, total, 1)
-    shape = nodes.constant((batch, groups, total, size), np.int64)
-    return nodes.op("GatherElements", all_keys, nodes.op("Expand", where, shape), axis=2)
+    # What is behind them is zero, but in one buffer for what was and what is: there it stays.
+    if past not in node.states or old < total:
+        dtype = node.dtype(past)
+        places = nodes.constant(np.arange(total)[None], np.int64)
+        there = nodes.reshape(nodes.op("Less", places, before), batch, 1, total, 1)
+        if old < total:
+            room = nodes.constant(np.zeros((batch, groups, total - old, size)), dtype)
+            past = nodes.op("Concat", past, room, axis=2)
+        past = nodes.op("Where", there, past, nodes.constant(0, dtype))
+    return written(nodes, past, new, before, ((batch, groups, total, size), length, 2))
 
 
 def _causal(node: OperatorNode, nodes: Nodes, places: str, sizes: tuple[int, int, int]) -> str:
