@@ -278,12 +278,19 @@ def _two_alike(own: Any, x: torch.Tensor) -> None:
     own.b.copy_(2 * x)
 
 
+def _one_value(own: Any, x: torch.Tensor) -> None:
+    value = x.tanh()
+    own.a.copy_(value)
+    own.b.copy_(value)
+
+
 ASSIGNMENTS: dict[str, Callable[[Any, Any], None]] = {
     "an input": lambda own, x: own.a.copy_(x),
     "a number": lambda own, x: own.a.zero_(),
     "a buffer": lambda own, x: own.a.copy_(own.b),
     "each other": _exchange,
     "two alike": _two_alike,
+    "one value": _one_value,
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import warnings
 from collections.abc import Iterator
@@ -65,7 +66,30 @@ def decomposed(program: Any) -> Any:
     }
     definitions.update(torch.export.default_decompositions().items())
     definitions = {op: how for op, how in definitions.items() if op.__name__ not in CONVERTERS}
-    return program.run_decompositions(definitions | {torch.ops.aten.view.default: _view})
+    definitions[torch.ops.aten.view.default] = _view
+    return _with_values_apart(program).run_decompositions(definitions)
+
+
+def _with_values_apart(program: Any) -> Any:
+    """A program that gives no value to two buffers: PyTorch cannot decompose one that does."""
+    import torch
+
+    def assigned(graph: Any) -> list[Any]:
+        return list(graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default))
+
+    values = [node.args[1] for node in assigned(program.graph)]
+    if len(set(values)) == len(values):
+        return program
+    module, seen = copy.deepcopy(program.graph_module), set()
+    for node in assigned(module.graph):
+        buffer, value, *rest = node.args
+        if value in seen:
+            with module.graph.inserting_before(node):
+                clone = module.graph.call_function(torch.ops.aten.clone.default, (value,))
+            clone.meta = dict(value.meta)
+            node.args = (buffer, clone, *rest)
+        seen.add(value)
+    return program._update(module, program.graph_signature)
 
 
 def _view(x: Any, sizes: list[int]) -> Any:
