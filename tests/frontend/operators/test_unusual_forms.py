@@ -94,6 +94,21 @@ def test_reductions_of_integers_are_integers(kind):
     assert_as_onnxruntime(model(kind, [x], axes=[1]), [x])
 
 
+@pytest.mark.parametrize("attributes", [{}, {"axes": [0]}, {"axes": [-2], "keepdims": 0}])
+def test_the_mean_of_nothing_is_no_number(attributes):
+    """ONNX says that it is not defined; numpy and PyTorch say that it is NaN."""
+    x = np.zeros((0, 3), "float32")
+    made = model("ReduceMean", [x], **attributes)
+    (found,) = run(made, [x])
+    assert found.shape == run_onnxruntime(made, {"x0": x})[0].shape and np.isnan(found).all()
+
+
+def test_the_largest_of_no_truth_values_is_false():
+    x = np.zeros((0, 3), bool)
+    (found,) = run(model("ReduceMax", [x], (np.array([0]),), 20, keepdims=0), [x])
+    assert found.tolist() == [False] * 3
+
+
 @pytest.mark.parametrize(
     ("base", "exponent"),
     [

@@ -284,6 +284,11 @@ def _one_value(own: Any, x: torch.Tensor) -> None:
     own.b.copy_(value)
 
 
+def _of_a_state(own: Any, x: torch.Tensor) -> None:
+    own.a.add_(x)
+    own.b.copy_(own.a)
+
+
 ASSIGNMENTS: dict[str, Callable[[Any, Any], None]] = {
     "an input": lambda own, x: own.a.copy_(x),
     "a number": lambda own, x: own.a.zero_(),
@@ -291,6 +296,7 @@ ASSIGNMENTS: dict[str, Callable[[Any, Any], None]] = {
     "each other": _exchange,
     "two alike": _two_alike,
     "one value": _one_value,
+    "of a state": _of_a_state,
 }
 
 

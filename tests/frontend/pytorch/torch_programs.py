@@ -352,6 +352,7 @@ ARITHMETIC = {
     "copysign": Program(
         lambda x, y: (x.copysign(y), x.copysign(-0.0)), (SPECIAL[1:], SPECIAL.flip(0)[:-1])
     ),
+    "of_bytes": Program(lambda x: (-x, x.sign(), x.sgn()), (torch.arange(4, dtype=torch.uint8),)),
     "signbit": Program(lambda x, i: (x.signbit(), i.signbit()), (SPECIAL, I)),
     "logaddexp": Program(torch.logaddexp, (X, Y)),
     "lerp": Program(lambda x, y: torch.lerp(x, y, 0.3), (X, Y)),

@@ -77,18 +77,15 @@ def _with_values_apart(program: Any) -> Any:
     def assigned(graph: Any) -> list[Any]:
         return list(graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default))
 
-    values = [node.args[1] for node in assigned(program.graph)]
-    if len(set(values)) == len(values):
+    if not assigned(program.graph):
         return program
-    module, seen = copy.deepcopy(program.graph_module), set()
+    module = copy.deepcopy(program.graph_module)
     for node in assigned(module.graph):
         buffer, value, *rest = node.args
-        if value in seen:
-            with module.graph.inserting_before(node):
-                clone = module.graph.call_function(torch.ops.aten.clone.default, (value,))
-            clone.meta = dict(value.meta)
-            node.args = (buffer, clone, *rest)
-        seen.add(value)
+        with module.graph.inserting_before(node):
+            clone = module.graph.call_function(torch.ops.aten.clone.default, (value,))
+        clone.meta = dict(value.meta)
+        node.args = (buffer, clone, *rest)
     return program._update(module, program.graph_signature)
 
 

@@ -17,7 +17,8 @@ def reduction(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
     """A reduction that ``noop_with_empty_axes`` makes elementwise, or one not of floats."""
     x = node.inputs[0]
     if not _reduces_nothing(node):
-        return _of_truth_values(node, nodes) or _of_integers(node, nodes)
+        rules = (_of_truth_values, _of_integers, _mean_of_nothing)
+        return next((made for rule in rules if (made := rule(node, nodes)) is not None), None)
     if node.kind == "ReduceSumSquare":
         return (nodes.op("Mul", x, x),)
     return (nodes.op(_EACH[node.kind], x) if node.kind in _EACH else x,)
@@ -36,7 +37,8 @@ def _of_truth_values(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None
     x, *axes = node.inputs
     if node.kind not in ("ReduceMax", "ReduceMin") or node.dtype(x) != np.bool_:
         return None
-    numbers = nodes.op(node.kind, nodes.cast(x, np.int32), *axes, **node.attributes)
+    # Of nothing the largest is the least there is: false.
+    numbers = nodes.op(node.kind, nodes.cast(x, np.uint8), *axes, **node.attributes)
     return (nodes.cast(numbers, np.bool_),)
 
 
@@ -47,3 +49,17 @@ def _of_integers(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
     # What is behind the point is cut off, as ONNX Runtime does.
     real = nodes.op(node.kind, nodes.cast(x, np.float64), *axes, **node.attributes)
     return (nodes.cast(real, node.dtype(x)),)
+
+
+def _mean_of_nothing(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
+    """The mean of nothing, which is no number; TVM would divide by none."""
+    x = node.inputs[0]
+    if node.kind != "ReduceMean" or 0 not in node.shape(x):
+        return None
+    shape, given = node.shape(x), node.attributes.get("axes", node.constant(1))
+    axes = range(len(shape)) if given is None or not len(given) else given
+    reduced = {int(axis) % len(shape) for axis in axes}
+    kept = [1 if k in reduced else n for k, n in enumerate(shape)]
+    if not node.attributes.get("keepdims", 1):
+        kept = [n for k, n in enumerate(shape) if k not in reduced]
+    return (nodes.constant(np.full(kept, np.nan), node.dtype(x)),)

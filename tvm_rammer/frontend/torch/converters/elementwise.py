@@ -59,7 +59,17 @@ def _absolute(call: OperatorCall, x: Any) -> Any:
     return x if call.dtype in ("bool", "uint8") else call.emit(relax.op.abs(x))
 
 
+def _negated(call: OperatorCall, x: Any) -> Any:
+    """TVM negates by -1, which is no number without a sign."""
+    x = call.cast(x)
+    if call.dtype == "uint8":
+        return call.emit(relax.op.subtract(call.cast(0), x))
+    return call.emit(relax.op.negative(x))
+
+
 def _sign(call: OperatorCall, x: Any) -> Any:
+    if call.dtype == "uint8":
+        return call.emit(relax.op.minimum(x, call.cast(1)))
     return x if call.dtype == "bool" else call.emit(relax.op.sign(x))
 
 
@@ -245,8 +255,8 @@ CONVERTERS: dict[str, Converter] = {
     "isinf.default": _test(relax.op.isinf),
     "isnan.default": _test(relax.op.isnan),
     "abs.default": _absolute,
-    "neg.default": _of_result(relax.op.negative),
-    "_neg_view.default": _of_result(relax.op.negative),
+    "neg.default": _negated,
+    "_neg_view.default": _negated,
     "reciprocal.default": _of_result(lambda x: relax.op.divide(relax.const(1, dtype_of(x)), x)),
     "sign.default": _sign,
     "signbit.default": _sign_bit,
