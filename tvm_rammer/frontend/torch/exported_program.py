@@ -58,6 +58,7 @@ def decomposed(program: Any) -> Any:
     """A program in which every operator without a converter is replaced by PyTorch's definition."""
     import torch
     from torch._decomp import global_decomposition_table
+    from torch._export.verifier import SpecViolationError
 
     definitions = {
         op: definition
@@ -67,20 +68,19 @@ def decomposed(program: Any) -> Any:
     definitions.update(torch.export.default_decompositions().items())
     definitions = {op: how for op, how in definitions.items() if op.__name__ not in CONVERTERS}
     definitions[torch.ops.aten.view.default] = _view
-    return _with_values_apart(program).run_decompositions(definitions)
+    try:
+        return program.run_decompositions(definitions)
+    except SpecViolationError:
+        return _with_values_apart(program).run_decompositions(definitions)
 
 
 def _with_values_apart(program: Any) -> Any:
-    """A program that gives no value to two buffers: PyTorch cannot decompose one that does."""
+    """A program that gives no value to two buffers: PyTorch's own check refuses one that does."""
     import torch
 
-    def assigned(graph: Any) -> list[Any]:
-        return list(graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default))
-
-    if not assigned(program.graph):
-        return program
     module = copy.deepcopy(program.graph_module)
-    for node in assigned(module.graph):
+    assign = torch.ops.aten.copy_.default
+    for node in module.graph.find_nodes(op="call_function", target=assign):
         buffer, value, *rest = node.args
         with module.graph.inserting_before(node):
             clone = module.graph.call_function(torch.ops.aten.clone.default, (value,))
