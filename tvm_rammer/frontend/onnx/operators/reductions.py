@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tvm_rammer.frontend.onnx.infer import static_shape
 from tvm_rammer.frontend.onnx.new_nodes import Nodes
 from tvm_rammer.frontend.onnx.operators.operator_node import OperatorNode
 
@@ -54,9 +55,10 @@ def _of_integers(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
 def _mean_of_nothing(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
     """The mean of nothing, which is no number; TVM would divide by none."""
     x = node.inputs[0]
-    if node.kind != "ReduceMean" or 0 not in node.shape(x):
+    shape = static_shape(node.types.get(x))
+    if node.kind != "ReduceMean" or shape is None or 0 not in shape:
         return None
-    shape, given = node.shape(x), node.attributes.get("axes", node.constant(1))
+    given = node.attributes.get("axes", node.constant(1))
     axes = range(len(shape)) if given is None or not len(given) else given
     reduced = {int(axis) % len(shape) for axis in axes}
     kept = [1 if k in reduced else n for k, n in enumerate(shape)]
