@@ -24,13 +24,13 @@ from bench.console_table import console_table
 from bench.contenders import available_threads
 from bench.decoder_library import decoder_library
 from bench.decoder_model import DecoderSizes, decoder
+from bench.medians import medians
 from bench.outside.onnxruntime_decoder import onnxruntime_decoder
 from rich.console import Console
 
 import tvm_rammer
 from tvm_rammer.testing.contenders import outside_contender, tvm_contender
 from tvm_rammer.testing.fair_timing import Settings, time_contenders
-from tvm_rammer.testing.timing_results import paired_ratio
 
 _PEER, _OURS, _WITHOUT = "onnxruntime", "states", "no states"
 
@@ -94,12 +94,8 @@ def timed(sizes: DecoderSizes, threads: int, seconds: float) -> Row:
             for name, path in ((_OURS, paths["s.so"]), (_WITHOUT, paths["n.so"]))
         ]
         settings = Settings(session_s=seconds)
-        outcomes = {o.name: o for o in time_contenders([peer, *ours], settings)}
-    ok = {name: o for name, o in outcomes.items() if o.status == "ok" and o.blocks_ns}
-    ms = {name: outcome.quartiles_ms()[1] for name, outcome in ok.items()}
-    ratio = paired_ratio(ok[_OURS], ok[_PEER]).value if {_OURS, _PEER} <= set(ok) else None
-    notes = {name: f"{o.status}: {o.note}" for name, o in outcomes.items() if name not in ok}
-    return Row(sizes.places, sizes.groups, ms, ratio, notes)
+        found = medians(time_contenders([peer, *ours], settings), _OURS, [_PEER])
+    return Row(sizes.places, sizes.groups, *found)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from pathlib import Path
 import click
 from bench.console_table import console_table
 from bench.contenders import available_threads
+from bench.medians import medians
 from bench.outside.pytorch_contender import program
 from bench.program_library import library
 from corpus.architectures import ARCHITECTURES
@@ -27,7 +28,6 @@ from rich.console import Console
 import tvm_rammer
 from tvm_rammer.testing.contenders import outside_contender, tvm_contender
 from tvm_rammer.testing.fair_timing import Settings, time_contenders
-from tvm_rammer.testing.timing_results import paired_ratio
 
 #: Outputs of 16 bits that went through many layers agree so far.
 _TOLERANCE = 0.05
@@ -101,13 +101,8 @@ def timed(entry: Architecture, dtype: str, threads: int, seconds: float, peers: 
         ]
         ours = tvm_contender(_OURS, library, {"path": built, "inputs": inputs}, threads)
         settings = Settings(session_s=seconds, tolerance=_TOLERANCE)
-        outcomes = {o.name: o for o in time_contenders([*contenders, ours], settings)}
-    ok = {name: o for name, o in outcomes.items() if o.status == "ok" and o.blocks_ns}
-    ms = {name: outcome.quartiles_ms()[1] for name, outcome in ok.items()}
-    best = min((name for name in peers if name in ms), key=lambda name: ms[name], default="")
-    ratio = paired_ratio(ok[_OURS], ok[best]).value if best and _OURS in ok else None
-    notes = {name: f"{o.status}: {o.note}" for name, o in outcomes.items() if name not in ok}
-    return Row(entry.name, dtype, ms, ratio, notes)
+        found = medians(time_contenders([*contenders, ours], settings), _OURS, peers)
+    return Row(entry.name, dtype, *found)
 
 
 def _export(entry: Architecture, dtype: str, model: str, inputs: str) -> None:

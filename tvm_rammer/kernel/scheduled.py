@@ -88,10 +88,6 @@ class Scheduled:
         assert made is not None
         return made
 
-    def in_memory_of(self, parameter: int, result: int) -> Scheduled:
-        """The same, its ``result`` such that it may lie in the memory of a parameter."""
-        return replace(self, in_place=(parameter, result))
-
     def variants(self) -> Iterator[Scheduled]:
         """This one and all finer ones."""
         yield self

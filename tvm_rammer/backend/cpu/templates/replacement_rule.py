@@ -7,7 +7,7 @@ for every element.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -99,7 +99,7 @@ class Replacement(Template[PartlyReplaced, SharesOfFirstAxis]):
         count = configuration.count
         nest = TiledNest(lambda: _nest(found, count), str(configuration), count)
         made = with_nests(found.func, found.views, [nest], self.name)
-        return made.in_memory_of(found.position, len(found.func.params) - 1)
+        return replace(made, in_place=(found.position, len(found.func.params) - 1))
 
     def rounding(self, configuration: SharesOfFirstAxis) -> tuple[()]:
         """Tiles have no part in what a point is."""
