@@ -68,10 +68,52 @@ def decomposed(program: Any) -> Any:
     definitions.update(torch.export.default_decompositions().items())
     definitions = {op: how for op, how in definitions.items() if op.__name__ not in CONVERTERS}
     definitions[torch.ops.aten.view.default] = _view
+    program = _with_buffers_once(program)
     try:
         return program.run_decompositions(definitions)
     except SpecViolationError:
         return _with_values_apart(program).run_decompositions(definitions)
+
+
+def _with_buffers_once(program: Any) -> Any:
+    """A program whose buffers are no constants besides; PyTorch cannot decompose one that is.
+
+    Caches that no module owns are constants of the program, also where the user registered them.
+    """
+    from torch.export.graph_signature import InputKind
+
+    signature = copy.deepcopy(program.graph_signature)
+    specs = signature.input_specs
+    weights = {**program.state_dict, **program.constants}
+    owners = {
+        key: spec.arg.name
+        for spec in reversed(specs)
+        if spec.kind is InputKind.BUFFER and (key := _memory(weights.get(spec.target)))
+    }
+    same = {
+        spec.arg.name: owners[key]
+        for spec in specs
+        if spec.kind is InputKind.CONSTANT_TENSOR
+        and (key := _memory(weights.get(spec.target))) in owners
+    }
+    if not same:
+        return program
+    module = copy.deepcopy(program.graph_module)
+    nodes = {node.name: node for node in module.graph.find_nodes(op="placeholder")}
+    for name, owner in same.items():
+        nodes[name].replace_all_uses_with(nodes[owner])
+        module.graph.erase_node(nodes[name])
+    unused = {spec.target for spec in specs if spec.arg.name in same}
+    specs[:] = [spec for spec in specs if spec.arg.name not in same]
+    constants = {name: value for name, value in program.constants.items() if name not in unused}
+    return program._update(module, signature, constants=constants)
+
+
+def _memory(tensor: Any) -> Any:
+    """What is the same for names of one tensor; ``None`` if nothing says so."""
+    if tensor is None or tensor.data_ptr() == 0:
+        return None
+    return tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype
 
 
 def _with_values_apart(program: Any) -> Any:
@@ -222,10 +264,9 @@ def _share_equal_weights(program: Any) -> None:
     first: dict[Any, Any] = {}
     nodes = {node.name: node for node in program.graph.find_nodes(op="placeholder")}
     for spec in program.graph_signature.input_specs:
-        tensor = weights.get(spec.target)
-        if spec.kind is InputKind.USER_INPUT or tensor is None or tensor.data_ptr() == 0:
+        key = _memory(weights.get(spec.target))
+        if spec.kind is InputKind.USER_INPUT or key is None:
             continue
-        key = tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype
         node = nodes[spec.arg.name]
         node.replace_all_uses_with(first.setdefault(key, node))
 
