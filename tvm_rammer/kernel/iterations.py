@@ -16,6 +16,7 @@ from tvm import tirx
 from tvm.ir import Call
 
 from tvm_rammer.kernel.blocks import variables
+from tvm_rammer.kernel.loops import USUAL_TRIPS
 from tvm_rammer.kernel.nodes import all_of, conjuncts
 
 #: Beyond this many combinations of values a condition is evaluated on an evenly spread part.
@@ -81,6 +82,7 @@ class Iterations:
             trips = float(np.mean(np.maximum(extent, 0)))
         except _UnknownError:
             start, stop, trips = 0, 1, 1.0
+        trips = float(loop.annotations.get(USUAL_TRIPS, trips))
         values = {**self.values, loop.loop_var: np.arange(start, max(stop, start + 1))}
         return Iterations(values, self.bound, self.conditions, self.count * trips)
 

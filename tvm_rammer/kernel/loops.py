@@ -14,6 +14,9 @@ ROLLED = "rammer_keep_loop"
 #: What marks a vector loop that adds products of neighbours to each sum: how many.
 NEIGHBOURS = "tvm_rammer.neighbours"
 
+#: What marks a loop that hardly ever runs to its end: how many steps it usually has.
+USUAL_TRIPS = "tvm_rammer.usual_trips"
+
 
 def number(value: int) -> Any:
     """An index."""

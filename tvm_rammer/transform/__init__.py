@@ -9,6 +9,7 @@
   ``split_transposed_convolutions``, ``widen_convolutions``,
   ``multiply_integers`` with ``integer_products``,
   ``narrow_weights`` with ``scaled_bytes``, ``sum_integers_in_floats``,
+  ``fuse_attentions`` with ``attention_chains``,
   ``fuse_normalizations`` with ``normalization_chains`` and ``normalize``,
   ``fold_transposes``, ``plan_sorting``, ``legalize_operators``, ``compute_again``,
   ``fuse_operators`` up to ``fusion_ends``;

@@ -16,6 +16,7 @@ from tvm_rammer.transform.compute_again import ComputeAgain
 from tvm_rammer.transform.fold_affine import FoldAffine
 from tvm_rammer.transform.fold_constants import FoldConstants
 from tvm_rammer.transform.fold_transposes import FoldTransposes
+from tvm_rammer.transform.fuse_attentions import FuseAttentions
 from tvm_rammer.transform.fuse_channel_windows import FuseChannelWindows
 from tvm_rammer.transform.fuse_normalizations import FuseNormalizations
 from tvm_rammer.transform.fuse_operators import FuseOperators
@@ -96,6 +97,7 @@ class Prepare:
             NarrowWeights(self.few_rows, self.short_floats),
             SumIntegersInFloats(self.products),
             # 3. PrimFuncs, as few as fusion allows.
+            FuseAttentions(),
             FuseNormalizations(),
             FoldTransposes(self.few_rows),
             PlanSorting(),

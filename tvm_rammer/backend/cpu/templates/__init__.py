@@ -9,6 +9,7 @@ A *rule* schedules a PrimFunc or declines; ``select`` asks them in order:
 - ``pooling_rule``, and below ``elementwise_rule``: one value per point (``pieces``, ``tiled_nest``,
   ``transposition``)
 - ``reduction_rule``: softmax, normalisations and all else that reduces rows (``rows``)
+- ``attention_rule`` with ``attention_kernel``: attentions of few queries
 - ``replacement_rule``: what replaces a part of a tensor
 - ``elementwise_rule``: what reduces nothing
 - ``generic``: what is left

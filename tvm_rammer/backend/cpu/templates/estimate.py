@@ -9,6 +9,7 @@ from tvm import sym, tirx
 from tvm.ir import Call, Op
 from tvm.tirx import Add, Div, FloorDiv, FloorMod, Max, Min, Mul, Select, Sub
 
+from tvm_rammer.kernel.loops import USUAL_TRIPS
 from tvm_rammer.kernel.nodes import expressions, parts_of
 from tvm_rammer.machine.speeds import CoreCycles, FunctionCycles, Speeds
 
@@ -56,6 +57,8 @@ def _cycles(core: CoreCycles, statement: Any, lanes: int = 1) -> float:
 
 def _iterations(loop: tirx.For) -> int:
     """The trip count of a loop, or the most that one may have that depends on an outer loop."""
+    if USUAL_TRIPS in loop.annotations:
+        return int(loop.annotations[USUAL_TRIPS])
     if isinstance(loop.extent, tirx.IntImm):
         return int(loop.extent)
     most = int(sym.Analyzer().const_int_bound(loop.extent).max_value)

@@ -212,6 +212,19 @@ def _softmax(op: Callable[..., Any]) -> Converter:
     return convert
 
 
+def _safe_softmax(call: OperatorCall, x: Any, dim: int, *_: Any) -> Any:
+    """A softmax that gives zeros where everything in a row is minus infinity.
+
+    Integers say so: not every back end's largest of such a row is minus infinity.
+    """
+    weights = _softmax(relax.op.nn.softmax)(call, x, dim)
+    infinity = relax.const(float("-inf"), dtype_of(x))
+    counts = call.cast(call.emit(relax.op.not_equal(x, infinity)), "uint8")
+    some = call.emit(relax.op.max(counts, axes_of(x, dim), keepdims=True))
+    nothing = call.emit(relax.op.equal(some, relax.const(0, "uint8")))
+    return call.emit(relax.op.where(nothing, relax.const(0.0, dtype_of(weights)), weights))
+
+
 CONVERTERS: dict[str, Converter] = {
     "sum.default": _of_all(relax.op.sum),
     "sum.dim_IntList": _of_result(relax.op.sum),
@@ -242,5 +255,6 @@ CONVERTERS: dict[str, Converter] = {
     "sort.default": _sorted,
     "sort.stable": _stably_sorted,
     "_softmax.default": _softmax(relax.op.nn.softmax),
+    "_safe_softmax.default": _safe_softmax,
     "_log_softmax.default": _softmax(relax.op.nn.log_softmax),
 }

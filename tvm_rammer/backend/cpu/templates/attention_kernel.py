@@ -1,0 +1,519 @@
+"""The loops of an attention of few queries, block by block of the places that they look at.
+
+A tile walks keys and values once. The scores of a block stay in the nearest cache, and what the
+blocks before gave is scaled down whenever a larger score turns up (Milakov and Gimelshein, "Online
+normalizer calculation for softmax", 2018; Dao et al., FlashAttention, NeurIPS 2022). Where batches
+are fewer than vEUs, places are dealt out to several tiles, whose results a second stage joins (Dao
+et al., Flash-Decoding, 2023).
+
+A block that is hidden, as all are beyond what a decoder has seen so far, is not read: those are the
+blocks where the score of a product of zero is lower than any that counts. Should all places of a
+row turn out to be hidden, they are read after all: their weights are equal then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from tvm import sym, tirx
+
+from tvm_rammer.backend.cpu.templates.rows.vector_loops import VectorRun, lanes_of, pieces
+from tvm_rammer.kernel.attention import AttentionFunc
+from tvm_rammer.kernel.blocks import variables
+from tvm_rammer.kernel.loops import (
+    USUAL_TRIPS,
+    bind,
+    buffer,
+    for_each,
+    loop,
+    number,
+    parallel,
+    sequence,
+    unrolled,
+    when,
+)
+from tvm_rammer.kernel.nodes import substitute
+
+#: Queries whose products with a key are computed together.
+_ROWS_TOGETHER = 4
+#: The score of a product of zero that hides its place.
+_HIDDEN = -1e30
+_INDEX = "int64"
+
+
+@dataclass(frozen=True)
+class _State:
+    """What the blocks so far gave to each row, in buffers of a tile.
+
+    Attributes
+    ----------
+    largest, totals : buffer of [rows]
+        The largest score; the sum of weights relative to it.
+    sums : buffer of [rows * columns]
+        Of the weighted values.
+    scale : buffer of [rows]
+        What the scores of the last block make of what was there before.
+    scores : buffer of [rows * places of a block]
+        Products, scores, and weights in the end.
+    """
+
+    largest: Any
+    totals: Any
+    sums: Any
+    scale: Any
+    scores: Any
+
+    @classmethod
+    def of(cls, rows: int, columns: int, block: int) -> _State:
+        sizes = {"sums": rows * columns, "scores": rows * block}
+        names = ("largest", "totals", "sums", "scale", "scores")
+        return cls(*(buffer(name, [sizes.get(name, rows)]) for name in names))
+
+    def allocations(self) -> list[Any]:
+        return [tirx.AllocBuffer(each) for each in vars(self).values()]
+
+
+@dataclass(frozen=True)
+class AttentionKernel:
+    """Makes the stages of an attention.
+
+    Attributes
+    ----------
+    func : AttentionFunc
+    block : int
+        Places that are looked at together.
+    parts : int
+        Tiles that share the places of a batch; a block of every so many is one's own, so that all
+        have some of the first blocks.
+    lanes, registers : int
+        Elements of a vector; vectors that sums may be kept in.
+    """
+
+    func: AttentionFunc
+    block: int
+    parts: int
+    lanes: int
+    registers: int
+
+    def stages(self) -> tuple[list[Any], list[Any]]:
+        """The loops over tiles, and the buffers between them."""
+        func = self.func
+        if self.parts == 1:
+            return [parallel("batch", func.batches, self._whole)], []
+        shape = [func.batches, self.parts, func.rows]
+        kept = [buffer(name, shape) for name in ("largest_of_part", "total_of_part")]
+        kept.append(buffer("sums_of_part", [*shape, func.columns]))
+        tiles = func.batches * self.parts
+        parts = parallel("tile", tiles, lambda tile: self._part(tile, kept))
+        return [parts, parallel("batch", func.batches, lambda b: self._joined(b, kept))], kept
+
+    def _whole(self, batch: Any) -> Any:
+        """All places of a batch."""
+        state = self._state()
+        if self._shown is None:
+            walk = self._walk(number(0), 1, lambda at, count: self._visit(state, batch, at, count))
+        else:
+            walk = self._looked_at(state, batch, 2, lambda turn: turn)
+        return self._framed(state, [*self._begin(state), walk, self._finish(state, batch)])
+
+    def _part(self, tile: Any, kept: list[Any]) -> Any:
+        """The places of a batch that are one tile's own."""
+        state, batch, part = self._state(), tile // self.parts, tile % self.parts
+        largest, totals, sums = kept
+
+        def visit(at: Any, count: int) -> Any:
+            visited = self._visit(state, batch, at, count)
+            return visited if self._shown is None else self._if_shown(batch, at, count, visited)
+
+        def keep(row: Any) -> Any:
+            of_row = state.sums, self.func.columns
+            place = [batch, part, row]
+            return sequence(
+                [
+                    tirx.BufferStore(largest, state.largest[row], place),
+                    tirx.BufferStore(totals, state.totals[row], place),
+                    self._along(
+                        self.func.columns,
+                        lambda c, _: tirx.BufferStore(
+                            sums, of_row[0][row * of_row[1] + c], [*place, c]
+                        ),
+                    ),
+                ]
+            )
+
+        walk = self._walk(part, self.parts, visit)
+        return self._framed(state, [*self._begin(state), walk, self._rows(keep)])
+
+    def _joined(self, batch: Any, kept: list[Any]) -> Any:
+        """What all parts of a batch gave."""
+        state = self._state()
+        largest, totals, sums = kept
+
+        def join(row: Any) -> Any:
+            def found(part: Any) -> Any:
+                new = tirx.max(state.largest[row], largest[batch, part, row])
+                return tirx.BufferStore(state.largest, new, [row])
+
+            base, bound = bind("base", self._base(state.largest[row]))
+
+            def add(part: Any) -> Any:
+                place = (batch, part, row)
+                weight, weighed = bind("weight", tirx.exp(largest[place] - base))
+                total = state.totals[row] + totals[place] * weight
+
+                def column(c: Any, _: Any) -> Any:
+                    at = row * self.func.columns + c
+                    value = state.sums[at] + sums[(*place, c)] * weight
+                    return tirx.BufferStore(state.sums, value, [at])
+
+                return sequence(
+                    [
+                        weighed,
+                        tirx.BufferStore(state.totals, total, [row]),
+                        self._along(self.func.columns, column),
+                    ]
+                )
+
+            parts = (loop("part", self.parts, body) for body in (found, add))
+            return sequence([next(parts), bound, next(parts)])
+
+        statements = [*self._begin(state), self._rows(join)]
+        if self._shown is not None:
+            statements.append(self._looked_at(state, batch, 1, lambda turn: turn + 1))
+        return self._framed(state, [*statements, self._finish(state, batch)])
+
+    # What stages are made of.
+
+    def _state(self) -> _State:
+        return _State.of(self.func.rows, self.func.columns, self.block)
+
+    def _framed(self, state: _State, statements: list[Any]) -> Any:
+        return sequence([*state.allocations(), *statements])
+
+    def _rows(self, body: Callable[[Any], Any]) -> Any:
+        return for_each("row", self.func.rows, body)
+
+    def _begin(self, state: _State) -> list[Any]:
+        def row(r: Any) -> Any:
+            stores = [
+                tirx.BufferStore(state.largest, _infinite(), [r]),
+                tirx.BufferStore(state.totals, _zero(), [r]),
+            ]
+            return sequence(stores)
+
+        size = self.func.rows * self.func.columns
+        clear = self._along(size, lambda at, _: tirx.BufferStore(state.sums, _zero(), [at]))
+        return [self._rows(row), clear]
+
+    def _finish(self, state: _State, batch: Any) -> Any:
+        func = self.func
+
+        def row(r: Any) -> Any:
+            def column(c: Any, _: Any) -> Any:
+                total = state.sums[r * func.columns + c]
+                return func.result(total, state.totals[r], state.largest[r], (batch, r, c))
+
+            return self._along(func.columns, column)
+
+        return self._rows(row)
+
+    # Blocks.
+
+    @cached_property
+    def _shown(self) -> tuple[Any, Any, Any, Any] | None:
+        """The score of a product of zero, and its batch, row and place.
+
+        ``None`` if it is the same for all places: then none is hidden.
+        """
+        place = tuple(tirx.Var(name, _INDEX) for name in ("batch", "row", "place"))
+        score = sym.Analyzer().simplify(self.func.score(_zero(), *place))
+        return (score, *place) if place[2] in variables(score) else None
+
+    def _walk(self, part: Any, parts: int, visit: Callable[[Any, int], Any]) -> Any:
+        """Visit the blocks of a part, and what is left after them."""
+        count, rest = divmod(self.func.places, self.block)
+
+        def one(turn: Any) -> Any:
+            block = turn * parts + part
+            conditions = [block < number(count)] if count % parts else []
+            return when(conditions, visit(block * self.block, self.block))
+
+        statements = [for_each("block", -(-count // parts), one)]
+        if rest:
+            last = [part == number(parts - 1)] if parts > 1 else []
+            statements.append(when(last, visit(number(count * self.block), rest)))
+        return sequence(statements)
+
+    def _looked_at(
+        self, state: _State, batch: Any, turns: int, turn_of: Callable[[Any], Any]
+    ) -> Any:
+        """Visit blocks that are shown in turn 0, and in turn 1 all others if they are wanted."""
+        lowest = buffer("lowest", [1])
+
+        def least(row: Any) -> Any:
+            value = tirx.min(lowest[number(0)], state.largest[row])
+            return tirx.BufferStore(lowest, value, [number(0)])
+
+        def turn(count: Any) -> Any:
+            own = turn_of(count)
+
+            def visit(at: Any, count: int) -> Any:
+                visited = self._visit(state, batch, at, count)
+                return self._if_shown(batch, at, count, visited, own)
+
+            wanted = tirx.any(own == number(0), lowest[number(0)] <= tirx.const(_HIDDEN, "float32"))
+            begin = tirx.BufferStore(lowest, tirx.const(float("inf"), "float32"), [number(0)])
+            walk = when([wanted], self._walk(number(0), 1, visit))
+            return sequence([begin, self._rows(least), walk])
+
+        looped = loop("turn", turns, turn, marks={USUAL_TRIPS: turns - 1})
+        return sequence([tirx.AllocBuffer(lowest), looped])
+
+    def _if_shown(
+        self, batch: Any, at: Any, count: int, visited: Any, turn: Any | None = None
+    ) -> Any:
+        """What is done with a block if any place in it is shown, or in turn 1 if none is."""
+        assert self._shown is not None
+        score, *place = self._shown
+        best = buffer("best", [self.lanes])
+
+        def look(row: Any) -> Any:
+            def column(p: Any, lane: Any) -> Any:
+                there = dict(zip(place, (batch, row, at + p), strict=True))
+                value = tirx.max(best[lane], substitute(score, there))
+                return tirx.BufferStore(best, value, [lane])
+
+            return self._along(count, column)
+
+        rows = self.func.rows if place[1] in variables(score) else 1
+        shown: Any = best[number(0)] > tirx.const(_HIDDEN, "float32")
+        if turn is not None:
+            first = turn == number(0)
+            shown = tirx.any(tirx.all(first, shown), tirx.all(tirx.Not(first), tirx.Not(shown)))
+        return sequence(
+            [
+                tirx.AllocBuffer(best),
+                self._filled(best, _infinite()),
+                for_each("row", rows, look),
+                *self._folded(best, 0, tirx.max),
+                when([shown], visited),
+            ]
+        )
+
+    def _visit(self, state: _State, batch: Any, at: Any, count: int) -> Any:
+        """Take the places of a block into account."""
+        return sequence(
+            [
+                self._products(state, batch, at, count),
+                self._rows(lambda row: self._weights(state, batch, row, at, count)),
+                self._values(state, batch, at, count),
+            ]
+        )
+
+    def _products(self, state: _State, batch: Any, at: Any, count: int) -> Any:
+        """Products of all rows with the keys of a block."""
+        func, lanes = self.func, self.lanes
+
+        def group(place: Any, first: Any, rows: int) -> Any:
+            sums = buffer("products", [rows * lanes])
+
+            def term(t: Any, lane: Any) -> Any:
+                key = func.key(batch, at + place, t)
+                stores = []
+                for row in range(rows):
+                    slot = lane + row * lanes
+                    value = sums[slot] + func.query(batch, first + row, t) * key
+                    stores.append(tirx.BufferStore(sums, value, [slot]))
+                return sequence(stores)
+
+            def keep(row: int) -> Any:
+                slot = (first + row) * self.block + place
+                return tirx.BufferStore(state.scores, sums[number(row * lanes)], [slot])
+
+            folds = [self._folded(sums, row * lanes, _add) for row in range(rows)]
+            return sequence(
+                [
+                    tirx.AllocBuffer(sums),
+                    self._filled(sums, _zero(), rows),
+                    self._along(func.terms, term),
+                    *(statement for several in zip(*folds, strict=True) for statement in several),
+                    *map(keep, range(rows)),
+                ]
+            )
+
+        def place(p: Any) -> Any:
+            return self._groups(lambda first, rows: group(p, first, rows))
+
+        return loop("place", count, place)
+
+    def _weights(self, state: _State, batch: Any, row: Any, at: Any, count: int) -> Any:
+        """Scores of a row's products, and their weights relative to the largest one."""
+        best, total = buffer("best", [self.lanes]), buffer("total", [self.lanes])
+        scores = state.scores
+
+        def score(p: Any, lane: Any) -> Any:
+            slot = row * self.block + p
+            value = self.func.score(scores[slot], batch, row, at + p)
+            larger = tirx.max(best[lane], scores[slot])
+            return sequence(
+                [tirx.BufferStore(scores, value, [slot]), tirx.BufferStore(best, larger, [lane])]
+            )
+
+        new, known = bind("new", tirx.max(state.largest[row], best[number(0)]))
+        base, bound = bind("base", self._base(new))
+
+        def weight(p: Any, lane: Any) -> Any:
+            slot = row * self.block + p
+            value = tirx.exp(scores[slot] - base)
+            return sequence(
+                [
+                    tirx.BufferStore(scores, value, [slot]),
+                    tirx.BufferStore(total, total[lane] + scores[slot], [lane]),
+                ]
+            )
+
+        scaled = state.totals[row] * state.scale[row] + total[number(0)]
+        return sequence(
+            [
+                *(tirx.AllocBuffer(each) for each in (best, total)),
+                self._filled(best, _infinite()),
+                self._filled(total, _zero()),
+                self._along(count, score),
+                *self._folded(best, 0, tirx.max),
+                known,
+                bound,
+                tirx.BufferStore(state.scale, tirx.exp(state.largest[row] - base), [row]),
+                tirx.BufferStore(state.largest, new, [row]),
+                self._along(count, weight),
+                *self._folded(total, 0, _add),
+                tirx.BufferStore(state.totals, scaled, [row]),
+            ]
+        )
+
+    def _values(self, state: _State, batch: Any, at: Any, count: int) -> Any:
+        """Add the weighted values of a block, as many columns at once as registers hold."""
+        func = self.func
+
+        def columns(first: Any, rows: int, start: Any, vectors: int, width: int) -> Any:
+            size = vectors * width
+            sums = buffer("weighted", [rows * size])
+
+            def each(body: Callable[[int, Any, Any], Any]) -> Any:
+                """``body(row, slot, column)`` for all sums."""
+
+                def vector(v: Any) -> Any:
+                    def lane(own: Any) -> Any:
+                        column = v * width + own
+                        return sequence(
+                            [body(row, column + row * size, column) for row in range(rows)]
+                        )
+
+                    return lanes_of(width, _INDEX, lane)
+
+                return unrolled("vector", vectors, vector)
+
+            def kept(row: int, column: Any) -> Any:
+                return (first + row) * func.columns + start + column
+
+            def take(row: int, slot: Any, column: Any) -> Any:
+                value = state.sums[kept(row, column)] * state.scale[first + row]
+                return tirx.BufferStore(sums, value, [slot])
+
+            def place(p: Any) -> Any:
+                def add(row: int, slot: Any, column: Any) -> Any:
+                    weight = state.scores[(first + row) * self.block + p]
+                    value = func.value(batch, at + p, start + column)
+                    return tirx.BufferStore(sums, sums[slot] + weight * value, [slot])
+
+                return each(add)
+
+            def keep(row: int, slot: Any, column: Any) -> Any:
+                return tirx.BufferStore(state.sums, sums[slot], [kept(row, column)])
+
+            return sequence(
+                [tirx.AllocBuffer(sums), each(take), loop("place", count, place), each(keep)]
+            )
+
+        def group(first: Any, rows: int) -> Any:
+            together = max(1, self.registers // rows)
+
+            def piece(run: VectorRun) -> Any:
+                def cut(done: Any, vectors: int) -> Any:
+                    return columns(first, rows, done * run.lanes + run.start, vectors, run.lanes)
+
+                return self._shares(run.count, together, cut)
+
+            return sequence(map(piece, pieces(func.columns, self.lanes)))
+
+        return self._groups(group)
+
+    # Small things.
+
+    def _groups(self, body: Callable[[Any, int], Any]) -> Any:
+        """``body(first, rows)`` for all rows, a few at a time."""
+        return self._shares(self.func.rows, _ROWS_TOGETHER, body)
+
+    def _shares(self, count: int, most: int, body: Callable[[Any, int], Any]) -> Any:
+        """``body(first, length)`` for a length, so much of it at a time, and for what is left."""
+        whole, rest = divmod(count, most)
+        statements = [for_each("share", whole, lambda n: body(n * most, most))] if whole else []
+        if rest:
+            statements.append(body(number(whole * most), rest))
+        return sequence(statements)
+
+    def _along(self, count: int, body: Callable[[Any, Any], Any]) -> Any:
+        """``body(index, lane)`` for every index below ``count``, in vectors."""
+
+        def run(start: int, width: int) -> Callable[[Any], Any]:
+            def vector(n: Any) -> Any:
+                return lanes_of(width, _INDEX, lambda lane: body(n * width + start + lane, lane))
+
+            return vector
+
+        return sequence(
+            [
+                for_each("vector", piece.count, run(piece.start, piece.lanes))
+                for piece in pieces(count, self.lanes)
+            ]
+        )
+
+    def _filled(self, target: Any, value: Any, vectors: int = 1) -> Any:
+        def vector(n: Any) -> Any:
+            first = n * self.lanes
+            return lanes_of(
+                self.lanes, _INDEX, lambda lane: tirx.BufferStore(target, value, [first + lane])
+            )
+
+        return for_each("vector", vectors, vector, tirx.ForKind.UNROLLED)
+
+    def _folded(self, target: Any, first: int, combine: Callable[[Any, Any], Any]) -> list[Any]:
+        """Bring the lanes of a vector together in its first one, by halves."""
+        statements, width = [], self.lanes
+        while width > 1:
+            width //= 2
+
+            def fold(lane: Any, width: int = width) -> Any:
+                value = combine(target[lane + first], target[lane + (first + width)])
+                return tirx.BufferStore(target, value, [lane + first])
+
+            statements.append(lanes_of(width, _INDEX, fold))
+        return statements
+
+    def _base(self, largest: Any) -> Any:
+        """What scores are relative to: their largest, if that is a number."""
+        return tirx.Select(largest == _infinite(), _zero(), largest)
+
+
+def _add(one: Any, other: Any) -> Any:
+    return one + other
+
+
+def _zero() -> Any:
+    return tirx.const(0.0, "float32")
+
+
+def _infinite() -> Any:
+    return tirx.const(float("-inf"), "float32")

@@ -1,0 +1,340 @@
+"""Recognises the chains of operators that front ends write attentions as."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from tvm import te, tirx
+from tvm.ir import GenericConst
+
+from tvm_rammer.kernel.attention import attention
+from tvm_rammer.kernel.loops import unravel
+from tvm_rammer.relax_util import known_shapes, operator_name, permutation_of, static_shape
+from tvm_rammer.transform.normalize import broadcast
+
+#: Operators that scores are made of.
+_POINTWISE: dict[str, Callable[..., Any]] = {
+    "relax.add": lambda a, b: a + b,
+    "relax.subtract": lambda a, b: a - b,
+    "relax.multiply": lambda a, b: a * b,
+    "relax.divide": lambda a, b: a / b,
+    "relax.maximum": tirx.max,
+    "relax.minimum": tirx.min,
+    "relax.tanh": tirx.tanh,
+    "relax.where": tirx.Select,
+}
+#: What gives the same elements another shape.
+_VIEWS = frozenset({"relax.reshape", "relax.expand_dims", "relax.squeeze"})
+#: Scores are made of so many operators at most, one behind the other.
+_DEPTH = 8
+#: What keys and values may be kept as.
+_FLOATS = frozenset({"float32", "float16", "bfloat16"})
+
+_Tensors = Sequence[te.Tensor]
+#: An element of a matrix of a batch, given the operands' tensors, the batch, row and column.
+_Element = Callable[[_Tensors, Any, Any, Any], Any]
+#: A score, given the tensors, the product, its row among those of all batches, and its place.
+_Score = Callable[[_Tensors, Any, Any, Any], Any]
+
+
+@dataclass(frozen=True)
+class Attention:
+    """``softmax(score(query @ key.T)) @ value``.
+
+    Attributes
+    ----------
+    operands : tuple of Expr
+        What it reads.
+    sizes : tuple of int
+        Batches, rows, places, terms and columns, as :func:`.attention` has them.
+    """
+
+    operands: tuple[Any, ...]
+    sizes: tuple[int, int, int, int, int]
+    query: _Element
+    key: _Element
+    value: _Element
+    score: _Score
+    hidden_rows_are_zero: bool
+
+    def compute(self, *tensors: te.Tensor) -> te.Tensor:
+        """The attention of tensors in the place of the operands."""
+        rows = self.sizes[1]
+
+        def element(of: _Element) -> Any:
+            return lambda *place: of(tensors, *place)
+
+        return attention(
+            element(self.query),
+            element(self.key),
+            element(self.value),
+            lambda product, b, r, p: self.score(tensors, product, b * rows + r, p),
+            sizes=self.sizes,
+            hidden_rows_are_zero=self.hidden_rows_are_zero,
+        )
+
+
+@dataclass
+class AttentionChains:
+    """Finds attentions, given what variables are bound to.
+
+    Parameters
+    ----------
+    bound : callable
+        What a variable is bound to; any other expression itself.
+    once : set of Var
+        Those that are read once. Weights that somebody else reads are computed anyway.
+    """
+
+    bound: Callable[[Any], Any]
+    once: Set[Any]
+
+    def attention(self, call: Any) -> Attention | None:
+        """The attention whose last operator is the product ``call``."""
+        return _Reader(self.bound, self.once, []).attention(call)
+
+
+@dataclass(frozen=True)
+class _Products:
+    """Queries times keys, of some shape."""
+
+    query: _Element
+    key: _Element
+    shape: tuple[int, ...]
+    terms: int
+
+
+@dataclass
+class _Reader:
+    """Reads one chain from its end; ``operands`` are those that it has come to."""
+
+    bound: Callable[[Any], Any]
+    once: Set[Any]
+    operands: list[Any]
+    products: _Products | None = None
+
+    def attention(self, call: Any) -> Attention | None:
+        if operator_name(call) != "relax.matmul" or str(call.ty.dtype) != "float32":
+            return None
+        weights, values = call.args
+        shapes = known_shapes(weights, values, call)
+        if not shapes or len(shapes[1]) < 3 or shapes[0][:-2] != shapes[1][:-2]:
+            return None
+        *batch, rows, places = shapes[0]
+        softmax, zero = self._softmax(weights)
+        if softmax is None or not self._is_last(softmax):
+            return None
+        score = self._score(softmax.args[0], places, 0)
+        if score is None or self.products is None:
+            return None
+        value = self._matrices(values)
+        if value is None or self.products.shape[-2:] != (rows, places):
+            return None
+        if prod(self.products.shape) != prod(shapes[0]):
+            return None
+        if zero is not None and not self._asks_for_any(zero, softmax.args[0]):
+            return None
+        sizes = (prod(batch), rows, places, self.products.terms, shapes[1][-1])
+        own = self.products
+        operands = tuple(self.operands)
+        return Attention(operands, sizes, own.query, own.key, value, score, zero is not None)
+
+    def _is_last(self, softmax: Any) -> bool:
+        return int(softmax.attrs.axis) in (-1, softmax.ty.ndim - 1)
+
+    def _operand(self, value: Any) -> int:
+        for number, known in enumerate(self.operands):
+            if known.same_as(value):
+                return number
+        self.operands.append(value)
+        return len(self.operands) - 1
+
+    def _softmax(self, weights: Any) -> tuple[Any, Any]:
+        """The softmax behind views, and the condition under which its rows are zeros instead."""
+        condition = None
+        while weights in self.once:
+            value = self.bound(weights)
+            name = operator_name(value)
+            if name == "relax.nn.softmax":
+                return (value, condition) if str(value.ty.dtype) == "float32" else (None, None)
+            if name in _VIEWS and _same_last(value, value.args[0]):
+                weights = value.args[0]
+            elif name == "relax.where" and condition is None and _is_all(value.args[1], 0.0):
+                condition, weights = value.args[0], value.args[2]
+            else:
+                break
+        return None, None
+
+    def _asks_for_any(self, condition: Any, scores: Any) -> bool:
+        """Whether a condition asks if no score of a row is more than minus infinity."""
+        test = self.bound(condition)
+        if operator_name(test) != "relax.equal" or not _is_all(test.args[1], 0):
+            return False
+        some = self.bound(test.args[0])
+        if operator_name(some) != "relax.max" or not some.attrs.keepdims:
+            return False
+        counts = self.bound(some.args[0])
+        if operator_name(counts) != "relax.astype":
+            return False
+        finite = self.bound(counts.args[0])
+        if operator_name(finite) != "relax.not_equal":
+            return False
+        axes = [int(axis) % scores.ty.ndim for axis in some.attrs.axis or ()]
+        infinite = _is_all(finite.args[1], float("-inf"))
+        return infinite and finite.args[0].same_as(scores) and axes == [scores.ty.ndim - 1]
+
+    def _score(self, value: Any, places: int, depth: int) -> _Score | None:
+        """What becomes of a product; ``None`` if nothing in ``value`` is one."""
+        call, shape = self.bound(value), static_shape(value)
+        name = operator_name(call)
+        if not shape or shape[-1] != places or str(value.ty.dtype) != "float32" or depth > _DEPTH:
+            return None
+        if name == "relax.matmul":
+            return self._product(call)
+        if name in _VIEWS and _same_last(call, call.args[0]):
+            return self._score(call.args[0], places, depth + 1)
+        if name not in _POINTWISE:
+            return None
+        arguments = list(call.args)
+        for number, argument in enumerate(arguments):
+            if (known := static_shape(argument)) is None or prod(known) != prod(shape):
+                continue
+            inner = self._score(argument, places, depth + 1)
+            if inner is not None:
+                others = [
+                    None if k == number else self._broadcast(other, shape)
+                    for k, other in enumerate(arguments)
+                ]
+                return _applied(_POINTWISE[name], inner, others)
+        return None
+
+    def _broadcast(self, operand: Any, shape: tuple[int, ...]) -> _Score:
+        """An operand of scores, at the place of one."""
+        number = _number(operand)
+        if number is not None:
+            return lambda tensors, product, row, place: number
+        position, own = self._operand(operand), static_shape(operand) or ()
+
+        def element(tensors: _Tensors, product: Any, row: Any, place: Any) -> Any:
+            indices = [*unravel(row, shape[:-1]), place]
+            return tensors[position](*broadcast(indices, own))
+
+        return element
+
+    def _product(self, call: Any) -> _Score | None:
+        if self.products is not None:
+            return None
+        query, transposed = call.args
+        shapes = known_shapes(query, transposed, call)
+        if not shapes or len(shapes[1]) < 3 or shapes[0][:-2] != shapes[1][:-2]:
+            return None
+        keys = self._matrices(transposed, transposed=True)
+        rows = self._matrices(query)
+        if keys is None or rows is None:
+            return None
+        self.products = _Products(rows, keys, shapes[2], shapes[0][-1])
+        return lambda tensors, product, row, place: product
+
+    def _matrices(self, value: Any, transposed: bool = False) -> _Element | None:
+        """Elements of a batch of matrices, which are read where they lie, whatever views them.
+
+        Parameters
+        ----------
+        value : Expr
+            Matrices as they are, or transposed: their rows are the last axis then.
+        transposed : bool
+        """
+        shape = static_shape(value)
+        if shape is None or str(value.ty.dtype) not in _FLOATS:
+            return None
+        if isinstance(value, GenericConst):
+            return None
+        batch = shape[:-2]
+
+        def index(b: Any, row: Any, column: Any) -> tuple[Any, ...]:
+            pair = (column, row) if transposed else (row, column)
+            return (*unravel(b, batch), *pair)
+
+        return self._read(value, index)
+
+    def _read(self, value: Any, index: Callable[..., tuple[Any, ...]]) -> _Element | None:
+        """Elements of a tensor at indices, seen through what only moves or widens them."""
+        call = self.bound(value)
+        name = operator_name(call)
+        source = call.args[0] if name in {*_VIEWS, "relax.permute_dims", "relax.astype"} else None
+        before = None if source is None else static_shape(source)
+        if source is not None and before is not None and not isinstance(source, GenericConst):
+            if name == "relax.permute_dims":
+                axes = permutation_of(call)
+                return self._read(source, _permuted(index, axes))
+            if name == "relax.astype" and str(source.ty.dtype) in _FLOATS:
+                return self._read(source, index)
+            shape = static_shape(value) or ()
+            if name in _VIEWS and (before[-2:] == shape[-2:]):
+                return self._read(source, _of_another_batch(index, shape[:-2], before[:-2]))
+        position = self._operand(value)
+
+        def element(tensors: _Tensors, b: Any, row: Any, column: Any) -> Any:
+            loaded = tensors[position](*index(b, row, column))
+            return loaded.astype("float32") if str(loaded.ty) != "float32" else loaded
+
+        return element
+
+
+def _applied(
+    operator: Callable[..., Any], inner: _Score, others: Sequence[_Score | None]
+) -> _Score:
+    """An operator on a score and its operands."""
+
+    def score(*place: Any) -> Any:
+        return operator(*(inner(*place) if other is None else other(*place) for other in others))
+
+    return score
+
+
+def _permuted(
+    index: Callable[..., tuple[Any, ...]], axes: tuple[int, ...]
+) -> Callable[..., tuple[Any, ...]]:
+    def before(*place: Any) -> tuple[Any, ...]:
+        found = index(*place)
+        return tuple(found[axes.index(axis)] for axis in range(len(axes)))
+
+    return before
+
+
+def _of_another_batch(
+    index: Callable[..., tuple[Any, ...]], batch: tuple[int, ...], before: tuple[int, ...]
+) -> Callable[..., tuple[Any, ...]]:
+    """Indices where the axes before the last two are others, of the same number of matrices."""
+
+    def other(*place: Any) -> tuple[Any, ...]:
+        *outer, row, column = index(*place)
+        number: Any = tirx.const(0, "int64")
+        for each, extent in zip(outer, batch, strict=True):
+            number = number * extent + each
+        return (*unravel(number, before), row, column)
+
+    return other
+
+
+def _same_last(one: Any, other: Any) -> bool:
+    """Whether two tensors have as many elements along their last axes."""
+    shapes = known_shapes(one, other)
+    return bool(shapes) and all(shapes) and shapes[0][-1] == shapes[1][-1]
+
+
+def _number(value: Any) -> Any:
+    """A constant of one element."""
+    if not isinstance(value, GenericConst):
+        return None
+    array = value.value.numpy()
+    dtype = str(value.ty.dtype)
+    return tirx.const(array.reshape(-1)[0].item(), dtype) if array.size == 1 else None
+
+
+def _is_all(value: Any, number: float) -> bool:
+    """Whether a constant is one number all over."""
+    return isinstance(value, GenericConst) and bool((value.value.numpy() == number).all())

@@ -1,0 +1,71 @@
+"""A compiler pass that makes one operator of an attention of few queries.
+
+A decoder asks everything that it remembers for every token that it makes: scores, their softmax
+and the weighted rows are three operators, each of which waits for the one before, and read whole
+buffers however little there is in them. As one operator keys and values are walked once, block by
+block, and blocks that a mask hides are left out. Where many queries share the keys, products of
+their own keep them in registers, which is faster.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from tvm_rammer.kernel.attention import ATTENTION
+from tvm_rammer.relax_util import (
+    OPAQUE,
+    bound_value,
+    calls_any,
+    is_for_cpu,
+    reshaped,
+    rewrite,
+    static_shape,
+    used_once,
+)
+from tvm_rammer.transform.attention_chains import AttentionChains
+from tvm_rammer.transform.remove_dead_code import remove_dead_code
+
+#: Queries that share keys at most.
+_MOST_ROWS = 16
+#: Elements of a key and of a value at most.
+_WIDEST = 256
+
+
+@tvm.transform.module_pass(opt_level=0, name="FuseAttentions")
+class FuseAttentions:
+    """Make one ``call_tir`` of every attention of few queries."""
+
+    def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+        """Rewrite every Relax function of a module."""
+        if not is_for_cpu() or not calls_any(mod, {"relax.nn.softmax"}):
+            return mod
+        return rewrite(mod, _Fuser(mod), remove_dead_code)
+
+
+@relax.expr_functor.mutator
+class _Fuser(relax.PyExprMutator):
+    def __init__(self, mod: tvm.IRModule) -> None:
+        super().__init__(mod)
+        self.chains = AttentionChains(partial(bound_value, self), used_once(mod))
+
+    def visit_call_(self, call: Any) -> Any:
+        call = super().visit_call_(call)
+        found = self.chains.attention(call)
+        if found is None:
+            return call
+        _, rows, _, terms, columns = found.sizes
+        if rows > _MOST_ROWS or max(terms, columns) > _WIDEST:
+            return call
+        made = self.builder_.emit(
+            self.builder_.call_te(
+                found.compute,
+                *found.operands,
+                primfunc_name_hint="attention",
+                primfunc_attrs={"op_pattern": OPAQUE, ATTENTION: 1},
+            )
+        )
+        return reshaped(self.builder_, made, static_shape(call) or ())
