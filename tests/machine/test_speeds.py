@@ -29,6 +29,7 @@ OTHERS = {
         {0.9, 7.0, 4.0, 2.0},
         "a gain that is worth its errors; operations of the transforms, which are counted",
     ),
+    "backend/cpu/templates/attention_kernel.py": ({1e30}, "a score that hides"),
     "backend/cpu/templates/winograd/line_choice.py": ({0.8, 5.0, 3.0}, "as of choice.py"),
     "schedule/agree.py": ({1e-9}, ROUNDING),
     "schedule/auto.py": (

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kernel_runs import HOST, VDEVICES, run_prim_func
 from tvm import te, tirx
 
-from tvm_rammer.backend.cpu.templates.attention_rule import Attention, Parts
+from tvm_rammer.backend.cpu.templates.attention_rule import FewQueriesRule, SharesOfPlaces
 from tvm_rammer.kernel.attention import ATTENTION, AttentionFunc, attention
 from tvm_rammer.kernel.split import split_into_stages
 from tvm_rammer.kernel.work import work_of
@@ -106,8 +106,8 @@ def in_parts(count: int) -> Any:
     """Makes kernels of so many parts."""
 
     def tuned(func: Any, *_: Any) -> Any:
-        found = Attention().match(func, frozenset(), HOST)
-        return [Attention().choice(found, Parts(count))]
+        found = FewQueriesRule().match(func, frozenset(), HOST)
+        return [FewQueriesRule().choice(found, SharesOfPlaces(count))]
 
     return tuned
 
@@ -223,8 +223,8 @@ def test_places_are_dealt_out_where_batches_are_few():
 
 
 def test_the_tuner_has_all_numbers_of_parts():
-    found = Attention().match(Case((1, 1, 1024, 16, 16)).func(), frozenset(), HOST)
-    assert sorted(each.count for each in Attention().space(found)) == [1, 2, 4, 8]
+    found = FewQueriesRule().match(Case((1, 1, 1024, 16, 16)).func(), frozenset(), HOST)
+    assert sorted(each.count for each in FewQueriesRule().space(found)) == [1, 2, 4, 8]
     case = Case((1, 4, 1024, 16, 16), "shared")
     inputs = case.inputs(np.arange(1024) < 600, LOWEST)
     for parts in (1, 2, 4, 8):
@@ -240,7 +240,7 @@ def test_others_are_not_taken_for_attentions():
 def test_work_is_counted_once(mask):
     """The second look at what is hidden is for rows without anything: it does not count."""
     batches, rows, places, terms, columns = sizes = (2, 4, 512, 64, 64)
-    scheduled = Attention().apply(Case(sizes, mask).func(), frozenset(), HOST)
+    scheduled = FewQueriesRule().apply(Case(sizes, mask).func(), frozenset(), HOST)
     (stage,) = split_into_stages(scheduled.func).stages
     work = work_of(stage.body, stage.num_tiles, [1 << 30] * len(stage.arguments))
     products = 2 * batches * rows * places * (terms + columns)

@@ -21,7 +21,7 @@ _EVEN = 4
 
 
 @dataclass(frozen=True)
-class Parts:
+class SharesOfPlaces:
     """A configuration: how many tiles share the places of a batch."""
 
     count: int
@@ -59,7 +59,7 @@ class FewQueries:
 
 
 @dataclass(frozen=True)
-class Attention(Template[FewQueries, Parts]):
+class FewQueriesRule(Template[FewQueries, SharesOfPlaces]):
     """Schedules what :class:`.FuseAttentions` makes."""
 
     name: str = "attention"
@@ -71,14 +71,14 @@ class Attention(Template[FewQueries, Parts]):
         found = AttentionFunc.of(func)
         return None if found is None else FewQueries(found, vdevice)
 
-    def space(self, found: FewQueries) -> Sequence[Parts]:
+    def space(self, found: FewQueries) -> Sequence[SharesOfPlaces]:
         """All numbers of parts; whole batches first where they share out evenly."""
         batches, veus = found.func.batches, found.vdevice.num_veus
         enough = [n for n in found.counts if n * batches >= _EVEN * veus]
         usual = 1 if batches % veus == 0 else (enough or found.counts[-1:])[0]
-        return [Parts(usual), *(Parts(n) for n in found.counts if n != usual)]
+        return [SharesOfPlaces(usual), *(SharesOfPlaces(n) for n in found.counts if n != usual)]
 
-    def emit(self, found: FewQueries, configuration: Parts) -> Scheduled:
+    def emit(self, found: FewQueries, configuration: SharesOfPlaces) -> Scheduled:
         """So many parts."""
         func, count = found.func.func, configuration.count
         registers = found.vdevice.vector_registers // 2

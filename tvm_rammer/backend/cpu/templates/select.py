@@ -17,7 +17,7 @@ from typing import Any
 from tvm import tirx
 from tvm.s_tir import ScheduleError
 
-from tvm_rammer.backend.cpu.templates.attention_rule import Attention
+from tvm_rammer.backend.cpu.templates.attention_rule import FewQueriesRule
 from tvm_rammer.backend.cpu.templates.code_budget import within_budget
 from tvm_rammer.backend.cpu.templates.convolution_rules import Convolution, Depthwise
 from tvm_rammer.backend.cpu.templates.elementwise_rule import Elementwise
@@ -45,7 +45,7 @@ RULES: tuple[Rule, ...] = (
     Depthwise(),
     Matmul(),
     Pooling(),
-    Attention(),
+    FewQueriesRule(),
     Reduction(),
     Replacement(),
     Elementwise(),
