@@ -138,11 +138,20 @@ def test_sums_of_integers_are_exact(dtype):
         (np.array([0.0, 0.5, 254.0], "float32"), "uint8"),
         (np.array([-2.5, 1e9, 3.0], "float32"), "int64"),
         (np.array([0, 2, -1], "int8"), "bool"),
+        (np.array([0, 2, -1, 300], "int64"), "uint8"),
+        (np.array([0, 128, 255], "uint8"), "int8"),
+        (np.array([False, True]), "uint8"),
         (np.array([0.0, 0.25, np.nan], "float32"), "bool"),
     ],
 )
 def test_conversions_are_exact(array, dtype):
     assert_same(folded(mod := module(lambda x: op.astype(x, dtype), array)), computed(mod))
+
+
+def test_of_a_number_beyond_bytes_the_lower_bits_are_left():
+    """Stock TVM fails to convert it."""
+    got = folded(module(lambda x: op.astype(x, "uint8"), np.array(-1, "int64")))
+    assert got is not None and got.dtype == np.uint8 and got == 255
 
 
 @pytest.mark.parametrize("name", ["max", "min"])

@@ -124,7 +124,7 @@ def _cast(call: Any, args: list[np.ndarray]) -> np.ndarray | None:
     if data.dtype.kind == "f" and dtype.startswith(("int", "uint")):
         limits = np.iinfo(dtype)
         plain = bool(((data >= limits.min) & (data < limits.max)).all())
-    elif dtype != "bool":
+    elif data.dtype.kind == "f" and dtype != "bool":
         plain = plain and np.can_cast(data.dtype, dtype, "same_kind")
     return data.astype(dtype) if plain else None
 

@@ -401,3 +401,15 @@ def test_operators_on_short_floats(dtype):
     for got, want in zip(found, wanted, strict=True):
         assert got.dtype == want.dtype and got.shape == want.shape
         torch.testing.assert_close(got.float(), want.float(), rtol=0.02, atol=0.01)
+
+
+def test_tensors_of_one_number_that_bytes_do_not_hold_are_compared_by_their_lower_bits():
+    def body(x: torch.Tensor) -> Any:
+        return x > torch.tensor(-1), torch.maximum(x, torch.tensor(-3))
+
+    x = torch.tensor([0, 1, 200, 253, 254, 255], dtype=torch.uint8)
+    model = tvm_rammer.build(exported(body, x), policy="sequential").create()
+    model.set_input(0, x.numpy())
+    model.run()
+    for place, expected in enumerate(body(x)):
+        np.testing.assert_array_equal(model.get_output(place).numpy(), expected.numpy())

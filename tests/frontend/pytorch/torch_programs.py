@@ -298,6 +298,18 @@ ARITHMETIC = {
     "rsub_bool_float": Program(lambda a: 1.0 - a.float(), (bools(3, 4),)),
     "add_uint8": Program(lambda i: i + 200, (ints(99, 5, dtype=torch.uint8),)),
     "add_double": Program(lambda x, y: x.double() + y, (X, Y)),
+    **{
+        f"numbers_beyond_{str(dtype).removeprefix('torch.')}": Program(
+            lambda x: (
+                *((x > n, x <= n, x == n, x != n, n > x) for n in (-1, -3, 200, 256, 300)),
+                x << -1,
+                *(x + -1, 300 - x, x * -1, torch.where(x > 3, x, -1), x.masked_fill(x == -3, -1)),
+                torch.full_like(x, -1),
+            ),
+            (torch.tensor([0, 1, 3, 44, 127, -128, -3, -1]).to(dtype),),
+        )
+        for dtype in (torch.uint8, torch.int8)
+    },
     "div_int": Program(lambda i, j: i / j, (I, J)),
     "div_int_scalar": Program(lambda i: i / 4, (I,)),
     "div_int32": Program(lambda i, j: i / j, (I.int(), J.int())),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 from tvm import relax
 
 from tvm_rammer.errors import ModelError
@@ -66,8 +67,14 @@ class OperatorCall:
         return value[0] if isinstance(value, tuple | list) else value
 
     def cast(self, value: Any, dtype: str | None = None) -> Any:
-        """A tensor or a number in a type, the result's if not given."""
+        """A tensor or a number in a type, the result's if not given.
+
+        Of an integer that the type does not hold, its lower bits are left, as in PyTorch, which
+        takes ``x > -1`` of bytes for ``x > 255``.
+        """
         dtype = dtype or self.dtype
+        if isinstance(value, int) and "int" in dtype:
+            value = np.array(value).astype(dtype)
         if not isinstance(value, relax.Expr):
             return relax.const(value, dtype)
         return value if dtype_of(value) == dtype else self.emit(relax.op.astype(value, dtype))
