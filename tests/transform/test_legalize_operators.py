@@ -221,3 +221,31 @@ def test_marks_that_the_code_generator_for_cpus_warns_of_are_taken_away():
     assert "pragma_scope" in relax.transform.LegalizeOps()(module).script()
     found = LegalizeOperators()(module)
     assert prim_funcs(found) == ["scatter_nd"] and "pragma_scope" not in found.script()
+
+
+def _tensor(shape: tuple[int, ...], dtype: str = "float32") -> relax.Var:
+    return relax.Var("x", relax.TensorType(shape, dtype))
+
+
+OF_NOTHING = {
+    "layer_norm": (
+        lambda x, scale: relax.op.nn.layer_norm(x, scale, scale, [-1]),
+        [_tensor((3, 0)), _tensor((0,))],
+    ),
+    "gather_elements": (
+        lambda x, at: relax.op.gather_elements(x, at, 0),
+        [_tensor((3, 4)), _tensor((0, 4), "int64")],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OF_NOTHING)
+def test_what_has_no_elements_is_nothing_to_compute(name):
+    """TVM's own rules fail."""
+    operator, inputs = OF_NOTHING[name]
+    builder = relax.BlockBuilder()
+    with builder.function("main", inputs):
+        with builder.dataflow():
+            y = builder.emit_output(operator(*inputs))
+        builder.emit_func_output(y)
+    assert prim_funcs(LegalizeOperators()(builder.get())) == ["empty"]

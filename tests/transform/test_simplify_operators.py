@@ -381,3 +381,33 @@ def test_integers_divided_by_the_number_zero_are_an_error(operator):
     assert str(refused.value) == (
         f"{name} divides integers by the constant 0, which has no result: change the model"
     )
+
+
+def simplified(operator, *shapes):
+    """The function of an operator on tensors of some shapes and types, simplified."""
+    tensors = [relax.Var("x", relax.TensorType(shape, dtype)) for shape, dtype in shapes]
+    builder = relax.BlockBuilder()
+    with builder.function("main", tensors):
+        with builder.dataflow():
+            y = builder.emit_output(operator(*tensors))
+        builder.emit_func_output(y)
+    return SimplifyOperators()(builder.get())["main"]
+
+
+WRITING_NOTHING = {
+    "scatter_nd": (
+        lambda x, at, rows: relax.op.scatter_nd(x, at, rows, "add"),
+        [((3, 4), "float32"), ((0, 1), "int64"), ((0, 4), "float32")],
+    ),
+    "scatter_elements": (
+        lambda x, at, values: relax.op.scatter_elements(x, at, values, 0, "add"),
+        [((3, 4), "float32"), ((0, 4), "int64"), ((0, 4), "float32")],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRITING_NOTHING)
+def test_where_nothing_is_written_all_stays(name):
+    operator, shapes = WRITING_NOTHING[name]
+    function = simplified(operator, *shapes)
+    assert not calls(function) and function.body.body.same_as(function.params[0])

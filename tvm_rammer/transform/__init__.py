@@ -11,8 +11,8 @@
   ``narrow_weights`` with ``scaled_bytes``, ``sum_integers_in_floats``,
   ``fuse_attentions`` with ``attention_chains``,
   ``fuse_normalizations`` with ``normalization_chains`` and ``normalize``,
-  ``fold_transposes``, ``plan_sorting``, ``legalize_operators``, ``compute_again``,
-  ``fuse_operators`` up to ``fusion_ends``;
+  ``fold_transposes``, ``plan_sorting``, ``legalize_operators``,
+  ``reduce_nothing``, ``compute_again``, ``fuse_operators`` up to ``fusion_ends``;
   ``remove_dead_code`` after many of them
 - ``partition_regions``: what can be planned together
 - ``co_schedule``: regions become kernels

@@ -3,7 +3,8 @@
 LegalizeOps builds and schedules a tensor expression for every call, 11 seconds for an LSTM of
 25,000 operators of which 20 are distinct. This pass remembers what an operator with given
 attributes and argument types became, and leaves whatever is not a plain ``call_tir`` to
-LegalizeOps. Running sums, which TVM makes loops of only when nothing can be planned with them any
+LegalizeOps. What has no elements is nothing to compute, whereas TVM's rules divide by such sizes.
+Running sums, which TVM makes loops of only when nothing can be planned with them any
 more, become loops here, but for GPUs.
 """
 
@@ -16,7 +17,7 @@ from typing import Any
 
 import tvm
 import tvm_ffi
-from tvm import relax, tirx, topi
+from tvm import relax, te, tirx, topi
 from tvm.ir import Call, GenericConst, Op
 
 from tvm_rammer.region.concatenations import CONCATENATION, has_long_rows
@@ -139,7 +140,7 @@ class _Legalizer:
             return None
         known = self.known.get(key)
         if known is None:
-            known = _as_call_tir(call, _rule(call.op)(self.builder, call))
+            known = _as_call_tir(call, _rule_for(call)(self.builder, call))
             if known is None:
                 # It may consist of other operators.
                 return None
@@ -208,6 +209,26 @@ def _key(call: Any) -> Any:
 def _rule(operator: Any) -> Any:
     """What makes a ``call_tir`` of a call, ``None`` if there is none."""
     return _scan if operator.name in _SCANS else operator.get_attr("FLegalize")
+
+
+def _rule_for(call: Any) -> Any:
+    """What makes a ``call_tir`` of a call that has a rule."""
+    empty = 0 in (static_shape(call) or ())
+    return _nothing if empty and _tensors(call) else _rule(call.op)
+
+
+def _tensors(call: Any) -> list[Any]:
+    return [argument for argument in call.args[:] if isinstance(argument.ty, relax.TensorType)]
+
+
+def _nothing(builder: relax.BlockBuilder, call: Any) -> Any:
+    """No element: the operands stay, so that there is nothing to evaluate before the run."""
+    shape, dtype = static_shape(call), str(call.ty.dtype)
+
+    def empty(*_: te.Tensor) -> te.Tensor:
+        return te.compute(shape, lambda *at: tirx.const(0, dtype), "empty")
+
+    return builder.call_te(empty, *_tensors(call))
 
 
 def _scan(builder: relax.BlockBuilder, call: Any) -> Any:

@@ -29,6 +29,7 @@ from tvm_rammer.transform.multiply_integers import MultiplyIntegers
 from tvm_rammer.transform.multiply_repeated import MultiplyRepeated
 from tvm_rammer.transform.narrow_weights import NarrowWeights
 from tvm_rammer.transform.plan_sorting import PlanSorting
+from tvm_rammer.transform.reduce_nothing import ReduceNothing
 from tvm_rammer.transform.remove_dead_code import RemoveDeadCode
 from tvm_rammer.transform.restore_operators import RestoreOperators
 from tvm_rammer.transform.round_parts import RoundParts
@@ -102,6 +103,7 @@ class Prepare:
             FoldTransposes(self.few_rows),
             PlanSorting(),
             LegalizeOperators(),
+            ReduceNothing(),
             relax.transform.AnnotateTIROpPattern(),
             _FoldCalls(),
             ComputeAgain(self.apart),

@@ -4,8 +4,8 @@ What remains is what layout conversion, fusion and the kernels understand: no dr
 by constants is a multiplication and an addition, sums and maxima of stacked tensors become those of
 two, constants of binary operators get the rank of the other side, exponents of one number are
 scalars, and powers of 3 and 4 products, scales and zero points are operands, a broadcast to the
-shape that a tensor already has disappears, and a tensor that becomes a shape is what the VM has for
-it.
+shape that a tensor already has disappears, as does the replacing of no elements, and a tensor that
+becomes a shape is what the VM has for it.
 """
 
 from __future__ import annotations
@@ -34,6 +34,13 @@ _DIVISIONS = frozenset(f"relax.{name}" for name in ("divide", "floor_divide", "m
 #: Exponents of powers that are products of the base.
 _PRODUCTS = frozenset({3, 4})
 _SCANS = frozenset({"relax.cumsum", "relax.cumprod"})
+#: Where operators that replace elements of their first operand have the elements that they write.
+_WRITTEN = {
+    "relax.scatter_elements": 2,
+    "relax.scatter_nd": 2,
+    "relax.index_put": 2,
+    "relax.slice_scatter": 1,
+}
 #: Reductions of stacked tensors, and what does the same with two of them.
 _OF_TWO: dict[str, Callable[[Any, Any], Any]] = {
     "relax.sum": relax.op.add,
@@ -67,6 +74,8 @@ class _Simplifier(relax.PyExprMutator):
     def visit_call_(self, call: Any) -> Any:
         call = super().visit_call_(call)
         name = operator_name(call)
+        if name in _WRITTEN and 0 in (static_shape(call.args[_WRITTEN[name]]) or ()):
+            return call.args[0]
         if name in _DIVISIONS and _is_zero(call.args[1]):
             return self._by_zero(call)
         if name in _BINARY:

@@ -413,3 +413,41 @@ def test_tensors_of_one_number_that_bytes_do_not_hold_are_compared_by_their_lowe
     model.run()
     for place, expected in enumerate(body(x)):
         np.testing.assert_array_equal(model.get_output(place).numpy(), expected.numpy())
+
+
+def _zeros(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.zeros(shape, dtype=dtype)
+
+
+def _replaced(x: torch.Tensor, index: torch.Tensor, values: Any) -> torch.Tensor:
+    x = x.clone()
+    x[index] = values
+    return x
+
+
+NONE = _zeros(0, dtype=torch.int64)
+OF_NOTHING = {
+    "layer_norm": (lambda x: torch.nn.functional.layer_norm(x, (4, 0)), _zeros(3, 4, 0)),
+    "gather rows": (lambda x, at: x.gather(0, at), X, _zeros(0, 4, dtype=torch.int64)),
+    "gather columns": (lambda x, at: x.gather(1, at), X, _zeros(3, 0, dtype=torch.int64)),
+    "replace by rows": (_replaced, X, NONE, _zeros(0, 4)),
+    "replace by a number": (lambda x, at: _replaced(x, at, 3.0), X, NONE),
+    "replace rows of nothing": (_replaced, _zeros(3, 0), torch.tensor([1, 2]), _zeros(2, 0)),
+    "replace elements": (
+        lambda x, i, j, values: torch.index_put(x, (i, j), values),
+        *(X, NONE, NONE, _zeros(0)),
+    ),
+    "accumulate": (
+        lambda x, at, rows: torch.index_put(x, (at,), rows, accumulate=True),
+        *(X, NONE, _zeros(0, 4)),
+    ),
+    "index_add": (lambda x, at, rows: x.index_add(0, at, rows), X, NONE, _zeros(0, 4)),
+}
+
+
+@pytest.mark.parametrize("name", OF_NOTHING)
+def test_sizes_may_be_zero(name):
+    body, *inputs = OF_NOTHING[name]
+    library = tvm_rammer.build(exported(body, *inputs), policy="sequential")
+    (got,) = library.create()(*(each.numpy() for each in inputs))
+    np.testing.assert_array_equal(got.numpy(), body(*inputs).numpy())
