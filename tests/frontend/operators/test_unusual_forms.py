@@ -327,3 +327,36 @@ def test_packed_weights_as_integers_of_32_bits():
         for each in (weights, weights.view("int32"))
     )
     np.testing.assert_array_equal(got, wanted)
+
+
+BEYOND_A_STRIDE = {
+    "one axis": {"dilations": [3], "output_padding": [2], "pads": [1, 0]},
+    "two axes": {"dilations": [4, 3], "strides": [2, 1], "output_padding": [3, 0]},
+    "groups": {"dilations": [3, 2], "output_padding": [2, 1], "pads": [0, 1, 2, 3], "group": 2},
+}
+
+
+@pytest.mark.parametrize("name", BEYOND_A_STRIDE)
+def test_a_transposed_convolution_padded_behind_by_less_than_its_dilation(name):
+    """ONNX Runtime refuses it. What is behind the result is zero, or what padding takes away."""
+    options = BEYOND_A_STRIDE[name]
+    extra = options["output_padding"]
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((1, 4, 6, 5)[: 2 + len(extra)], np.float32)
+    w = rng.standard_normal((4, 3, 3, 2)[: 2 + len(extra)], np.float32)
+    found = run(model("ConvTranspose", [x], (w,), **options), [x])[0]
+    whole = {key: options[key] for key in ("dilations", "strides", "group") if key in options}
+    expected = run_onnxruntime(model("ConvTranspose", [x], (w,), **whole), {"x0": x})[0]
+    expected = np.pad(expected, [(0, 0), (0, 0), *((0, each) for each in extra)])
+    pads = options.get("pads", [0, 0] * len(extra))
+    for axis, (before, after) in enumerate(zip(pads, pads[len(extra) :], strict=False), start=2):
+        expected = expected.take(range(before, expected.shape[axis] - after), axis)
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_transposed_convolution_padded_behind_by_more_is_refused():
+    x, w = np.zeros((1, 4, 6), np.float32), np.zeros((4, 3, 3), np.float32)
+    made = model("ConvTranspose", [x], (w,), output_padding=[2])
+    with pytest.raises(ModelError, match="of 2 is neither less than its stride nor than its dil"):
+        run(made, [x])

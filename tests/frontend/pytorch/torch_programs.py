@@ -1059,7 +1059,16 @@ CONVOLUTIONS = {
     "transposed_1d": conv(1, 4, 6, transposed=True, stride=2),
     "transposed_1d_padded": conv(1, 4, 6, kernel=4, transposed=True, stride=2, padding=1),
     "transposed_1d_groups": conv(1, 4, 6, transposed=True, groups=2, stride=3, output_padding=1),
+    "transposed_1d_padded_beyond": conv(
+        1, 4, 6, transposed=True, dilation=3, output_padding=2, padding=1
+    ),
     "transposed_2d": conv(2, 4, 6, transposed=True),
+    "transposed_2d_padded_beyond": conv(
+        2, 4, 6, transposed=True, dilation=(4, 3), stride=(2, 1), output_padding=(3, 0), groups=2
+    ),
+    "transposed_3d_padded_beyond": conv(
+        3, 4, 6, kernel=2, transposed=True, dilation=2, output_padding=1
+    ),
     "transposed_2d_stride": conv(2, 4, 6, kernel=2, transposed=True, stride=2),
     "transposed_2d_output_padding": conv(
         2, 4, 6, transposed=True, stride=2, padding=1, output_padding=1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tvm_rammer.frontend.onnx.new_nodes import Nodes
 from tvm_rammer.frontend.onnx.operators.operator_node import OperatorNode
 
@@ -10,17 +12,16 @@ _HALF_PIXELS_SINCE = 16
 
 
 def conv_transpose(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
-    """ConvTranspose with ``output_shape``, which says what the padding is."""
+    """ConvTranspose with ``output_shape``, which says what the padding is, or more padding behind
+    its result than a stride."""
     wanted = node.attributes.get("output_shape")
     automatic = node.text("auto_pad", "NOTSET")
     if wanted is None and automatic in ("NOTSET", "VALID"):
-        return None
+        return _padded_beyond(node, nodes)
     x, w = node.inputs[:2]
     kernel = node.shape(w)[2:]
     rank = len(kernel)
-    strides = node.attributes.get("strides", [1] * rank)
-    dilations = node.attributes.get("dilations", [1] * rank)
-    extra = list(node.attributes.get("output_padding", [0] * rank))
+    strides, dilations, extra = _steps(node, rank)
     before, after = [], []
     for axis, size in enumerate(node.shape(x)[2:]):
         whole = strides[axis] * (size - 1) + extra[axis] + (kernel[axis] - 1) * dilations[axis] + 1
@@ -44,6 +45,45 @@ def conv_transpose(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
             "ConvTranspose", *filter(None, node.inputs), pads=pads, output_padding=extra, **kept
         ),
     )
+
+
+def _steps(node: OperatorNode, rank: int) -> tuple[list[int], list[int], list[int]]:
+    """Strides, dilations and the padding behind the result."""
+    strides, dilations, extra = (
+        list(node.attributes.get(name, [default] * rank))
+        for name, default in (("strides", 1), ("dilations", 1), ("output_padding", 0))
+    )
+    return strides, dilations, extra
+
+
+def _padded_beyond(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
+    """ConvTranspose with less padding behind its result than a stride, which TVM wants.
+
+    A zero behind the kernel makes the result longer by the dilation; padding takes away the rest.
+    """
+    x, w, *bias = node.inputs
+    shape, dtype = list(node.shape(w)), node.dtype(w)
+    rank = len(shape) - 2
+    strides, dilations, extra = _steps(node, rank)
+    beyond = [axis for axis in range(rank) if extra[axis] >= strides[axis]]
+    if not beyond:
+        return None
+    pads = list(node.attributes.get("pads", [0] * 2 * rank))
+    for axis in beyond:
+        if extra[axis] >= dilations[axis]:
+            raise node.refusal(
+                f"its output_padding of {extra[axis]} is neither less than its stride nor than its "
+                "dilation; export it with less"
+            )
+        zeros = np.zeros([*shape[: axis + 2], 1, *shape[axis + 3 :]])
+        w = nodes.op("Concat", w, nodes.constant(zeros, dtype), axis=axis + 2)
+        shape[axis + 2] += 1
+        pads[axis + rank] += dilations[axis] - extra[axis]
+        extra[axis] = 0
+    changed = ("kernel_shape", "pads", "output_padding", "auto_pad")
+    kept = {key: value for key, value in node.attributes.items() if key not in changed}
+    inputs = [x, w, *filter(None, bias)]
+    return (nodes.op("ConvTranspose", *inputs, pads=pads, output_padding=extra, **kept),)
 
 
 def max_pool(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:

@@ -34,8 +34,11 @@ def _convolution(
     layouts = {"data_layout": data_layout, "kernel_layout": kernel_layout}
     if transposed:
         convolve = getattr(relax.op.nn, f"conv{dimensions}d_transpose")
-        weight = _dilated(call, weight, each(dilation, dimensions))
-        spatial["output_padding"] = each(output_padding, dimensions)
+        extra = each(output_padding, dimensions)
+        # TVM takes less than a stride behind the result; more is what zeros of the kernel give.
+        beyond = [n if n >= s else 0 for n, s in zip(extra, spatial["strides"], strict=True)]
+        weight = _dilated(call, weight, each(dilation, dimensions), beyond)
+        spatial["output_padding"] = [n - z for n, z in zip(extra, beyond, strict=True)]
     else:
         convolve = getattr(relax.op.nn, f"conv{dimensions}d")
         spatial["dilation"] = each(dilation, dimensions)
@@ -60,9 +63,12 @@ def each(values: Any, dimensions: int) -> list[int]:
     return values * dimensions if len(values) == 1 else values
 
 
-def _dilated(call: OperatorCall, weight: Any, dilation: list[int]) -> Any:
-    """A kernel with zeros between its elements: TVM ignores the dilation of a transposed one."""
-    for axis, factor in enumerate(dilation, start=2):
+def _dilated(call: OperatorCall, weight: Any, dilation: list[int], behind: list[int]) -> Any:
+    """A kernel with zeros between its elements: TVM ignores the dilation of a transposed one.
+
+    Behind its last element there may be fewer zeros than between two.
+    """
+    for axis, (factor, zeros) in enumerate(zip(dilation, behind, strict=True), start=2):
         if factor == 1:
             continue
         shape = list(shape_of(weight))
@@ -71,7 +77,7 @@ def _dilated(call: OperatorCall, weight: Any, dilation: list[int]) -> Any:
         widths[2 * axis + 3] = factor - 1
         padded = call.emit(relax.op.nn.pad(apart, widths))
         merged = call.reshape(padded, (*shape[:axis], shape[axis] * factor, *shape[axis + 1 :]))
-        end = shape[axis] * factor - factor + 1
+        end = shape[axis] * factor - factor + 1 + zeros
         weight = call.emit(relax.op.strided_slice(merged, [axis], [0], [end]))
     return weight
 
