@@ -360,3 +360,27 @@ def test_a_transposed_convolution_padded_behind_by_more_is_refused():
     made = model("ConvTranspose", [x], (w,), output_padding=[2])
     with pytest.raises(ModelError, match="of 2 is neither less than its stride nor than its dil"):
         run(made, [x])
+
+
+def resized(x: np.ndarray, scales: list[float] | None = None, **options: Any) -> onnx.ModelProto:
+    """A Resize by scales, or to the sizes in ``to``."""
+    to, empty = options.pop("to", None), np.zeros(0, np.float32)
+    if scales is not None:
+        constants = (empty, np.array([1, 1, *scales], np.float32))
+    else:
+        constants = (empty, empty, np.array([*x.shape[:2], *to]))
+    return model("Resize", [x], constants, **options)
+
+
+@pytest.mark.parametrize("rule", ["align_corners", "half_pixel"])
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+def test_images_with_an_axis_of_one_element_are_resized(mode, rule):
+    options = {"mode": mode, "coordinate_transformation_mode": rule}
+    for before, after in (((4, 5), (1, 7)), ((4, 1), (6, 1)), ((1, 3), (5, 4)), ((2, 2), (1, 1))):
+        x = np.random.default_rng(0).standard_normal((1, 2, *before), np.float32)
+        assert_as_onnxruntime(resized(x, to=after, **options), [x])
+
+
+def test_sizes_are_multiplied_as_float32():
+    x = np.random.default_rng(0).standard_normal((1, 2, 4, 5), np.float32)
+    assert_as_onnxruntime(resized(x, [0.25, 1.4], mode="linear"), [x])

@@ -1158,6 +1158,8 @@ RESIZING = {
     "bilinear_corners": resize(size=(9, 11), mode="bilinear", align_corners=True),
     "bilinear_corners_factor": resize(scale_factor=2, mode="bilinear", align_corners=True),
     "bilinear_to_one": resize(size=(1, 1), mode="bilinear", align_corners=True),
+    "bilinear_to_one_by_factors": resize(scale_factor=(0.25, 2.0), mode="bilinear"),
+    "bicubic_to_one_by_factors": resize(scale_factor=(0.25, 0.3), mode="bicubic"),
     "bilinear_factor": resize(scale_factor=1.5, mode="bilinear"),
     "bilinear_factor_1_7": resize(scale_factor=1.7, mode="bilinear"),
     "bilinear_recomputed": resize(scale_factor=1.7, mode="bilinear", recompute_scale_factor=True),

@@ -57,7 +57,7 @@ def resize(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
     if not axes:
         return (node.inputs[0],)
     if _known_to_tvm(node, axes):
-        return None
+        return _without_empty_scales(node, nodes)
     value = node.inputs[0]
     dtype = node.dtype(value)
     if not np.issubdtype(dtype, np.floating) and node.text("mode", "nearest") != "nearest":
@@ -79,6 +79,14 @@ def resize(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
     return (value,)
 
 
+def _without_empty_scales(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
+    """The same, but for the empty scales beside sizes of version 11: TVM's importer wants none."""
+    if not node.input(2) or not node.input(3):
+        return None
+    x, sizes = node.inputs[0], node.inputs[3]
+    return (nodes.op("Resize", x, "", "", sizes, **node.attributes),)
+
+
 def _axes(node: OperatorNode) -> list[_Axis]:
     shape = node.shape(node.inputs[0])
     numbers = [axis % len(shape) for axis in node.attributes.get("axes", range(len(shape)))]
@@ -93,7 +101,9 @@ def _axes(node: OperatorNode) -> list[_Axis]:
             extent * (end - begin) if crop else extent
             for extent, begin, end in zip(extents, begins, ends, strict=True)
         ]
-        results = [floor(s * scale) for s, scale in zip(spans, scales, strict=True)]
+        # In float32, as ONNX infers shapes: 5 times 1.4 is 7.
+        products = np.multiply(spans, scales, dtype=np.float32)
+        results = [floor(product) for product in products]
     else:
         assert sizes is not None
         results = [int(size) for size in sizes]
@@ -153,6 +163,8 @@ def _known_to_tvm(node: OperatorNode, axes: Sequence[_Axis]) -> bool:
         and node.text("keep_aspect_ratio_policy", "stretch") == "stretch"
         and mode in ("nearest", "linear")
         and coordinates in _TVM_COORDINATES
+        # TVM divides by one less than the size of the result.
+        and not (coordinates == "align_corners" and _ends_with_one(node, axes))
         and node.dtype(node.inputs[0]) == np.float32
         and (
             mode == "linear"
@@ -160,6 +172,12 @@ def _known_to_tvm(node: OperatorNode, axes: Sequence[_Axis]) -> bool:
             in (("asymmetric", "floor"), ("half_pixel", "round_prefer_floor"))
         )
     )
+
+
+def _ends_with_one(node: OperatorNode, axes: Sequence[_Axis]) -> bool:
+    """Whether an axis of the result has one element."""
+    sizes = dict(enumerate(node.shape(node.inputs[0])))
+    return 1 in {**sizes, **{axis.axis: axis.result for axis in axes}}.values()
 
 
 def _coordinates(node: OperatorNode, axis: _Axis) -> np.ndarray:

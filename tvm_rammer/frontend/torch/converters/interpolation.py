@@ -8,6 +8,7 @@ same rule, its ``resize2d`` is used.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -72,21 +73,21 @@ def _same_factors(before: Any, after: Any, factors: Any) -> bool:
 
 
 def _by_matrices(call: OperatorCall, x: Any) -> Any:
-    for axis in (2, 3):
-        matrix = _matrix(call, x, axis)
+    matrices = {axis: _matrix(call, shape_of(x), axis) for axis in (2, 3)}
+    for axis, matrix in matrices.items():
         if not np.array_equal(matrix, np.eye(matrix.shape[1])):
             x = _along(call, x, matrix, axis)
     return x
 
 
-def _matrix(call: OperatorCall, x: Any, axis: int) -> Any:
-    """What PyTorch makes of the axis: a row for each element of the result."""
+def _matrix(call: OperatorCall, shape: Sequence[int], axis: int) -> Any:
+    """What PyTorch makes of an image's axis: a row for each element of the result."""
     import torch
 
-    size = shape_of(x)[axis]
+    size = shape[axis]
     # Of the other axis, on which nothing depends, as much as gives one element.
     other = 5 - axis
-    across = -(-shape_of(x)[other] // call.shape[other])
+    across = -(-shape[other] // call.shape[other])
     one = torch.eye(size, dtype=torch.float64 if call.dtype == "float64" else torch.float32)
     basis = one[:, None, :, None] if axis == 2 else one[:, None, None, :]
     image = basis.repeat((1, 1, 1, across) if axis == 2 else (1, 1, across, 1))
