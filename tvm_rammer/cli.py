@@ -140,7 +140,9 @@ def _ended(call: Callable[[], Any], interrupted: Callable[[], bool], as_json: bo
         return INTERRUPTED
     except OSError as error:
         cause = error.strerror or error
-        text = f"standard output cannot be written: {cause}; {advice_for(error)}"
+        # What writes to standard output names no file.
+        what = "standard output cannot be written" if error.filename is None else error.filename
+        text = f"{what}: {cause}; {advice_for(error)}"
         tell_failure(text, "OSError", as_json)
         return 1
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+from pathlib import Path
 
 import pytest
 import tvm
@@ -59,11 +61,41 @@ def test_no_records_at_all(refused, tmp_path):
         Database(mine).tuned(vdevice_for(), 0.0)
 
 
+ADVICE = "give a folder of tvm-rammer tune, or a file of tvm-rammer records, that you may read"
+
+
+def test_no_such_file(refused):
+    assert refused("records", "missing.json") == (
+        "error: missing.json: records of the tuner cannot be read: No such file or directory; "
+        + ADVICE
+    )
+
+
+@pytest.mark.parametrize("in_folder", [False, True])
+def test_records_that_one_may_not_read(refused, tmp_path, monkeypatch, in_folder):
+    """The user root may read all."""
+    mine = write_records(tmp_path / "mine", {"a vacuum tube": [8]})
+    path = mine / RECORDS
+    if not in_folder:
+        mine = path = tmp_path / "mine.json"
+        path.write_text("{}")
+    read = Path.read_text
+
+    def read_text(self, *args, **kwargs):
+        if self == path:
+            raise PermissionError(errno.EACCES, "Permission denied", str(self))
+        return read(self, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "read_text", read_text)
+    assert refused("records", mine) == (
+        f"error: {path}: records of the tuner cannot be read: Permission denied; {ADVICE}"
+    )
+
+
 def test_a_name_that_is_too_long(refused):
     long = "a" * 300
     assert refused("records", long) == (
-        f"error: {long}: there are no records of the tuner here (no {RECORDS}); "
-        "make them by tvm_rammer.tune or tvm-rammer tune"
+        f"error: {long}: records of the tuner cannot be read: File name too long; {ADVICE}"
     )
     assert refused("tune", "--status", long) == (
         f"error: {long}: nothing was tuned here (no tuning.log with results)"

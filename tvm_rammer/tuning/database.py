@@ -10,8 +10,10 @@ from __future__ import annotations
 import base64
 import json
 import os
+import stat
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from math import inf
@@ -32,6 +34,7 @@ from tvm_rammer.tuning.sketch_choice import is_sketch, is_sketched, sketch_numbe
 from tvm_rammer.tuning.task import Task, TaskOrigin, veus_of
 from tvm_rammer.typed_json import parse_json, read_as
 from tvm_rammer.units import counted, listed
+from tvm_rammer.whole_files import refusals_told
 
 WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
 RACES, NETWORKS = "database_race.json", "database_network.json"
@@ -89,13 +92,13 @@ class Database:
         self.skipped: list[str] = []
         self._usable: list[tuple[str, str]] = []
         self._traces: dict[int, str] = {}
-        # Of a name that is too long these functions say that there is no such file.
-        in_one_file = os.path.isfile(self.folder)
-        if not in_one_file and not os.path.isfile(self.folder / RECORDS):
-            raise InputError(
-                f"{self.folder}: there are no records of the tuner here (no {RECORDS}); "
-                "make them by tvm_rammer.tune or tvm-rammer tune"
-            )
+        with _reading(self.folder):
+            in_one_file = stat.S_ISREG(self.folder.stat().st_mode)
+            if not in_one_file and RECORDS not in os.listdir(self.folder):
+                raise InputError(
+                    f"{self.folder}: there are no records of the tuner here (no {RECORDS}); "
+                    "make them by tvm_rammer.tune or tvm-rammer tune"
+                )
         if in_one_file and WORKLOADS not in self._held:
             raise InputError(
                 f"{self.folder}: holds no records of the tuner; give a folder of "
@@ -177,11 +180,11 @@ class Database:
     @cached_property
     def _held(self) -> dict[str, list[str]]:
         """The lines of a database in one file."""
+        with _reading(self.folder):
+            text = self.folder.read_text(errors="replace")
         try:
-            held: dict[str, list[str]] = read_as(
-                dict[str, tuple[str, ...]], parse_json(self.folder.read_text(errors="replace"))
-            )
-        except (OSError, ValueError) as error:
+            held: dict[str, list[str]] = read_as(dict[str, tuple[str, ...]], parse_json(text))
+        except ValueError as error:
             raise InputError(
                 f"{self.folder}: holds no records of the tuner: {error}; give a folder of "
                 "tvm-rammer tune, or a file of tvm-rammer records"
@@ -323,7 +326,17 @@ class Database:
         if self.folder.is_file():
             return self._held.get(name, [])
         path = self.folder / name
-        return path.read_text(errors="replace").splitlines() if path.exists() else []
+        with _reading(path), suppress(FileNotFoundError):
+            return path.read_text(errors="replace").splitlines()
+        return []
+
+
+def _reading(path: Path) -> AbstractContextManager[None]:
+    """Tell why records cannot be read, and what to do."""
+    return refusals_told(
+        f"{path}: records of the tuner cannot be read",
+        "give a folder of tvm-rammer tune, or a file of tvm-rammer records, that you may read",
+    )
 
 
 @dataclass(frozen=True)
