@@ -185,3 +185,24 @@ def test_a_sparse_weight():
     with pytest.raises(ModelError) as caught:
         load_model(model)
     assert str(caught.value) == ("the model: the weight 'w' is sparse; export it as a dense tensor")
+
+
+@pytest.mark.parametrize(
+    ("part", "what"),
+    [
+        ("LeakyRelu", "an operator"),
+        ("middle", "a value"),
+        ("weights", "a weight"),
+        ("alpha", "an attribute"),
+    ],
+)
+def test_a_name_that_is_no_text(part, what):
+    nodes = [N("LeakyRelu", ["x"], ["middle"], alpha=0.5), N("Add", ["middle", "weights"], ["y"])]
+    made = model_of(*nodes, weights=[ones("weights", 8)]).SerializeToString()
+    damaged = b"\xff" + part.encode()[1:]
+    with pytest.raises(ModelError) as caught:
+        load_model(onnx.load_from_string(made.replace(part.encode(), damaged)))
+    assert str(caught.value) == (
+        f"the model: {damaged!r}, the name of {what}, is no text in UTF-8, the file may be "
+        "damaged; export the model again"
+    )

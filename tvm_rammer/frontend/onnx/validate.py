@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import prod
 
 import onnx
@@ -42,6 +42,13 @@ def validate(model: onnx.ModelProto, where: str) -> None:
     What a node may read and what its attributes may be is told where types are known, by
     :func:`~tvm_rammer.frontend.onnx.fold.fold`.
     """
+    for text, what in _texts(model.graph):
+        # Protobuf gives bytes where a text is not in UTF-8.
+        if isinstance(text, bytes):
+            raise ModelError(
+                f"{where}: {text!r}, the name of {what}, is no text in UTF-8, the file may be "
+                "damaged; export the model again"
+            )
     if not model.graph.output:
         raise ModelError(f"{where}: the graph has no outputs; there is nothing to compile")
     _validate_opset(model, where)
@@ -50,6 +57,19 @@ def validate(model: onnx.ModelProto, where: str) -> None:
         if problem := _node_problem(node, opsets):
             raise ModelError(f"{where}: {describe(node)} {problem}; export the model again")
     _validate_graph(model.graph, set(), where)
+
+
+def _texts(graph: onnx.GraphProto) -> Iterator[tuple[str | bytes, str]]:
+    """Names that decide what is computed, and of what; sub-graphs have more."""
+    yield from ((value.name, "an input") for value in graph.input)
+    yield from ((value.name, "an output") for value in graph.output)
+    yield from ((tensor.name, "a weight") for tensor in graph.initializer)
+    for node in graph.node:
+        yield from ((text, "an operator") for text in (node.op_type, node.domain))
+        yield from ((name, "a value") for name in (*node.input, *node.output))
+        yield from ((attribute.name, "an attribute") for attribute in node.attribute)
+        for inner in subgraphs(node):
+            yield from _texts(inner)
 
 
 def contradiction(node: onnx.NodeProto, types: Types, opsets: Mapping[str, int]) -> str | None:
