@@ -13,6 +13,7 @@ from tvm import relax
 import tvm_rammer
 from tvm_rammer.errors import InputError
 from tvm_rammer.frontend import load_model
+from tvm_rammer.frontend.input_constants import as_constant
 
 
 def switched() -> onnx.ModelProto:
@@ -132,3 +133,12 @@ def test_what_a_dtype_can_hold(dtype, value, fits):
         assert load_model(model, {}, {"b": value}).input_names == ("a",)
     else:
         assert "has values that are no " in refusal(model, {}, {"b": value})
+
+
+def test_a_constant_is_rounded_to_bfloat16():
+    found = as_constant("w", [0.1, -3], np.dtype("bfloat16"), (2,), "the model")
+    assert found.dtype.name == "bfloat16"
+    assert found.astype("float32").tolist() == [0.10009765625, -3.0]
+    np.testing.assert_array_equal(
+        as_constant("w", found, np.dtype("float32"), (2,), "the model"), found.astype("float32")
+    )

@@ -53,7 +53,7 @@ def as_constant(name: str, value: Any, dtype: np.dtype, dims: Dims, where: str) 
         The value is no array of numbers, has another shape, or is none of the dtype.
     """
     try:
-        given = np.asarray(value)
+        given = as_numbers(value)
     except Exception as error:
         raise InputError(f"{where}: the constant {name!r} is no array of numbers") from error
     if given.dtype.kind not in "biuf":
@@ -78,6 +78,15 @@ def as_constant(name: str, value: Any, dtype: np.dtype, dims: Dims, where: str) 
     return array
 
 
+def as_numbers(value: Any) -> np.ndarray:
+    """Numbers as NumPy has them: it has no bfloat16, and takes no tensor that is trained."""
+    if type(value).__module__.partition(".")[0] == "torch":
+        value = value.detach().cpu()
+        value = value.float() if str(value.dtype) == "torch.bfloat16" else value
+    given = np.asarray(value)
+    return given.astype(np.float32) if given.dtype.name == "bfloat16" else given
+
+
 def _is_free(dim: int | str | None) -> bool:
     return not isinstance(dim, int)
 
@@ -90,6 +99,6 @@ def _fits(shape: tuple[int, ...], dims: tuple[int | str | None, ...]) -> bool:
 
 def _same(given: np.ndarray, array: np.ndarray) -> bool:
     """Whether no value was lost; that floats are rounded is what their dtype is for."""
-    if given.dtype.kind == array.dtype.kind == "f":
+    if given.dtype.kind == "f" and (array.dtype.kind == "f" or array.dtype.name == "bfloat16"):
         return bool((np.isfinite(array) == np.isfinite(given)).all())
     return bool((given == array).all())

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 
 from tvm_rammer.errors import InputError, ModelError
-from tvm_rammer.frontend.input_constants import Constants
+from tvm_rammer.frontend.input_constants import Constants, as_numbers
 from tvm_rammer.frontend.input_states import States
 from tvm_rammer.frontend.loaded_model import one_line
 from tvm_rammer.frontend.onnx.fix_inputs import typed_constants
@@ -170,7 +170,7 @@ class _Reference:
         model = self.model
         program = torch.export.load(model) if isinstance(model, str | os.PathLike) else model
         leaves, tree = pytree.tree_flatten(program.example_inputs)
-        given = {**inputs, **{name: np.asarray(value) for name, value in self.constants.items()}}
+        given = {**inputs, **{name: as_numbers(value) for name, value in self.constants.items()}}
         for number, name in enumerate(program.graph_signature.user_inputs):
             if isinstance(leaves[number], torch.Tensor):
                 # A copy: the program may write to it. NumPy has no bfloat16 that PyTorch reads.

@@ -451,3 +451,16 @@ def test_sizes_may_be_zero(name):
     library = tvm_rammer.build(exported(body, *inputs), policy="sequential")
     (got,) = library.create()(*(each.numpy() for each in inputs))
     np.testing.assert_array_equal(got.numpy(), body(*inputs).numpy())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_a_constant_may_be_a_tensor_of_any_floats(dtype):
+    """That NumPy has no bfloat16, and takes no tensor that is trained, is nobody's concern."""
+
+    def body(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return x * w
+
+    x, w = floats(3, 4).to(dtype), floats(4).bfloat16()
+    program = exported(body, x, w.to(dtype))
+    for given in (w, torch.nn.Parameter(w), w.float().numpy()):
+        tvm_rammer.build(program, constants={"inputs_1": given}, policy="sequential", check=True)
