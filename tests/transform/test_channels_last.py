@@ -14,6 +14,7 @@ from tvm import relax
 from tvm.script import ir as I
 from tvm.script import relax as R
 
+import tvm_rammer
 from tvm_rammer.relax_util import operator_name, static_shape
 from tvm_rammer.transform.channels_last import ChannelsLast
 from tvm_rammer.transform.fold_constants import FoldConstants
@@ -322,3 +323,20 @@ def test_shapes_and_ranks_that_are_not_known():
 def test_a_module_without_convolutions_stays():
     plain = module(OP.exp)
     assert ChannelsLast()(plain).same_as(plain)
+
+
+def test_volumes_have_their_channels_last_too():
+    """Between convolutions of volumes, transposed ones too, nothing is transposed."""
+
+    def body(x):
+        x = OP.nn.relu(OP.nn.conv3d(x, constant(8, 4, 3, 3, 3), padding=1))
+        x = OP.nn.max_pool3d(x, (2, 2, 2), strides=(2, 2, 2))
+        return OP.nn.conv3d_transpose(x, constant(8, 4, 2, 2, 2), strides=2)
+
+    mod = module(body, shape=(1, 4, 4, 6, 8))
+    after = ChannelsLast()(mod)
+    moved = [call for call in calls(after["main"]) if operator_name(call) == "relax.permute_dims"]
+    assert len(moved) == 2
+    x = RNG.standard_normal((1, 4, 4, 6, 8)).astype("float32")
+    library = tvm_rammer.build(mod, num_veus=2, policy="wavefront")
+    assert_close(library.create()(x)[0].numpy(), run(relax.build(mod, "llvm"), [x])[0])

@@ -174,6 +174,21 @@ def test_comparisons_are_exact(name, dtype):
     assert_same(folded(mod), computed(mod))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+@pytest.mark.parametrize("reduction", ["update", "add", "mul"])
+def test_scattering_is_exact(reduction, dtype):
+    """Several may meet in a place, but of replacements."""
+    places = np.array([[1, 2], [0, 1], [1, 0] if reduction == "update" else [1, 2]])
+    data, updates = values(dtype), values(dtype, 1)[:1].repeat(3, 0)[:, 0]
+
+    def scatter(data, places, updates):
+        return op.scatter_nd(data, places, updates, reduction)
+
+    assert_same(folded(mod := module(scatter, data, places, updates)), computed(mod))
+    assert folded(module(scatter, data, places - 1, updates)) is None
+    assert folded(module(scatter, data, places + 1, updates)) is None
+
+
 @pytest.mark.parametrize(
     "operator",
     [

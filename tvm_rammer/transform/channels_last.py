@@ -38,8 +38,10 @@ from tvm_rammer.transform.split_transposed_convolutions import TRANSPOSED
 _LAYOUTS = {
     "relax.nn.conv1d": ["NWC", "OWI"],
     "relax.nn.conv2d": ["NHWC", "OHWI"],
+    "relax.nn.conv3d": ["NDHWC", "ODHWI"],
     "relax.nn.conv1d_transpose": ["NWC", "IOW"],
     "relax.nn.conv2d_transpose": ["NHWC", "IOHW"],
+    "relax.nn.conv3d_transpose": ["NDHWC", "IODHW"],
 }
 #: Operators that work in any layout, though TVM has no rule that says so; padding has attributes.
 _ANY_LAYOUT = frozenset({"relax.clip", "relax.nn.leakyrelu", "relax.nn.softplus", "relax.where"})

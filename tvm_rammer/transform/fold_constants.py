@@ -141,6 +141,28 @@ def _slice(call: Any, args: list[np.ndarray]) -> np.ndarray | None:
     return found if found.shape == static_shape(call) else None
 
 
+#: By what is called the reduction of what meets in a place.
+_MEETING: dict[str, Any] = {"add": np.add, "mul": np.multiply}
+
+
+def _scatter_nd(call: Any, args: list[np.ndarray]) -> np.ndarray | None:
+    data, indices, updates = args
+    places = tuple(np.moveaxis(indices, -1, 0))
+    inside = all(
+        ((place >= 0) & (place < extent)).all()
+        for place, extent in zip(places, data.shape, strict=False)
+    )
+    meeting = _MEETING.get(call.attrs.reduction)
+    if not inside or (meeting is None and call.attrs.reduction != "update"):
+        return None
+    found = data.copy()
+    if meeting is None:
+        found[places] = updates
+    else:
+        meeting.at(found, places, updates)
+    return found
+
+
 def _quantize(call: Any, args: list[np.ndarray]) -> np.ndarray:
     data, scale, zero_point = _along_axis(call, args)
     limits = np.iinfo(str(call.attrs.out_dtype))
@@ -185,6 +207,7 @@ _EXACT: dict[str, Evaluate] = {
     "astype": _cast,
     "take": _take,
     "strided_slice": _slice,
+    "scatter_nd": _scatter_nd,
     "negative": _unary(np.negative),
     "abs": _unary(np.abs),
     "reshape": _reshape,

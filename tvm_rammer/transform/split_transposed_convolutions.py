@@ -24,7 +24,11 @@ from tvm import relax, te, tirx, topi
 from tvm_rammer.relax_util import ANCHOR, calls_any, known_shapes, operator_name, rewrite
 
 #: What is split, and the letters of its spatial axes in names of layouts.
-TRANSPOSED = {"relax.nn.conv1d_transpose": "W", "relax.nn.conv2d_transpose": "HW"}
+TRANSPOSED = {
+    "relax.nn.conv1d_transpose": "W",
+    "relax.nn.conv2d_transpose": "HW",
+    "relax.nn.conv3d_transpose": "DHW",
+}
 #: Fewer outputs than this leave most of a vector empty.
 _FEW_OUTPUTS = 8
 

@@ -384,3 +384,9 @@ def test_images_with_an_axis_of_one_element_are_resized(mode, rule):
 def test_sizes_are_multiplied_as_float32():
     x = np.random.default_rng(0).standard_normal((1, 2, 4, 5), np.float32)
     assert_as_onnxruntime(resized(x, [0.25, 1.4], mode="linear"), [x])
+
+
+def test_the_axis_that_is_one_may_be_a_number():
+    """As PyTorch writes attentions whose queries share keys."""
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    assert_as_onnxruntime(model("Unsqueeze", [x], (np.array(1),)), [x])

@@ -231,6 +231,20 @@ def test_a_buffer_may_be_given_the_value_that_it_has():
     assert torch.equal(run(loaded, X)[0], Moved()(X))
 
 
+class Marked(torch.nn.Linear):
+    """With a sparse buffer for who looks at the model from outside, as Whisper has."""
+
+    def __init__(self) -> None:
+        super().__init__(4, 4)
+        marks = torch.eye(3, dtype=torch.bool).to_sparse()
+        self.register_buffer("marks", marks, persistent=False)
+
+
+def test_a_sparse_buffer_that_nothing_reads():
+    model = Marked()
+    assert torch.allclose(run(load_model(exported(model, X)), X)[0], model(X))
+
+
 class Normed(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()

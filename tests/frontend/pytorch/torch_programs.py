@@ -731,6 +731,7 @@ COMPLEX_NUMBERS = {
             "split": lambda x: x.split(2, 1)[1],
             "pad": lambda x: F.pad(x, (1, 2)),
             "cast": lambda x: x.to(torch.complex128).to(torch.complex64),
+            "of_real": lambda x: x.real * (1 + 2j) + 1j * x.imag,
             "filled": lambda x: torch.full_like(x.real, 2 + 1j, dtype=x.dtype) + x,
         }.items()
     },
@@ -1069,6 +1070,12 @@ CONVOLUTIONS = {
     "transposed_3d_padded_beyond": conv(
         3, 4, 6, kernel=2, transposed=True, dilation=2, output_padding=1
     ),
+    "transposed_3d_stride": conv(3, 4, 12, kernel=2, transposed=True, stride=2),
+    "transposed_3d_groups": conv(
+        3, 4, 6, transposed=True, groups=2, stride=(1, 2, 3), padding=1, output_padding=(0, 1, 2)
+    ),
+    "conv3d_groups": conv(3, 4, 8, groups=2, dilation=(1, 2, 1)),
+    "conv3d_depthwise": conv(3, 4, 4, groups=4, padding=1),
     "transposed_2d_stride": conv(2, 4, 6, kernel=2, transposed=True, stride=2),
     "transposed_2d_output_padding": conv(
         2, 4, 6, transposed=True, stride=2, padding=1, output_padding=1
@@ -1165,6 +1172,18 @@ RESIZING = {
     "bilinear_recomputed": resize(scale_factor=1.7, mode="bilinear", recompute_scale_factor=True),
     "bilinear_antialias": resize(size=(3, 4), mode="bilinear", antialias=True),
     "bilinear_antialias_up": resize(size=(7, 9), mode="bilinear", antialias=True),
+    **{
+        f"{mode}_antialias_factor{name}": resize(
+            shape, scale_factor=factors, mode=mode, antialias=True
+        )
+        for mode in ("bilinear", "bicubic")
+        for name, shape, factors in (
+            ("_1_7", (1, 2, 5, 6), 1.7),
+            ("_0_6", (1, 2, 9, 11), 0.6),
+            ("_of_one_axis", (1, 2, 5, 6), (1.3, 1.0)),
+            ("s_of_wide_images", (1, 1, 4, 70), (1.3, 1.01)),
+        )
+    },
     "bicubic": resize(size=(7, 9), mode="bicubic"),
     "bicubic_corners": resize(size=(7, 9), mode="bicubic", align_corners=True),
     "bicubic_down": resize(size=(3, 4), mode="bicubic"),

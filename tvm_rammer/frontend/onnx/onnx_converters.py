@@ -295,6 +295,16 @@ def _deform_conv(
     return convolution.convert(bb.emit, x, weight, offset, mask, bias)
 
 
+def _unsqueeze(
+    bb: relax.BlockBuilder, inputs: Sequence[Any], attributes: Mapping[str, Any]
+) -> relax.Expr | None:
+    """PyTorch writes the axes that are one as a number."""
+    data, *given = inputs
+    if not given or not isinstance(given[0], tvm.ir.GenericConst) or given[0].ty.ndim:
+        return None
+    return None if is_shape(data) else relax.op.expand_dims(data, [int(given[0].value.numpy())])
+
+
 #: By the operator's name; one that gives nothing leaves the node to TVM's converter.
 CONVERTERS: Mapping[str, Converter] = {
     "Cast": _cast,
@@ -311,4 +321,5 @@ CONVERTERS: Mapping[str, Converter] = {
     "STFT": signals.stft,
     "SpaceToDepth": _space_to_depth,
     "Squeeze": _squeeze,
+    "Unsqueeze": _unsqueeze,
 }

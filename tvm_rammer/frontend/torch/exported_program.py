@@ -111,7 +111,9 @@ def _with_buffers_once(program: Any) -> Any:
 
 def _memory(tensor: Any) -> Any:
     """What is the same for names of one tensor; ``None`` if nothing says so."""
-    if tensor is None or tensor.data_ptr() == 0:
+    import torch
+
+    if tensor is None or tensor.layout is not torch.strided or tensor.data_ptr() == 0:
         return None
     return tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype
 

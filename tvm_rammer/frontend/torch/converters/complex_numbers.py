@@ -130,6 +130,7 @@ def _multiplied(
 ) -> Complex:
     """A product of numbers, or of matrices of them; a real factor scales both parts."""
     times = multiply or (lambda a, b: call.emit(relax.op.multiply(a, b)))
+    x, y = (_as_complex(call, value) if isinstance(value, complex) else value for value in (x, y))
     if not isinstance(x, Complex) and isinstance(x, relax.Expr):
         x = call.cast(x)
         return Complex(times(x, y.real), times(x, y.imaginary))

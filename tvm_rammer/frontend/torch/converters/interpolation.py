@@ -18,6 +18,8 @@ from tvm_rammer.frontend.torch.converters.indexing import table
 from tvm_rammer.frontend.torch.operator_call import Converter, OperatorCall, is_float, shape_of
 
 _MOST_READS = 4
+#: Elements of an axis on which nothing depends.
+_FEW = 32
 
 
 def _nearest(call: OperatorCall, x: Any, size: Any, factors: Any = None) -> Any:
@@ -84,17 +86,32 @@ def _matrix(call: OperatorCall, shape: Sequence[int], axis: int) -> Any:
     """What PyTorch makes of an image's axis: a row for each element of the result."""
     import torch
 
-    size = shape[axis]
-    # Of the other axis, on which nothing depends, as much as gives one element.
-    other = 5 - axis
-    across = -(-shape[other] // call.shape[other])
+    size, other = shape[axis], 5 - axis
+    across, resized_across = _fewer(shape[other], call.shape[other])
     one = torch.eye(size, dtype=torch.float64 if call.dtype == "float64" else torch.float32)
     basis = one[:, None, :, None] if axis == 2 else one[:, None, None, :]
     image = basis.repeat((1, 1, 1, across) if axis == 2 else (1, 1, across, 1))
-    args = [image, *call.node.args[1:]]
-    resized = call.node.target(*args, **call.node.kwargs)
+    names = [argument.name for argument in call.node.target._schema.arguments]
+    given = {**dict(zip(names, call.node.args, strict=False)), **call.node.kwargs}
+    if given.get("output_size"):
+        sizes = {axis: call.shape[axis], other: resized_across}
+        given["output_size"] = [sizes[2], sizes[3]]
+    resized = call.node.target(**{**given, names[0]: image})
     line = resized[:, 0, :, 0] if axis == 2 else resized[:, 0, 0, :]
     return line.T.numpy()
+
+
+def _fewer(before: int, after: int) -> tuple[int, int]:
+    """Sizes of an axis on which nothing depends: as many elements, or some in that proportion.
+
+    One that is resized stays so: where PyTorch leaves an axis alone, with factors that it is given,
+    it takes them for the other one's.
+    """
+    if before <= _FEW:
+        return before, after
+    fewer = max(_FEW, -(-before // after))
+    resized = max(1, fewer * after // before)
+    return fewer, resized + int(resized == fewer and before != after)
 
 
 def _along(call: OperatorCall, x: Any, matrix: Any, axis: int) -> Any:
