@@ -1236,7 +1236,13 @@ RESIZING = {
     "grid_sample_3d_reflected_point": Program(
         lambda x, g: F.grid_sample(x, g, "bilinear", "reflection", True),
         (floats(1, 2, 1, 3, 4), floats(1, 2, 2, 2, 3)),
-        "it reflects an axis of one element",
+    ),
+    "grid_sample_reflected_point": Program(
+        lambda x, g: [
+            F.grid_sample(x, g, mode, "reflection", True)
+            for mode in ("bilinear", "nearest", "bicubic")
+        ],
+        (floats(1, 2, 1, 4), 2 * floats(1, 2, 2, 2)),
     ),
     "affine_grid": Program(
         lambda t: F.affine_grid(t, (2, 1, 3, 4), align_corners=False), (floats(2, 2, 3),)

@@ -132,17 +132,20 @@ def _along(call: OperatorCall, x: Any, matrix: Any, axis: int) -> Any:
     return result
 
 
-def _sampled_volume(
+def _sampled(
     call: OperatorCall, x: Any, grid: Any, mode: int, padding: int, align_corners: bool
 ) -> Any:
-    """``grid_sample`` of three axes."""
+    """``grid_sample`` of two or three axes."""
     _check_floats(call)
-    rule = ("zeros", "border", "reflection")[padding]
-    if rule == "reflection" and align_corners and 1 in shape_of(x)[2:]:
-        call.refuse("it reflects an axis of one element")
-    grid = call.permute(grid, [0, 4, 1, 2, 3])
-    method = ("bilinear", "nearest")[mode]
-    return call.emit(relax.op.image.grid_sample(x, grid, method, "NCDHW", rule, align_corners))
+    sizes, rule = shape_of(x)[2:], ("zeros", "border", "reflection")[padding]
+    if rule == "reflection" and align_corners:
+        # TVM divides by the length between the ends; twice the one element is the same image.
+        for axis in (place for place, size in enumerate(sizes, 2) if size == 1):
+            x = call.emit(relax.op.concat([x, x], axis))
+    grid = call.permute(grid, [0, len(sizes) + 1, *range(1, len(sizes) + 1)])
+    method = ("bilinear", "nearest", "bicubic")[mode]
+    layout = "NCDHW" if len(sizes) > 2 else "NCHW"
+    return call.emit(relax.op.image.grid_sample(x, grid, method, layout, rule, align_corners))
 
 
 CONVERTERS: dict[str, Converter] = {
@@ -154,5 +157,6 @@ CONVERTERS: dict[str, Converter] = {
     "_upsample_bicubic2d_aa.default": _weighted,
     "_upsample_bilinear2d_aa.vec": _weighted,
     "_upsample_bicubic2d_aa.vec": _weighted,
-    "grid_sampler_3d.default": _sampled_volume,
+    "grid_sampler_2d.default": _sampled,
+    "grid_sampler_3d.default": _sampled,
 }
