@@ -27,20 +27,34 @@ from tvm_rammer.backend import resolve_target, vdevice_for
 from tvm_rammer.backend.cpu.codegen.lowering import lowering_pipeline
 from tvm_rammer.kernel.blocks import is_choice
 from tvm_rammer.kernel.bodies import compile_bodies
-from tvm_rammer.machine import VDevice
 from tvm_rammer.region.kernel_library import KernelLibrary, OperatorKernel, Tuned, untuned
 from tvm_rammer.rprogram import ALIGNMENT
 
 TARGET = resolve_target(None)
 HOST = vdevice_for(TARGET)
-#: AVX-512, AVX and SSE or NEON: tiles of every width, whatever this machine has.
-VDEVICES = tuple(
-    replace(HOST, vector_bytes=width, vector_registers=registers)
-    for width, registers in ((64, 32), (32, 16), (16, 16))
-)
-
 #: x86 processors with vectors of so many bytes: one with wider ones runs their code, too.
 _NARROWER = {32: "core-avx2", 16: "nehalem"}
+
+
+def target_of(vector_bytes: int) -> tvm.target.Target:
+    """The code that such vectors have, if this machine can run it: else this machine's."""
+    narrower = platform.machine() == "x86_64" and vector_bytes < HOST.vector_bytes
+    if not narrower:
+        return TARGET
+    return resolve_target({"kind": "llvm", "mcpu": _NARROWER[vector_bytes]})
+
+
+#: AVX-512, AVX and SSE or NEON: tiles of every width, whatever this machine has, and no
+#: instructions that such a processor has not.
+VDEVICES = tuple(
+    replace(
+        HOST,
+        vector_bytes=width,
+        vector_registers=registers,
+        features=vdevice_for(target_of(width)).features,
+    )
+    for width, registers in ((64, 32), (32, 16), (16, 16))
+)
 
 #: As floating-point numbers of any width these are NaN: what reads them shows.
 _GUARD_BYTE = 0xFF
@@ -78,7 +92,7 @@ def run_prim_func(
     Tensors lie in memory with the strides that the PrimFunc declares; ``in_place``, what may lie in
     the memory of an input does.
     """
-    library, target = KernelLibrary(vdevice, tuned=tuned), target_of(vdevice)
+    library, target = KernelLibrary(vdevice, tuned=tuned), target_of(vdevice.vector_bytes)
     with target:
         kernel = library.get(func, frozenset(constants))
     bodies = compile_bodies(library.bodies, target, lowering_pipeline())
@@ -110,15 +124,6 @@ def run_prim_func(
         )
     assert all(place.intact for place in memory), "a kernel wrote outside of its buffers"
     return Run([m.array for m in memory[len(given) : len(func.params)]], kernel)
-
-
-@cache
-def target_of(vdevice: VDevice) -> tvm.target.Target:
-    """The code that a device has, if this machine can run it: else this machine's."""
-    narrower = platform.machine() == "x86_64" and vdevice.vector_bytes < HOST.vector_bytes
-    if not narrower:
-        return TARGET
-    return resolve_target({"kind": "llvm", "mcpu": _NARROWER[vdevice.vector_bytes]})
 
 
 def run_relax(
