@@ -24,7 +24,7 @@ class Writer:
     """Writes an attention as a front end would; subclasses change a part of it."""
 
     #: Batches, heads, queries, places, terms.
-    sizes = (2, 3, 2, 100, 16)
+    sizes = (2, 3, 2, 300, 16)
 
     def inputs(self) -> list[np.ndarray]:
         batch, heads, queries, places, terms = self.sizes
@@ -158,7 +158,22 @@ def test_attentions_become_one_operator(writer):
 class Many(Writer):
     """Queries enough to keep products of their own busy."""
 
-    sizes = (1, 2, 17, 64, 16)
+    sizes = (1, 2, 17, 300, 16)
+
+
+class Near(Writer):
+    """Few places."""
+
+    sizes = (1, 2, 2, 255, 16)
+
+
+class Alone(Writer):
+    """One query that looks at everything."""
+
+    sizes = (1, 2, 1, 300, 16)
+
+    def masked(self, products: Any, mask: Any) -> Any:
+        return OP.add(products, OP.min(mask, [-1], keepdims=True))
 
 
 class OfAnotherAxis(Writer):
@@ -192,7 +207,9 @@ class NoProduct(Writer):
         return OP.exp(products)
 
 
-@pytest.mark.parametrize("writer", [Many, OfAnotherAxis, Shown, ZeroesOthers, NoProduct])
+@pytest.mark.parametrize(
+    "writer", [Many, Near, Alone, OfAnotherAxis, Shown, ZeroesOthers, NoProduct]
+)
 def test_others_stay_what_they_are(writer):
     mod = writer().module()
     assert FuseAttentions()(mod).same_as(mod)

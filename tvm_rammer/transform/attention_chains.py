@@ -50,6 +50,8 @@ class Attention:
         What it reads.
     sizes : tuple of int
         Batches, rows, places, terms and columns, as :func:`.attention` has them.
+    masked : bool
+        Whether scores are made of something that differs from place to place, besides products.
     """
 
     operands: tuple[Any, ...]
@@ -59,6 +61,7 @@ class Attention:
     value: _Element
     score: _Score
     hidden_rows_are_zero: bool
+    masked: bool
 
     def compute(self, *tensors: te.Tensor) -> te.Tensor:
         """The attention of tensors in the place of the operands."""
@@ -115,6 +118,7 @@ class _Reader:
     once: Set[Any]
     operands: list[Any]
     products: _Products | None = None
+    masked: bool = False
 
     def attention(self, call: Any) -> Attention | None:
         if operator_name(call) != "relax.matmul" or str(call.ty.dtype) != "float32":
@@ -140,7 +144,8 @@ class _Reader:
         sizes = (prod(batch), rows, places, self.products.terms, shapes[1][-1])
         own = self.products
         operands = tuple(self.operands)
-        return Attention(operands, sizes, own.query, own.key, value, score, zero is not None)
+        zeros = zero is not None
+        return Attention(operands, sizes, own.query, own.key, value, score, zeros, self.masked)
 
     def _is_last(self, softmax: Any) -> bool:
         return int(softmax.attrs.axis) in (-1, softmax.ty.ndim - 1)
@@ -217,6 +222,7 @@ class _Reader:
         if number is not None:
             return lambda tensors, product, row, place: number
         position, own = self._operand(operand), static_shape(operand) or ()
+        self.masked |= own[-1:] == shape[-1:]
 
         def element(tensors: _Tensors, product: Any, row: Any, place: Any) -> Any:
             indices = [*unravel(row, shape[:-1]), place]
@@ -231,9 +237,11 @@ class _Reader:
         shapes = known_shapes(query, transposed, call)
         if not shapes or len(shapes[1]) < 3 or shapes[0][:-2] != shapes[1][:-2]:
             return None
+        known = len(self.operands)
         keys = self._matrices(transposed, transposed=True)
         rows = self._matrices(query)
         if keys is None or rows is None:
+            del self.operands[known:]
             return None
         self.products = _Products(rows, keys, shapes[2], shapes[0][-1])
         return lambda tensors, product, row, place: product

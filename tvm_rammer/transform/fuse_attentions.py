@@ -3,8 +3,8 @@
 A decoder asks everything that it remembers for every token that it makes: scores, their softmax
 and the weighted rows are three operators, each of which waits for the one before, and read whole
 buffers however little there is in them. As one operator keys and values are walked once, block by
-block, and blocks that a mask hides are left out. Where many queries share the keys, products of
-their own keep them in registers, which is faster.
+block, and blocks that a mask hides are left out. Where many queries share the keys, or places are
+few, products of their own are faster, and where one query looks at all that there is.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from tvm_rammer.transform.remove_dead_code import remove_dead_code
 
 #: Queries that share keys at most.
 _MOST_ROWS = 16
+#: Places that they look at, at least.
+_FEWEST_PLACES = 256
 #: Elements of a key and of a value at most.
 _WIDEST = 256
 
@@ -57,8 +59,10 @@ class _Fuser(relax.PyExprMutator):
         found = self.chains.attention(call)
         if found is None:
             return call
-        _, rows, _, terms, columns = found.sizes
-        if rows > _MOST_ROWS or max(terms, columns) > _WIDEST:
+        _, rows, places, terms, columns = found.sizes
+        if rows > _MOST_ROWS or places < _FEWEST_PLACES or max(terms, columns) > _WIDEST:
+            return call
+        if rows == 1 and not found.masked:
             return call
         made = self.builder_.emit(
             self.builder_.call_te(
