@@ -80,24 +80,22 @@ class Attention:
         )
 
 
-@dataclass
-class AttentionChains:
-    """Finds attentions, given what variables are bound to.
+def find_attention(call: Any, bound: Callable[[Any], Any], once: Set[Any]) -> Attention | None:
+    """The attention whose last operator is the product ``call``.
 
     Parameters
     ----------
+    call : Expr
     bound : callable
         What a variable is bound to; any other expression itself.
     once : set of Var
         Those that are read once. Weights that somebody else reads are computed anyway.
+
+    Returns
+    -------
+    Attention or None
     """
-
-    bound: Callable[[Any], Any]
-    once: Set[Any]
-
-    def attention(self, call: Any) -> Attention | None:
-        """The attention whose last operator is the product ``call``."""
-        return _Reader(self.bound, self.once, []).attention(call)
+    return _Reader(bound, once, []).attention(call)
 
 
 @dataclass(frozen=True)

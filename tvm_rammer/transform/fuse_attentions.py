@@ -26,7 +26,7 @@ from tvm_rammer.relax_util import (
     static_shape,
     used_once,
 )
-from tvm_rammer.transform.attention_chains import AttentionChains
+from tvm_rammer.transform.attention_chains import find_attention
 from tvm_rammer.transform.remove_dead_code import remove_dead_code
 
 #: Queries that share keys at most.
@@ -52,11 +52,11 @@ class FuseAttentions:
 class _Fuser(relax.PyExprMutator):
     def __init__(self, mod: tvm.IRModule) -> None:
         super().__init__(mod)
-        self.chains = AttentionChains(partial(bound_value, self), used_once(mod))
+        self.once = used_once(mod)
 
     def visit_call_(self, call: Any) -> Any:
         call = super().visit_call_(call)
-        found = self.chains.attention(call)
+        found = find_attention(call, partial(bound_value, self), self.once)
         if found is None:
             return call
         _, rows, places, terms, columns = found.sizes
