@@ -52,6 +52,16 @@ def branches() -> ModelProto:
     return graph.build()
 
 
+def volumes() -> ModelProto:
+    """A convolution of volumes, and a transposed one behind it."""
+    graph = GraphBuilder("volumes")
+    x = graph.input("x", (1, 4, 4, 5, 6))
+    inner = graph.op("Relu", graph.op("Conv", x, graph.weight((8, 4, 3, 3, 3), 0.3), pads=[1] * 6))
+    wide = graph.op("ConvTranspose", inner, graph.weight((8, 8, 2, 2, 2), 0.3), strides=[2] * 3)
+    graph.output("y", graph.op("Tanh", wide))
+    return graph.build()
+
+
 def router() -> ModelProto:
     """Tokens that choose three of forty experts each, and the weights of what they choose."""
     graph = GraphBuilder("router")

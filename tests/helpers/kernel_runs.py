@@ -27,6 +27,7 @@ from tvm_rammer.backend import resolve_target, vdevice_for
 from tvm_rammer.backend.cpu.codegen.lowering import lowering_pipeline
 from tvm_rammer.kernel.blocks import is_choice
 from tvm_rammer.kernel.bodies import compile_bodies
+from tvm_rammer.machine import VDevice
 from tvm_rammer.region.kernel_library import KernelLibrary, OperatorKernel, Tuned, untuned
 from tvm_rammer.rprogram import ALIGNMENT
 
@@ -36,25 +37,22 @@ HOST = vdevice_for(TARGET)
 _NARROWER = {32: "core-avx2", 16: "nehalem"}
 
 
-def target_of(vector_bytes: int) -> tvm.target.Target:
-    """The code that such vectors have, if this machine can run it: else this machine's."""
-    narrower = platform.machine() == "x86_64" and vector_bytes < HOST.vector_bytes
+def target_of(vdevice: VDevice) -> tvm.target.Target:
+    """The code that a device has, if this machine can run it: else this machine's."""
+    narrower = platform.machine() == "x86_64" and vdevice.vector_bytes < HOST.vector_bytes
     if not narrower:
         return TARGET
-    return resolve_target({"kind": "llvm", "mcpu": _NARROWER[vector_bytes]})
+    return resolve_target({"kind": "llvm", "mcpu": _NARROWER[vdevice.vector_bytes]})
 
 
-#: AVX-512, AVX and SSE or NEON: tiles of every width, whatever this machine has, and no
-#: instructions that such a processor has not.
-VDEVICES = tuple(
-    replace(
-        HOST,
-        vector_bytes=width,
-        vector_registers=registers,
-        features=vdevice_for(target_of(width)).features,
-    )
-    for width, registers in ((64, 32), (32, 16), (16, 16))
-)
+def _of_vectors(vector_bytes: int, vector_registers: int) -> VDevice:
+    """This machine with such vectors, and with no instructions that others have."""
+    vdevice = replace(HOST, vector_bytes=vector_bytes, vector_registers=vector_registers)
+    return replace(vdevice, features=vdevice_for(target_of(vdevice)).features)
+
+
+#: AVX-512, AVX and SSE or NEON: tiles of every width, whatever this machine has.
+VDEVICES = tuple(_of_vectors(*each) for each in ((64, 32), (32, 16), (16, 16)))
 
 #: As floating-point numbers of any width these are NaN: what reads them shows.
 _GUARD_BYTE = 0xFF
@@ -92,7 +90,7 @@ def run_prim_func(
     Tensors lie in memory with the strides that the PrimFunc declares; ``in_place``, what may lie in
     the memory of an input does.
     """
-    library, target = KernelLibrary(vdevice, tuned=tuned), target_of(vdevice.vector_bytes)
+    library, target = KernelLibrary(vdevice, tuned=tuned), target_of(vdevice)
     with target:
         kernel = library.get(func, frozenset(constants))
     bodies = compile_bodies(library.bodies, target, lowering_pipeline())

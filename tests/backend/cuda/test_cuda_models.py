@@ -6,7 +6,7 @@ from collections.abc import Callable
 from unittest.mock import patch
 
 import pytest
-from cuda_models import TARGET, Run, branches, outputs, router, run_model, run_onnx, worst
+from cuda_models import TARGET, Run, branches, outputs, router, run_model, run_onnx, volumes, worst
 from emulated_cuda import edited, resident_blocks, run_emulated
 from onnx import ModelProto
 from onnx.reference import ReferenceEvaluator
@@ -28,8 +28,9 @@ def run_graph(make: Callable[[], ModelProto], form: str) -> Run:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_convolutions_and_a_softmax_compute_what_numpy_does(form):
-    run = run_emulated(run_graph, branches, form)
+@pytest.mark.parametrize("made", [branches, volumes])
+def test_convolutions_compute_what_numpy_does(made, form):
+    run = run_emulated(run_graph, made, form)
     assert max(run.errors.values()) < TOLERANCE
 
 
