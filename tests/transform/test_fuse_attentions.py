@@ -170,7 +170,7 @@ class Near(Writer):
 class Alone(Writer):
     """One query that looks at everything."""
 
-    sizes = (1, 2, 1, 300, 16)
+    sizes = (1, 2, 1, 600, 16)
 
     def masked(self, products: Any, mask: Any) -> Any:
         return OP.add(products, OP.min(mask, [-1], keepdims=True))

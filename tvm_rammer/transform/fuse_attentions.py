@@ -31,8 +31,8 @@ from tvm_rammer.transform.remove_dead_code import remove_dead_code
 
 #: Queries that share keys at most.
 _MOST_ROWS = 16
-#: Places that they look at, at least.
-_FEWEST_PLACES = 256
+#: Places that they look at, at least, and those that one query does.
+_FEWEST_PLACES, _FEWEST_OF_ONE = 256, 512
 #: Elements of a key and of a value at most.
 _WIDEST = 256
 
@@ -62,7 +62,7 @@ class _Fuser(relax.PyExprMutator):
         _, rows, places, terms, columns = found.sizes
         if rows > _MOST_ROWS or places < _FEWEST_PLACES or max(terms, columns) > _WIDEST:
             return call
-        if rows == 1 and not found.masked:
+        if rows == 1 and (places < _FEWEST_OF_ONE or not found.masked):
             return call
         made = self.builder_.emit(
             self.builder_.call_te(
