@@ -207,8 +207,15 @@ class NoProduct(Writer):
         return OP.exp(products)
 
 
+class AloneAndNear(Writer):
+    """One query that looks at few places."""
+
+    sizes = (1, 2, 1, 511, 16)
+
+
 @pytest.mark.parametrize(
-    "writer", [Many, Near, Alone, OfAnotherAxis, Shown, ZeroesOthers, NoProduct]
+    "writer",
+    [Many, Near, Alone, AloneAndNear, OfAnotherAxis, Shown, ZeroesOthers, NoProduct],
 )
 def test_others_stay_what_they_are(writer):
     mod = writer().module()
