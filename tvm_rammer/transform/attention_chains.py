@@ -10,7 +10,7 @@ from typing import Any
 from tvm import te, tirx
 from tvm.ir import GenericConst
 
-from tvm_rammer.kernel.attention import attention
+from tvm_rammer.kernel.attention_blocks import attention
 from tvm_rammer.kernel.loops import unravel
 from tvm_rammer.relax_util import known_shapes, operator_name, permutation_of, static_shape
 from tvm_rammer.transform.normalize import broadcast

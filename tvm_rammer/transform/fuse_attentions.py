@@ -15,7 +15,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from tvm_rammer.kernel.attention import ATTENTION
+from tvm_rammer.kernel.attention_blocks import ATTENTION
 from tvm_rammer.relax_util import (
     OPAQUE,
     bound_value,

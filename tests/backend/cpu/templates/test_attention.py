@@ -14,7 +14,7 @@ from kernel_runs import HOST, VDEVICES, run_prim_func
 from tvm import te, tirx
 
 from tvm_rammer.backend.cpu.templates.attention_rule import FewQueriesRule, SharesOfPlaces
-from tvm_rammer.kernel.attention import ATTENTION, AttentionFunc, attention
+from tvm_rammer.kernel.attention_blocks import ATTENTION, AttentionFunc, attention
 from tvm_rammer.kernel.split import split_into_stages
 from tvm_rammer.kernel.work import work_of
 

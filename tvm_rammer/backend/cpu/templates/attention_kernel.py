@@ -20,8 +20,8 @@ from typing import Any
 
 from tvm import sym, tirx
 
-from tvm_rammer.backend.cpu.templates.rows.vector_loops import VectorRun, lanes_of, pieces
-from tvm_rammer.kernel.attention import AttentionFunc
+from tvm_rammer.backend.cpu.templates.rows.vector_loops import VectorRun, folded, lanes_of, pieces
+from tvm_rammer.kernel.attention_blocks import AttentionFunc
 from tvm_rammer.kernel.blocks import variables
 from tvm_rammer.kernel.loops import (
     USUAL_TRIPS,
@@ -116,7 +116,7 @@ class AttentionKernel:
         if self._shown is None:
             walk = self._walk(number(0), 1, lambda at, count: self._visit(state, batch, at, count))
         else:
-            walk = self._looked_at(state, batch, 2, lambda turn: turn)
+            walk = self._looked_at(state, batch, first=0)
         return self._framed(state, [*self._begin(state), walk, self._finish(state, batch)])
 
     def _part(self, tile: Any, kept: list[Any]) -> Any:
@@ -129,18 +129,17 @@ class AttentionKernel:
             return visited if self._shown is None else self._if_shown(batch, at, count, visited)
 
         def keep(row: Any) -> Any:
-            of_row = state.sums, self.func.columns
             place = [batch, part, row]
+
+            def column(c: Any, _: Any) -> Any:
+                value = state.sums[row * self.func.columns + c]
+                return tirx.BufferStore(sums, value, [*place, c])
+
             return sequence(
                 [
                     tirx.BufferStore(largest, state.largest[row], place),
                     tirx.BufferStore(totals, state.totals[row], place),
-                    self._along(
-                        self.func.columns,
-                        lambda c, _: tirx.BufferStore(
-                            sums, of_row[0][row * of_row[1] + c], [*place, c]
-                        ),
-                    ),
+                    self._along(self.func.columns, column),
                 ]
             )
 
@@ -177,12 +176,11 @@ class AttentionKernel:
                     ]
                 )
 
-            parts = (loop("part", self.parts, body) for body in (found, add))
-            return sequence([next(parts), bound, next(parts)])
+            return sequence([loop("part", self.parts, found), bound, loop("part", self.parts, add)])
 
         statements = [*self._begin(state), self._rows(join)]
         if self._shown is not None:
-            statements.append(self._looked_at(state, batch, 1, lambda turn: turn + 1))
+            statements.append(self._looked_at(state, batch, first=1))
         return self._framed(state, [*statements, self._finish(state, batch)])
 
     # What stages are made of.
@@ -247,10 +245,9 @@ class AttentionKernel:
             statements.append(when(last, visit(number(count * self.block), rest)))
         return sequence(statements)
 
-    def _looked_at(
-        self, state: _State, batch: Any, turns: int, turn_of: Callable[[Any], Any]
-    ) -> Any:
+    def _looked_at(self, state: _State, batch: Any, first: int) -> Any:
         """Visit blocks that are shown in turn 0, and in turn 1 all others if they are wanted."""
+        turns = 2 - first
         lowest = buffer("lowest", [1])
 
         def least(row: Any) -> Any:
@@ -258,7 +255,7 @@ class AttentionKernel:
             return tirx.BufferStore(lowest, value, [number(0)])
 
         def turn(count: Any) -> Any:
-            own = turn_of(count)
+            own = count + first
 
             def visit(at: Any, count: int) -> Any:
                 visited = self._visit(state, batch, at, count)
@@ -298,7 +295,7 @@ class AttentionKernel:
                 tirx.AllocBuffer(best),
                 self._filled(best, _infinite()),
                 for_each("row", rows, look),
-                *self._folded(best, 0, tirx.max),
+                *folded(best, 0, self.lanes, tirx.Max, _INDEX),
                 when([shown], visited),
             ]
         )
@@ -333,7 +330,7 @@ class AttentionKernel:
                 slot = (first + row) * self.block + place
                 return tirx.BufferStore(state.scores, sums[number(row * lanes)], [slot])
 
-            folds = [self._folded(sums, row * lanes, _add) for row in range(rows)]
+            folds = [folded(sums, row * lanes, lanes, tirx.Add, _INDEX) for row in range(rows)]
             return sequence(
                 [
                     tirx.AllocBuffer(sums),
@@ -382,13 +379,13 @@ class AttentionKernel:
                 self._filled(best, _infinite()),
                 self._filled(total, _zero()),
                 self._along(count, score),
-                *self._folded(best, 0, tirx.max),
+                *folded(best, 0, self.lanes, tirx.Max, _INDEX),
                 known,
                 bound,
                 tirx.BufferStore(state.scale, tirx.exp(state.largest[row] - base), [row]),
                 tirx.BufferStore(state.largest, new, [row]),
                 self._along(count, weight),
-                *self._folded(total, 0, _add),
+                *folded(total, 0, self.lanes, tirx.Add, _INDEX),
                 tirx.BufferStore(state.totals, scaled, [row]),
             ]
         )
@@ -489,26 +486,9 @@ class AttentionKernel:
 
         return for_each("vector", vectors, vector, tirx.ForKind.UNROLLED)
 
-    def _folded(self, target: Any, first: int, combine: Callable[[Any, Any], Any]) -> list[Any]:
-        """Bring the lanes of a vector together in its first one, by halves."""
-        statements, width = [], self.lanes
-        while width > 1:
-            width //= 2
-
-            def fold(lane: Any, width: int = width) -> Any:
-                value = combine(target[lane + first], target[lane + (first + width)])
-                return tirx.BufferStore(target, value, [lane + first])
-
-            statements.append(lanes_of(width, _INDEX, fold))
-        return statements
-
     def _base(self, largest: Any) -> Any:
         """What scores are relative to: their largest, if that is a number."""
         return tirx.Select(largest == _infinite(), _zero(), largest)
-
-
-def _add(one: Any, other: Any) -> Any:
-    return one + other
 
 
 def _zero() -> Any:

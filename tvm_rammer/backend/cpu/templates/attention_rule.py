@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tvm import s_tir, tirx
 
 from tvm_rammer.backend.cpu.templates.attention_kernel import AttentionKernel
-from tvm_rammer.kernel.attention import AttentionFunc
+from tvm_rammer.kernel.attention_blocks import AttentionFunc
 from tvm_rammer.kernel.loops import sequence
 from tvm_rammer.kernel.scheduled import Scheduled, Template
 from tvm_rammer.machine import VDevice

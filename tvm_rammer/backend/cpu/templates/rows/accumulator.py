@@ -8,7 +8,13 @@ from typing import Any
 from tvm import tirx
 
 from tvm_rammer.backend.cpu.templates.rows.row_program import Store, start_value
-from tvm_rammer.backend.cpu.templates.rows.vector_loops import UNROLLED, VectorRun, lanes_of, sweep
+from tvm_rammer.backend.cpu.templates.rows.vector_loops import (
+    UNROLLED,
+    VectorRun,
+    folded,
+    lanes_of,
+    sweep,
+)
 from tvm_rammer.kernel.loops import sequence
 
 
@@ -51,10 +57,8 @@ class Accumulator:
             pairs = [(k * width, (count - 1 - k) * width) for k in range(count // 2)]
             statements += [self._fold(into, other, width) for into, other in pairs]
             count -= count // 2
-        while width > 1:
-            width //= 2
-            statements.append(self._fold(0, width, width))
-        return statements
+        combine = self.store.combine
+        return [*statements, *folded(self.buffer, 0, width, combine, self.index_dtype)]
 
     def _fold(self, into: int, other: int, width: int) -> Any:
         return lanes_of(

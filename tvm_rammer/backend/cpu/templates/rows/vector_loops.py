@@ -52,6 +52,19 @@ def lanes_of(count: int, dtype: str, body: Body) -> Any:
     return for_each("lane", count, body, tirx.ForKind.VECTORIZED, dtype)
 
 
+def folded(target: Any, first: Any, width: int, combine: Any, dtype: str) -> list[Any]:
+    """Statements that bring so many elements of a buffer together in the ``first``, by halves."""
+
+    def half(width: int) -> Any:
+        def fold(lane: Any) -> Any:
+            value = combine(target[lane + first], target[lane + (first + width)])
+            return tirx.BufferStore(target, value, [lane + first])
+
+        return lanes_of(width, dtype, fold)
+
+    return [half(width >> step) for step in range(1, width.bit_length())]
+
+
 def sweep(parts: Sequence[VectorRun], dtype: str, body: Body, kind: Any = SERIAL) -> Any:
     """Run a body for every index in some pieces, vector by vector."""
 
