@@ -12,6 +12,8 @@ import tvm
 import tvm_ffi
 from tvm import s_tir, tirx
 
+from tvm_rammer.kernel.blocks import is_reduced, start_of
+
 
 @tvm.transform.module_pass(opt_level=0, name="ReduceNothing")
 class ReduceNothing:
@@ -48,7 +50,7 @@ def _with_starts(func: tirx.PrimFunc) -> tirx.PrimFunc:
         kept = [k for k, axis in enumerate(block.iter_vars) if axis not in _reduced(block)]
         removed.extend(v for k, v in enumerate(realize.iter_values) if k not in kept)
         axes = [block.iter_vars[k] for k in kept]
-        start = s_tir.SBlock(axes, [], block.writes, block.name_hint, _start(block))
+        start = s_tir.SBlock(axes, [], block.writes, block.name_hint, start_of(block))
         return s_tir.SBlockRealize([realize.iter_values[k] for k in kept], True, start)
 
     def without(loop: tirx.For) -> Any:
@@ -59,14 +61,4 @@ def _with_starts(func: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def _reduced(block: s_tir.SBlock) -> list[Any]:
-    return [axis for axis in block.iter_vars if axis.iter_type == tirx.IterVar.CommReduce]
-
-
-def _start(block: s_tir.SBlock) -> Any:
-    """What is written first; extrema of floats are infinite, not the last finite number."""
-    start, value = block.init, getattr(block.body, "value", None)
-    if not isinstance(value, tirx.Max | tirx.Min) or "float" not in str(value.ty):
-        return start
-    infinity = tirx.infinity(str(value.ty))
-    infinity = -infinity if isinstance(value, tirx.Max) else infinity
-    return tirx.BufferStore(start.buffer, infinity, start.indices)
+    return [axis for axis in block.iter_vars if is_reduced(axis)]

@@ -14,7 +14,6 @@ import tvm_ffi
 from tvm import s_tir, tirx
 
 from tvm_rammer.backend.cpu.templates.register_tile import lanes_for
-from tvm_rammer.backend.cpu.templates.rows.row_program import start_value
 from tvm_rammer.kernel.blocks import (
     attempt,
     extent,
@@ -23,6 +22,7 @@ from tvm_rammer.kernel.blocks import (
     schedule_of,
     spatial_axes,
     split_loops,
+    start_of,
 )
 from tvm_rammer.kernel.inlined_size import kept_results
 from tvm_rammer.kernel.scheduled import Scheduled
@@ -49,26 +49,19 @@ class Generic:
 
 
 def _from_infinity(func: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Let maxima start from minus infinity and minima from infinity.
-
-    TVM starts from the last finite number: a row of infinities alone would not stay one.
-    """
+    """Let maxima start from minus infinity and minima from infinity."""
 
     def started(block: s_tir.SBlock) -> Any:
-        start, store = block.init, block.body
-        extremum = isinstance(store, tirx.BufferStore) and isinstance(
-            store.value, tirx.Max | tirx.Min
-        )
-        if not extremum or not isinstance(getattr(start, "value", None), tirx.FloatImm):
+        start = start_of(block) if block.init is not None else None
+        if start is None or start.same_as(block.init):
             return block
-        infinity = start_value(type(store.value), str(start.value.ty))
         return s_tir.SBlock(
             block.iter_vars,
             block.reads,
             block.writes,
             block.name_hint,
-            store,
-            tirx.BufferStore(start.buffer, infinity, start.indices),
+            block.body,
+            start,
             block.alloc_buffers,
             block.match_buffers,
             block.annotations,

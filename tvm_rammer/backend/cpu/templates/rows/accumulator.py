@@ -7,7 +7,7 @@ from typing import Any
 
 from tvm import tirx
 
-from tvm_rammer.backend.cpu.templates.rows.row_program import Store, start_value
+from tvm_rammer.backend.cpu.templates.rows.row_program import Store
 from tvm_rammer.backend.cpu.templates.rows.vector_loops import (
     UNROLLED,
     VectorRun,
@@ -15,6 +15,7 @@ from tvm_rammer.backend.cpu.templates.rows.vector_loops import (
     lanes_of,
     sweep,
 )
+from tvm_rammer.kernel.blocks import start_value
 from tvm_rammer.kernel.loops import sequence
 
 

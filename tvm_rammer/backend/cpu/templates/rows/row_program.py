@@ -13,7 +13,6 @@ from math import prod
 from typing import Any
 
 import tvm_ffi
-from tvm import tirx
 
 from tvm_rammer.kernel.blocks import loads
 
@@ -108,12 +107,3 @@ class RowProgram:
 def all_loads(stores: Sequence[Store]) -> list[Any]:
     """The loads of what is stored."""
     return [load for store in stores for load in loads(store.value)]
-
-
-def start_value(combine: Any, dtype: str) -> Any:
-    """What a combination starts from; infinities, so that a row of nothing else stays one."""
-    if combine is tirx.Add or combine is tirx.Mul:
-        return tirx.const(0 if combine is tirx.Add else 1, dtype)
-    if dtype.startswith("float"):
-        return tirx.const(float("-inf" if combine is tirx.Max else "inf"), dtype)
-    return tirx.min_value(dtype) if combine is tirx.Max else tirx.max_value(dtype)
