@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import tvm
 import tvm_ffi
+from aarch64_emulation import emulated_bodies
 from tvm import relax, tirx
 from tvm.ir import Call, GenericConst
 
@@ -37,8 +38,17 @@ HOST = vdevice_for(TARGET)
 _NARROWER = {32: "core-avx2", 16: "nehalem"}
 
 
+#: An AArch64 processor, whose code is emulated.
+_ARM_TARGET = resolve_target(
+    {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "neoverse-n1", "num-cores": 2}
+)
+ARM = vdevice_for(_ARM_TARGET)
+
+
 def target_of(vdevice: VDevice) -> tvm.target.Target:
-    """The code that a device has, if this machine can run it: else this machine's."""
+    """The code that a device has, if this machine can run or emulate it: else this machine's."""
+    if vdevice == ARM:
+        return _ARM_TARGET
     narrower = platform.machine() == "x86_64" and vdevice.vector_bytes < HOST.vector_bytes
     if not narrower:
         return TARGET
@@ -51,8 +61,8 @@ def _of_vectors(vector_bytes: int, vector_registers: int) -> VDevice:
     return replace(vdevice, features=vdevice_for(target_of(vdevice)).features)
 
 
-#: AVX-512, AVX and SSE or NEON: tiles of every width, whatever this machine has.
-VDEVICES = tuple(_of_vectors(*each) for each in ((64, 32), (32, 16), (16, 16)))
+#: AVX-512, AVX and SSE: tiles of every width, whatever this machine has; and NEON.
+VDEVICES = (*(_of_vectors(*each) for each in ((64, 32), (32, 16), (16, 16))), ARM)
 
 #: As floating-point numbers of any width these are NaN: what reads them shows.
 _GUARD_BYTE = 0xFF
@@ -93,7 +103,8 @@ def run_prim_func(
     library, target = KernelLibrary(vdevice, tuned=tuned), target_of(vdevice)
     with target:
         kernel = library.get(func, frozenset(constants))
-    bodies = compile_bodies(library.bodies, target, lowering_pipeline())
+    made = emulated_bodies if vdevice == ARM else compile_bodies
+    bodies = made(library.bodies, target, lowering_pipeline())
     packings = dict(kernel.packings)
     given = [packings[k](a) if k in packings else a for k, a in enumerate(inputs)]
     strides = [[] if k in packings else _strides(p) for k, p in enumerate(func.params)]

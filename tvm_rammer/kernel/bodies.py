@@ -40,14 +40,27 @@ def compile_bodies(
     """
     if not bodies:
         return {}
+    module = bodies_module(bodies, target, pipeline)
+    return {name: _on_arrays(module[symbol_of(k)]) for k, name in enumerate(bodies)}
+
+
+def bodies_module(
+    bodies: Mapping[str, tirx.PrimFunc], target: tvm.target.Target, pipeline: str
+) -> tvm.runtime.Module:
+    """A module with a packed function for each body, ``symbol_of`` its number: of the first tile,
+    of the one behind the last, and of tensors of bytes."""
     functions: dict[GlobalVar, tirx.PrimFunc] = {}
     for number, (name, body) in enumerate(bodies.items()):
         private = GlobalVar(f"rtask_{number}")
         functions[private] = body
-        symbol = GlobalVar(f"body_{number}")
+        symbol = GlobalVar(symbol_of(number))
         functions[symbol] = _wrapper(symbol, private, body, f"{name}: an rTask failed")
-    module = tvm.tirx.build(tvm.IRModule(functions), target, pipeline=pipeline)
-    return {name: _on_arrays(module[f"body_{number}"]) for number, name in enumerate(bodies)}
+    return tvm.tirx.build(tvm.IRModule(functions), target, pipeline=pipeline)
+
+
+def symbol_of(number: int) -> str:
+    """The name of a body's packed function."""
+    return f"body_{number}"
 
 
 def exported(symbol: str, params: list[Any], body: Any) -> tirx.PrimFunc:
@@ -79,13 +92,13 @@ def _wrapper(
 
 def _on_arrays(function: Any) -> Body:
     def body(start: int, stop: int, arrays: Sequence[npt.NDArray[Any]]) -> None:
-        function(start, stop, *map(_bytes, arrays))
+        function(start, stop, *(tvm_ffi.from_dlpack(bytes_of(array)) for array in arrays))
 
     return body
 
 
-def _bytes(array: npt.NDArray[Any]) -> Any:
-    """The memory of an array as a TVM tensor of bytes, without a copy.
+def bytes_of(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    """The memory of an array as bytes, without a copy.
 
     Rows may lie apart: what is between them comes with them.
     """
@@ -97,7 +110,7 @@ def _bytes(array: npt.NDArray[Any]) -> Any:
     last = sum((n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True))
     count = last // array.itemsize + 1 if array.size else 0
     run = np.lib.stride_tricks.as_strided(array, (count,), (array.itemsize,))
-    return tvm_ffi.from_dlpack(run.view(np.uint8))
+    return run.view(np.uint8)
 
 
 def _row_major(array: npt.NDArray[Any]) -> bool:

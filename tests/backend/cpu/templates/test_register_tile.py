@@ -18,7 +18,7 @@ from tvm_rammer.backend.cpu.templates.register_tile import (
 )
 from tvm_rammer.backend.cpu.templates.winograd.products import register_tiles
 
-_, MIDDLE, NARROW = VDEVICES
+_, MIDDLE, NARROW, _ = VDEVICES
 #: The vectors of 64 bytes of the first take one turn, those of the second two.
 WIDE, HALVED = (
     vdevice_for({"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mcpu": cpu})
