@@ -21,8 +21,11 @@ from tvm_rammer.errors import ModelError
 from tvm_rammer.kernel.blocks import distinct, loads, variables
 from tvm_rammer.kernel.footprint import Matrix, footprints
 from tvm_rammer.kernel.loops import sequence
-from tvm_rammer.kernel.lowering.hidden_divisions import HideDivisions, ShowDivisions
-from tvm_rammer.kernel.lowering.positive_division import PositiveDivision
+from tvm_rammer.kernel.lowering.index_divisions import (
+    HideDivisions,
+    PositiveDivision,
+    ShowDivisions,
+)
 from tvm_rammer.kernel.nodes import buffer_bytes, collect, statements
 from tvm_rammer.rprogram.program import Mode
 

@@ -14,7 +14,7 @@ from tvm import relax, te
 
 from tvm_rammer.backend import resolve_target
 from tvm_rammer.backend.cpu.codegen.lowering import lowering_pipeline
-from tvm_rammer.kernel.lowering.positive_division import PositiveDivision
+from tvm_rammer.kernel.lowering.index_divisions import PositiveDivision
 
 COUNT = 37
 X = numbers((64,))

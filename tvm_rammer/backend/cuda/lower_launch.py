@@ -16,8 +16,11 @@ from tvm.ir import TensorLoad
 
 from tvm_rammer.backend.cuda.launches import launches_of
 from tvm_rammer.errors import ModelError
-from tvm_rammer.kernel.lowering.hidden_divisions import HideDivisions, ShowDivisions
-from tvm_rammer.kernel.lowering.positive_division import PositiveDivision
+from tvm_rammer.kernel.lowering.index_divisions import (
+    HideDivisions,
+    PositiveDivision,
+    ShowDivisions,
+)
 from tvm_rammer.kernel.lowering.safe_division import SafeDivision
 from tvm_rammer.kernel.nodes import collect
 

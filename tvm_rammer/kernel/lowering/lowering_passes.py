@@ -13,9 +13,12 @@ import tvm
 from tvm import tirx
 
 from tvm_rammer.kernel.lowering.compare_booleans import CompareBooleans
-from tvm_rammer.kernel.lowering.hidden_divisions import HideDivisions, ShowDivisions
+from tvm_rammer.kernel.lowering.index_divisions import (
+    HideDivisions,
+    PositiveDivision,
+    ShowDivisions,
+)
 from tvm_rammer.kernel.lowering.keep_nan import KeepNaN
-from tvm_rammer.kernel.lowering.positive_division import PositiveDivision
 from tvm_rammer.kernel.lowering.safe_division import SafeDivision
 
 _FLATTEN = "tirx.FlattenBuffer"

@@ -14,8 +14,11 @@ from kernel_runs import numbers, run_relax
 from tvm import relax, tirx
 from tvm.ir import TensorLoad
 
-from tvm_rammer.kernel.lowering.hidden_divisions import HideDivisions, ShowDivisions
-from tvm_rammer.kernel.lowering.positive_division import PositiveDivision
+from tvm_rammer.kernel.lowering.index_divisions import (
+    HideDivisions,
+    PositiveDivision,
+    ShowDivisions,
+)
 from tvm_rammer.kernel.nodes import collect
 
 _OPERATIONS = {
