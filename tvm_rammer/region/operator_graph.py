@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
@@ -11,13 +12,13 @@ import numpy as np
 import tvm
 from tvm import relax, tirx
 
+from tvm_rammer.kernel.replacement import REPLACED, replaced_parameter
 from tvm_rammer.kernel.scheduled import Packing
 from tvm_rammer.kernel.strides import with_strides
 from tvm_rammer.progress import tell_each
 from tvm_rammer.region.buffer_parts import Parts, strides_of
 from tvm_rammer.region.concatenations import ConcatenationsInPlace
 from tvm_rammer.region.kernel_library import KernelLibrary
-from tvm_rammer.region.mark_replacements import with_marked_replacements
 from tvm_rammer.region.region_calls import RegionCalls, TensorCall, region_calls
 from tvm_rammer.region.slices import SlicesInPlace
 from tvm_rammer.rprogram import Buffer, Operator, OperatorGraph, aligned
@@ -200,3 +201,25 @@ class _Builder:
         count = self.names.get(name, 0)
         self.names[name] = count + 1
         return f"{name}#{count}" if count else name
+
+
+def with_marked_replacements(region: RegionCalls) -> RegionCalls:
+    """The same calls; PrimFuncs that replace a part of what no other call reads say so."""
+    buffers = region.buffers
+    uses = Counter(p for call in region.calls for p in call.operands if isinstance(p, int))
+    uses.update(buffer.index for buffer in buffers if buffer.space == "part")
+    made: dict[tirx.PrimFunc, tirx.PrimFunc] = {}
+
+    def marked(call: TensorCall) -> TensorCall:
+        if [buffers[result].space for result in call.results] != ["output"]:
+            return call
+        replaced = replaced_parameter(call.func)
+        source = None if replaced is None else call.operands[replaced]
+        if not isinstance(source, int) or buffers[source].space != "input" or uses[source] != 1:
+            return call
+        # Calls of one PrimFunc stay calls of one.
+        if call.func not in made:
+            made[call.func] = call.func.with_attr(REPLACED, replaced)
+        return replace(call, func=made[call.func])
+
+    return replace(region, calls=tuple(map(marked, region.calls)))

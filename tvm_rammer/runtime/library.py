@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import platform
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
@@ -13,6 +15,7 @@ from typing import Any, NoReturn
 import tvm
 from tvm import relax
 from tvm.runtime import Executable
+from tvm.support import cc
 
 from tvm_rammer.backend.protocol import Backend
 from tvm_rammer.errors import InputError, LibraryError, ModelError, last_line
@@ -25,7 +28,6 @@ from tvm_rammer.rprogram import RProgram
 from tvm_rammer.runtime.checksum import seal
 from tvm_rammer.runtime.description import LibraryDescription
 from tvm_rammer.runtime.graph_module import GraphModule
-from tvm_rammer.runtime.linking import link_problem
 from tvm_rammer.runtime.private_copy import PrivateCopy
 from tvm_rammer.runtime.report import Report, make_report
 from tvm_rammer.runtime.simulated import simulated
@@ -35,13 +37,14 @@ from tvm_rammer.transform.stock_memory import stock_plan_bytes
 from tvm_rammer.units import counted, listed
 from tvm_rammer.view.html import timeline_frame
 from tvm_rammer.view.svg import timeline_svg
-from tvm_rammer.whole_files import working_folder
+from tvm_rammer.whole_files import advice_for, working_folder
 
 #: What TVM says of an operator that no pass has lowered.
 _LEFT_OVER = re.compile(r"CodeGenVM cannot emit.*Offending call:\s*R\.([\w.]+)", re.DOTALL)
 
 #: rTasks of a page inside a notebook, which is saved with it: each takes some 90 bytes.
 _MOST_TASKS = 20_000
+_FULL = OSError(errno.ENOSPC, "No space left on device")
 
 
 @dataclass(frozen=True, repr=False)
@@ -287,3 +290,38 @@ def require_exports(backend: Backend, path: Path) -> None:
             f"{path}: the back end {backend.name!r} runs in the process that builds only; "
             "build without it for a library that can be written"
         )
+
+
+def link_problem(error: Exception, architecture: str) -> str:
+    """Cause and advice, in one line.
+
+    Parameters
+    ----------
+    error : Exception
+        What TVM raised when it called the compiler.
+    architecture : str
+        What the library is for, e.g. ``"aarch64"``.
+    """
+    compiler = cc.get_cc()
+    if compiler is None:
+        return "no C++ compiler is found; install g++, or set CXX to one"
+    if isinstance(error, OSError) and error.filename == compiler:
+        return f"CXX is {compiler!r} ({error.strerror}); set it to a C++ compiler"
+    if isinstance(error, OSError):
+        return f"cannot be written: {error.strerror or error}; {advice_for(error)}"
+    if str(_FULL.strerror) in str(error):
+        return f"cannot be written: {_FULL.strerror}; {advice_for(_FULL)}"
+    if architecture != platform.machine():
+        return (
+            f"cannot be linked ({compiler} does not link for {architecture}); "
+            f"set CXX to a compiler that does, e.g. CXX={architecture}-linux-gnu-g++"
+        )
+    return f"cannot be linked ({_said(error)}); correct that, or set CXX to another compiler"
+
+
+def _said(error: Exception) -> str:
+    """What the compiler complains about, in its own words."""
+    output = str(error).removeprefix("Compilation error:").partition("\nCommand line:")[0]
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    complaints = [line for line in lines if "error:" in line.lower()]
+    return next(iter([*complaints, *reversed(lines), type(error).__name__]))

@@ -9,8 +9,7 @@ from tvm_rammer.rprogram.program import RKernel, RProgram, RTask
 from tvm_rammer.schedule.contention import Contention
 from tvm_rammer.schedule.costs import CostModel
 from tvm_rammer.schedule.demands import Demands, Weight
-from tvm_rammer.schedule.last_level import LastLevel
-from tvm_rammer.schedule.recent_weights import RecentWeights
+from tvm_rammer.schedule.recent_weights import LastLevel, RecentWeights
 from tvm_rammer.schedule.transfers import Transfers
 
 #: Share of a vEU's own cache that weights occupy beside intermediate results.
@@ -23,7 +22,7 @@ class Traffic:
     The costs of kernels are those of a vEU alone whose operands come from the last-level cache.
     Five things change them. What a vEU has read lately of a weight is in its own cache, and is not
     drawn again. Weights that the last-level cache does not keep until the next run come from
-    memory, and so do those that it loses during the run (:class:`~.last_level.LastLevel`). What
+    memory, and so do those that it loses during the run (:class:`~.recent_weights.LastLevel`). What
     another vEU has just written has to be fetched from its cache
     (:class:`~.transfers.Transfers`). And vEUs of a complex that together ask for more than its
     last-level cache delivers, or those of a socket for more than its memory, stretch each other.

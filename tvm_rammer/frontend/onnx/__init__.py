@@ -14,7 +14,6 @@
 ``names``              what nodes read and write
 ``describe``           what messages call nodes and types
 ``operators``          operators that TVM's importer lacks, as operators it knows
-``constant_operands``  refuses data where that importer needs constants
 ``branches``           TVM's importer, with branches of ``If`` that hold their operators
 ``onnx_converters``    what that importer gets wrong, or has no converter for
 ``signals``            Fourier transforms

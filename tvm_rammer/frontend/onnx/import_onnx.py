@@ -21,15 +21,15 @@ from tvm_rammer.frontend.input_constants import Constants
 from tvm_rammer.frontend.input_shapes import Shapes
 from tvm_rammer.frontend.loaded_model import LoadedModel, end_blocks, one_line
 from tvm_rammer.frontend.onnx.branches import import_graph, refuse_unequal_branches
-from tvm_rammer.frontend.onnx.constant_operands import refuse_run_time_operands
 from tvm_rammer.frontend.onnx.describe import describe
 from tvm_rammer.frontend.onnx.fix_inputs import fix_inputs, free_inputs
 from tvm_rammer.frontend.onnx.fold import fold
 from tvm_rammer.frontend.onnx.half_floats import compute_in_float32
 from tvm_rammer.frontend.onnx.infer import static_shape
-from tvm_rammer.frontend.onnx.names import all_nodes, renamed
+from tvm_rammer.frontend.onnx.names import all_nodes, renamed, subgraphs
 from tvm_rammer.frontend.onnx.onnx_file import OnnxModel, copy_fields, in_memory, read_onnx_file
 from tvm_rammer.frontend.onnx.operators import rewrite_operators
+from tvm_rammer.frontend.onnx.operators.table import REDUCTIONS
 from tvm_rammer.frontend.onnx.recurrent import unroll_recurrent
 from tvm_rammer.frontend.onnx.validate import validate
 from tvm_rammer.printable import printable
@@ -50,6 +50,15 @@ _PART_OF_A_BYTE = re.compile(r"(u?int|float)[1-7](_|$)")
 _NOISE = re.compile(
     r"Renaming name |Input .* has unknown |Field 'shape' of 'type' is required |Failed to serialize"
 )
+#: What the operands are that must be constants, by their number.
+_CONSTANTS: Mapping[str, Mapping[int, str]] = {
+    **{name: {1: "axes"} for name in REDUCTIONS},
+    "CumProd": {1: "axis"},
+    "CumSum": {1: "axis"},
+    "Pad": {1: "pads", 2: "value", 3: "axes"},
+    "Split": {1: "sizes of its parts"},
+    "TopK": {1: "k"},
+}
 
 
 def read_onnx(path: Path) -> OnnxModel:
@@ -267,3 +276,30 @@ def _culprit(error: Exception) -> str:
 def _complaints(caught: Iterable[warnings.WarningMessage]) -> list[str]:
     texts = (str(warning.message) for warning in caught)
     return [f"onnx.checker: {one_line(text)}" for text in texts if not _NOISE.match(text)]
+
+
+def refuse_run_time_operands(
+    graph: onnx.GraphProto, where: str, outside: Collection[str] = ()
+) -> None:
+    """Raise a ModelError for a node of which such an operand is data.
+
+    Parameters
+    ----------
+    graph : onnx.GraphProto
+        All constants are initialisers.
+    where : str
+        The model, for messages.
+    outside : collection of str
+        Constants of the graphs around this one.
+    """
+    constants = {*outside, *(tensor.name for tensor in graph.initializer)}
+    for node in graph.node:
+        for inner in subgraphs(node):
+            refuse_run_time_operands(inner, where, constants)
+        for number, what in _CONSTANTS.get(node.op_type, {}).items():
+            name = node.input[number] if number < len(node.input) else ""
+            if name and name not in constants:
+                raise ModelError(
+                    f"{where}: {describe(node)} cannot be compiled: of its {what}, {name!r}, the "
+                    "value is known only at run time; fix the inputs that decide it with constants="
+                )

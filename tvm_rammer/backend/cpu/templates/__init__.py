@@ -6,8 +6,7 @@ A *rule* schedules a PrimFunc or declines; ``select`` asks them in order:
 - ``convolution_rules``, depthwise too, and ``matmul``: outer products in registers
   (``outer_product``, on ``columns``, ``register_tile``, ``nest`` with ``reduction_loops``,
   ``repeated_results``, ``pack_weights``, ``neighbours`` and ``prefetch``)
-- ``pooling_rule``, and below ``elementwise_rule``: one value per point (``pieces``, ``tiled_nest``,
-  ``transposition``)
+- ``pooling_rule``, and below ``elementwise_rule``: one value per point (``pieces``, ``tiled_nest``)
 - ``reduction_rule``: softmax, normalisations and all else that reduces rows (``rows``)
 - ``attention_rule`` with ``attention_kernel``: attentions of few queries
 - ``replacement_rule``: what replaces a part of a tensor

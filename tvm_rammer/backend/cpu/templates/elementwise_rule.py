@@ -12,6 +12,7 @@ from tvm import s_tir, tirx
 from tvm.ir import TensorLoad
 
 from tvm_rammer.backend.cpu.templates.finer import VERY_LARGE_DEVICE, Option, finer_tilings
+from tvm_rammer.backend.cpu.templates.pieces import interleaves
 from tvm_rammer.backend.cpu.templates.tiled_nest import (
     TILE_ACCESSES,
     CutBlock,
@@ -19,16 +20,26 @@ from tvm_rammer.backend.cpu.templates.tiled_nest import (
     tiled_nest,
     with_nests,
 )
-from tvm_rammer.backend.cpu.templates.transposition import walked_inside, without_remainders
 from tvm_rammer.kernel.blocks import distinct, loads, sole_block
 from tvm_rammer.kernel.contraction import Axis
 from tvm_rammer.kernel.inlined_size import kept_results
-from tvm_rammer.kernel.nodes import substitute
-from tvm_rammer.kernel.pointwise import FlatViews, pointwise_store
+from tvm_rammer.kernel.nodes import collect, substitute
+from tvm_rammer.kernel.pointwise import (
+    FlatViews,
+    Pointwise,
+    coefficients,
+    merged,
+    pointwise_store,
+    simplified,
+    with_last_axis_cut,
+)
 from tvm_rammer.kernel.scheduled import Scheduled, Template
 from tvm_rammer.kernel.split import root_nests
 from tvm_rammer.machine import VDevice
 from tvm_rammer.rprogram import dtype_bytes
+
+#: Elements of a shorter step share their lines with their neighbours.
+_FAR = 8
 
 
 @dataclass(frozen=True)
@@ -179,3 +190,46 @@ def _is_defined_by(store: Any, axes: Sequence[Axis]) -> bool:
         and all(axis.extent == 1 or axis.var in indices for axis in axes)
         and store.buffer not in [node.source for node in loads(store.value)]
     )
+
+
+def without_remainders(block: Pointwise) -> Pointwise:
+    """The last axis as two where indices divide it: the shuffle of channels is a transposition.
+
+    All axes that can be are merged.
+    """
+    block = merged(block)
+    if not block.axes:
+        return block
+    last = block.axes[-1]
+    remainders = collect(block.value, tirx.FloorMod)
+    lengths = {int(node.b) for node in remainders if node.a.same_as(last.var)}
+    if len(lengths) != 1 or last.extent % min(lengths):
+        return block
+    return merged(simplified(with_last_axis_cut(block, min(lengths), len(block.axes) - 1)))
+
+
+def walked_inside(block: Pointwise, vdevice: VDevice) -> Axis | None:
+    """The axis to be walked inside of the vectors of the last one, if the block is a transposition
+    of an axis of several vectors.
+
+    Along the last axis a transposition reads from as many lines as the axis is long, one element
+    each. A nest that walks the axis that is contiguous on the other side inside of every vector of
+    the last one reads all elements of few lines before these are gone: both sides use whole lines.
+    """
+    if not block.axes or interleaves(block):
+        return None
+    near = {_near_axis(block, load) for load in loads(block.value)}
+    places = [place for place in near if place is not None]
+    lanes = vdevice.vector_bytes // dtype_bytes(str(block.target.dtype))
+    # A tile has two vectors, as the last one overlaps.
+    if len(places) != 1 or block.axes[-1].extent < 2 * lanes or lanes < 2:
+        return None
+    return block.axes[places[0]]
+
+
+def _near_axis(block: Pointwise, load: Any) -> int | None:
+    """Along which other axis a load is contiguous that is far apart along the last one."""
+    steps = coefficients(load.indices[0], [axis.var for axis in block.axes])
+    if not steps or abs(steps[-1]) < _FAR:
+        return None
+    return steps.index(1) if 1 in steps else None

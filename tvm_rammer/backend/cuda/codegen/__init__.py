@@ -2,7 +2,6 @@
 
 - ``block_text``: what a block does, in CUDA C; ``plan_table``: the plan as data for it
 - ``region_kernels``: bodies, the dispatcher, the launches of every region
-- ``inline_bodies``: what TVM cannot say, put into its text
 - ``host_and_device``: both compiled into one module, plans or single operators
 - ``machine_code``: what libraries hold that are written where no GPU is
 """

@@ -9,10 +9,13 @@ wavefront. How many blocks and launches there are is the shape of the table.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import tvm
+import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call, GlobalVar, PointerType, PrimType
 
@@ -26,7 +29,6 @@ from tvm_rammer.backend.cuda.codegen.block_text import (
     walking_bytes,
 )
 from tvm_rammer.backend.cuda.codegen.host_and_device import compile_both
-from tvm_rammer.backend.cuda.codegen.inline_bodies import inlined_bodies
 from tvm_rammer.backend.cuda.made_stages import SHARED_BYTES, Limits
 from tvm_rammer.backend.plan_rows import BaseLayout
 from tvm_rammer.backend.signature import ANY, RegionSignature, TensorSpec
@@ -40,6 +42,11 @@ _MOST_BASES = 4000
 _MOST_SHARED = 48 << 10
 _POINTER_BYTES = 8
 _I32 = PrimType("int32")
+#: TVM calls this function with the text of every kernel that it generates.
+_HOOK = "tvm_callback_cuda_postproc"
+_BODY = 'extern "C" __device__ int'
+_INLINED = "__device__ __forceinline__ int"
+_BOUNDS = re.compile(r"__launch_bounds__\((\d+)\)")
 
 
 def build_regions(
@@ -184,3 +191,33 @@ def _split(mod: tvm.IRModule) -> tvm.IRModule:
     passes = [low.SplitHostDevice(), low.MakePackedAPI()]
     passes += [low.FP8StorageLegalize(), low.BF16StorageLegalize()]
     return tvm.transform.Sequential(passes)(mod)
+
+
+def with_inlined_bodies(text: str, blocks_per_sm: int) -> str:
+    """CUDA C of ours as it is to be compiled: with what TVM cannot say.
+
+    A body that is called keeps registers of its caller in memory; inlined, it is as if it were
+    written where it runs. And ptxas uses what registers there are, unless it is told how many
+    blocks an SM is to run at the same time.
+    """
+    text = text.replace(_BODY, _INLINED)
+    return _BOUNDS.sub(rf"__launch_bounds__(\1, {blocks_per_sm})", text)
+
+
+@contextmanager
+def inlined_bodies(blocks_per_sm: int) -> Iterator[None]:
+    """What TVM generates inside, in this or another thread, is changed if it is ours."""
+    before = tvm_ffi.get_global_func(_HOOK, allow_missing=True)
+
+    def change(text: str, target: Any) -> str:
+        text = str(text if before is None else before(text, target))
+        return with_inlined_bodies(text, blocks_per_sm)
+
+    tvm_ffi.register_global_func(_HOOK, change, override=True)
+    try:
+        yield
+    finally:
+        if before is None:
+            tvm_ffi.registry.remove_global_func(_HOOK)
+        else:
+            tvm_ffi.register_global_func(_HOOK, before, override=True)

@@ -4,7 +4,6 @@
 ``node``        what such a node says
 ``activations`` the activations that ONNX defines, as operators
 ``cells``       one step of an LSTM, a GRU, a plain RNN
-``steps``       tensors that are known step by step
 ``unroll``      replaces the nodes of a model
 ==============  =============================================================
 """

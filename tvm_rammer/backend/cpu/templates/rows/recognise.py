@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
 import tvm
+import tvm_ffi
 from tvm import s_tir, tirx
-from tvm.ir import Call, Op
+from tvm.ir import Call, Op, TensorLoad
 
-from tvm_rammer.backend.cpu.templates.rows.axes import Axes, RowNest, join_axes
 from tvm_rammer.backend.cpu.templates.rows.row_program import (
     Home,
     RowProgram,
@@ -18,19 +19,23 @@ from tvm_rammer.backend.cpu.templates.rows.row_program import (
     Store,
     all_loads,
 )
-from tvm_rammer.backend.cpu.templates.rows.stores import stores_of
 from tvm_rammer.kernel.blocks import (
     attempt,
     is_choice,
     is_reduced,
     is_reduction,
+    loads,
     reduces,
     root_blocks,
     schedule_of,
     sole_block,
 )
-from tvm_rammer.kernel.nodes import collect
+from tvm_rammer.kernel.nodes import collect, statements
 from tvm_rammer.kernel.split import root_nests
+
+_COMBINE = (tirx.Add, tirx.Mul, tirx.Max, tirx.Min)
+#: Types that a vector accumulates in.
+_DTYPES = frozenset({"float32", "float64", "int32", "int64"})
 
 
 def recognise(func: tirx.PrimFunc) -> tuple[tirx.PrimFunc, RowProgram] | None:
@@ -166,3 +171,104 @@ def _home(store: Store, step: RowStep) -> Home | None:
     if any(i not in step.axes and n > 1 for i, n in zip(indices, extents, strict=True)):
         return None
     return Home(store.buffer, tuple(step.axes.get(index) for index in indices))
+
+
+@dataclass(frozen=True)
+class RowNest:
+    """A loop nest: the extents of its variables, those that reduce, and its stores."""
+
+    extents: Mapping[Any, int]
+    reducing: frozenset[Any]
+    stores: tuple[Store, ...]
+
+
+@dataclass
+class Axes:
+    """Classes of variables and buffer dimensions that are one axis; they grow together."""
+
+    parents: dict[Any, Any] = field(default_factory=dict)
+
+    def find(self, node: Any) -> Any:
+        """The representative of a variable or of a (buffer, dimension)."""
+        while node in self.parents:
+            node = self.parents[node]
+        return node
+
+    def join(self, one: Any, other: Any) -> None:
+        """Make two classes one."""
+        one, other = self.find(one), self.find(other)
+        if one != other:
+            self.parents[one] = other
+
+
+def join_axes(nests: Sequence[RowNest], params: Iterable[Any]) -> Axes | None:
+    """Join the variables of nests that index the same dimension of a buffer between them.
+
+    ``None`` when a buffer between nests is indexed by anything but its own variables: then one
+    row would need what another one computed. Where a result goes that nobody reads is free.
+    """
+    axes = Axes()
+    finals = set(params) - {load.source for nest in nests for load in all_loads(nest.stores)}
+    written = {store.buffer for nest in nests for store in nest.stores}
+    for nest in nests:
+        accesses = [(load.source, load.indices) for load in all_loads(nest.stores)]
+        accesses += [(store.buffer, store.indices) for store in nest.stores]
+        for buffer, indices in accesses:
+            if buffer not in written:
+                continue
+            for dimension, index in enumerate(indices):
+                extent = int(buffer.shape[dimension])
+                plain = isinstance(index, tirx.Var) and nest.extents.get(index) == extent
+                if plain:
+                    axes.join(index, (buffer, dimension))
+                elif extent != 1 and buffer not in finals:
+                    return None
+    return axes
+
+
+def stores_of(block: Any) -> tuple[Store, ...]:
+    """The stores of a block; none when it is neither a map nor a known reduction."""
+    found = statements(block.body)
+    bound = {s.var: s.value for s in found if isinstance(s, tirx.Bind)}
+    stores = [s for s in found if isinstance(s, tirx.BufferStore)]
+    if len(bound) + len(stores) != len(found):
+        return ()
+    if block.init is None:
+        return tuple(Store(s.buffer, tuple(s.indices), s.value) for s in stores if not bound)
+    init = [s for s in statements(block.init) if isinstance(s, tirx.BufferStore)]
+    starts = {s.buffer: s.value for s in init}
+    reductions = [_reduction(s, bound.get(s.value, s.value), starts) for s in stores]
+    return tuple(r for r in reductions if r is not None) if all(reductions) else ()
+
+
+def _reduction(store: Any, value: Any, starts: Mapping[Any, Any]) -> Store | None:
+    """``c[i] = c[i] + operand`` and the like, started from the neutral element."""
+    combine = next((kind for kind in _COMBINE if isinstance(value, kind)), None)
+    dtype = str(store.buffer.dtype)
+    if combine is None or dtype not in _DTYPES or store.buffer not in starts:
+        return None
+    if not _neutral(combine, starts[store.buffer], dtype):
+        return None
+    own, operand = (value.a, value.b) if _reads_back(value.a, store) else (value.b, value.a)
+    # The accumulators may appear nowhere else, as they do in an arg-max.
+    if not _reads_back(own, store) or any(load.source in starts for load in loads(operand)):
+        return None
+    return Store(store.buffer, tuple(store.indices), operand, combine)
+
+
+def _reads_back(value: Any, store: Any) -> bool:
+    return (
+        isinstance(value, TensorLoad)
+        and bool(value.source.same_as(store.buffer))
+        and bool(tvm_ffi.structural_equal(value.indices, store.indices))
+    )
+
+
+def _neutral(combine: Any, start: Any, dtype: str) -> bool:
+    if not isinstance(start, tirx.IntImm | tirx.FloatImm):
+        return False
+    if combine is tirx.Add or combine is tirx.Mul:
+        return bool(start.value == (0 if combine is tirx.Add else 1))
+    if combine is tirx.Max:
+        return bool(start.value <= tirx.min_value(dtype).value)
+    return bool(start.value >= tirx.max_value(dtype).value)

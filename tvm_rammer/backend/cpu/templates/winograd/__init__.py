@@ -17,7 +17,6 @@ are.
 ``cycles``       what steps cost: the parts of the model
 ``choice``       whether the algorithm pays, and in which tiling: a model in cycles
 ``transforms``   the transforms of inputs and outputs as statements
-``tile_inputs``  what a tile reads of its image: all of it, or what there is
 ``products``     register tiles, and sums of products in one, as statements
 ``kernel``       the PrimFunc
 ``rule``         the rule that puts them together
