@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kernel_runs import HOST, VDEVICES, legalized_func, numbers, run_prim_func
 from tvm import relax, tirx
 
-from tvm_rammer.backend.cpu.codegen.needless_copies import SkipNeedlessCopies
+from tvm_rammer.backend.cpu.codegen.marked_loops import SkipNeedlessCopies
 from tvm_rammer.backend.cpu.templates.replacement_rule import Replacement
 from tvm_rammer.kernel.nodes import collect
 from tvm_rammer.kernel.replacement import REPLACED, UNLESS_SAME, replaced_parameter

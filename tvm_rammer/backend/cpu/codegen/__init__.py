@@ -4,8 +4,8 @@
 - ``entry``, ``signature``, ``argument_text``: what a caller calls, and with what
 - ``lowering``, ``shards``, ``shard_compiler``: rTask bodies, compiled side by side
 - ``vector_math*``: elementary functions as vector code
-- ``rolled_loops``: loops that stay; ``neighbour_products``: integers in one instruction;
-  ``needless_copies``: what need not be copied onto itself
+- ``marked_loops``: loops that stay, and what need not be copied onto itself;
+  ``neighbour_products``: integers in one instruction
 - ``llvm_text``, ``wait_text``: what TIR cannot express
 - ``guard``, ``guard_text``: the check of the CPU and the workers of a thread
 """

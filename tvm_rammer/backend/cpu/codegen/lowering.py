@@ -12,9 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 import tvm
 from tvm import tirx
 
-from tvm_rammer.backend.cpu.codegen.needless_copies import SkipNeedlessCopies
+from tvm_rammer.backend.cpu.codegen.marked_loops import LinkRolledLoops, SkipNeedlessCopies
 from tvm_rammer.backend.cpu.codegen.neighbour_products import MultiplyNeighbours
-from tvm_rammer.backend.cpu.codegen.rolled_loops import LinkRolledLoops
 from tvm_rammer.backend.cpu.codegen.vector_math_calls import (
     LinkElementaryFunctions,
     NameElementaryFunctions,
