@@ -14,10 +14,9 @@
 ``packed_weights``     weights of few bits in blocks with a scale of their own
 ``fused``              operators of com.microsoft that are some of ONNX's in one
 ``norms``              normalizations
-``reductions``         reductions of nothing, and of truth values
+``reductions``         reductions of nothing, of truth values, and of products
 ``resizing``           Resize and Upsample
 ``selections``         operators that choose or reorder elements
-``sums``               sums of products of many tensors
 ``windows``            convolutions and pools
 ``elementwise_forms``  elementwise operators with attributes that would be ignored
 ``table``              which operator has which rules

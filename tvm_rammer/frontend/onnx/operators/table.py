@@ -19,7 +19,6 @@ from tvm_rammer.frontend.onnx.operators import (
     resizing,
     rotary,
     selections,
-    sums,
     windows,
 )
 from tvm_rammer.frontend.onnx.operators.operator_node import Rule
@@ -64,7 +63,7 @@ _ONNX: dict[str, Rule] = {
     "DequantizeLinear": quantized.blocked,
     "Dropout": elementwise_forms.dropout,
     "DynamicQuantizeLinear": integers.dynamic_quantize_linear,
-    "Einsum": sums.einsum,
+    "Einsum": reductions.einsum,
     "IsInf": elementwise_forms.is_inf,
     "LayerNormalization": norms.layer_normalization,
     "LpNormalization": norms.lp_normalization,
