@@ -20,7 +20,14 @@ from typing import Any
 
 from tvm import sym, tirx
 
-from tvm_rammer.backend.cpu.templates.rows.vector_loops import VectorRun, folded, lanes_of, pieces
+from tvm_rammer.backend.cpu.templates.rows.vector_loops import (
+    UNROLLED,
+    VectorRun,
+    folded,
+    lanes_of,
+    pieces,
+    sweep,
+)
 from tvm_rammer.kernel.attention_blocks import AttentionFunc
 from tvm_rammer.kernel.blocks import variables
 from tvm_rammer.kernel.loops import (
@@ -463,28 +470,11 @@ class AttentionKernel:
 
     def _along(self, count: int, body: Callable[[Any, Any], Any]) -> Any:
         """``body(index, lane)`` for every index below ``count``, in vectors."""
-
-        def run(start: int, width: int) -> Callable[[Any], Any]:
-            def vector(n: Any) -> Any:
-                return lanes_of(width, _INDEX, lambda lane: body(n * width + start + lane, lane))
-
-            return vector
-
-        return sequence(
-            [
-                for_each("vector", piece.count, run(piece.start, piece.lanes))
-                for piece in pieces(count, self.lanes)
-            ]
-        )
+        return sweep(pieces(count, self.lanes), _INDEX, body)
 
     def _filled(self, target: Any, value: Any, vectors: int = 1) -> Any:
-        def vector(n: Any) -> Any:
-            first = n * self.lanes
-            return lanes_of(
-                self.lanes, _INDEX, lambda lane: tirx.BufferStore(target, value, [first + lane])
-            )
-
-        return for_each("vector", vectors, vector, tirx.ForKind.UNROLLED)
+        whole = [VectorRun(0, vectors, self.lanes)]
+        return sweep(whole, _INDEX, lambda at, _: tirx.BufferStore(target, value, [at]), UNROLLED)
 
     def _base(self, largest: Any) -> Any:
         """What scores are relative to: their largest, if that is a number."""

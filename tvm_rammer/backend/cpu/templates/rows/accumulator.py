@@ -38,7 +38,7 @@ class Accumulator:
     def begin(self) -> Any:
         """Allocate the vectors and set them to the neutral element."""
         neutral = start_value(self.store.combine, str(self.buffer.dtype))
-        clear = sweep(self.parts, self.index_dtype, lambda k: self._set(k, neutral), UNROLLED)
+        clear = sweep(self.parts, self.index_dtype, lambda k, _: self._set(k, neutral), UNROLLED)
         return sequence([tirx.AllocBuffer(self.buffer), clear])
 
     def add(self, value: Any, slot: Any) -> Any:

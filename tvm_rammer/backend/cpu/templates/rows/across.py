@@ -84,7 +84,7 @@ class AcrossRows:
             return Point((*kept, *columns), row, position)
 
         def every_row(columns: tuple[Any, ...], statement: Callable[[Point], Any]) -> Any:
-            return sweep(parts, dtype, lambda row: statement(point(columns, row)), UNROLLED)
+            return sweep(parts, dtype, lambda row, _: statement(point(columns, row)), UNROLLED)
 
         row_only = (zero,) * len(self.program.reduced)
 

@@ -73,7 +73,7 @@ class AlongRows:
             return sweep(
                 parts,
                 self.program.index_dtype,
-                lambda index: frame.map(step, self._point(kept, outer, index)),
+                lambda index, _: frame.map(step, self._point(kept, outer, index)),
             )
 
         return grid(self.vector.outer, self.program.index_dtype, columns)
@@ -101,7 +101,7 @@ class AlongRows:
         block = count * full.lanes
 
         def add(outer: tuple[Any, ...], start: Any, parts: Sequence[VectorRun]) -> Any:
-            def element(slot: Any) -> Any:
+            def element(slot: Any, _: Any) -> Any:
                 point = self._point(kept, outer, start + slot)
                 terms = [s.add(frame.value(step, s.store.value, point), slot) for s in sums]
                 return sequence(terms)

@@ -65,13 +65,15 @@ def folded(target: Any, first: Any, width: int, combine: Any, dtype: str) -> lis
     return [half(width >> step) for step in range(1, width.bit_length())]
 
 
-def sweep(parts: Sequence[VectorRun], dtype: str, body: Body, kind: Any = SERIAL) -> Any:
-    """Run a body for every index in some pieces, vector by vector."""
+def sweep(
+    parts: Sequence[VectorRun], dtype: str, body: Callable[[Any, Any], Any], kind: Any = SERIAL
+) -> Any:
+    """``body(index, lane)`` for every index in some pieces, vector by vector."""
 
     def vectors(piece: VectorRun) -> Any:
         def vector(number: Any) -> Any:
             first = number * piece.lanes + piece.start
-            return lanes_of(piece.lanes, dtype, lambda lane: body(first + lane))
+            return lanes_of(piece.lanes, dtype, lambda lane: body(first + lane, lane))
 
         return for_each("vector", piece.count, vector, kind, dtype)
 
