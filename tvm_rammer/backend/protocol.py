@@ -124,7 +124,23 @@ class Stopwatch(Protocol):
         constants: np.ndarray,
         cache_bytes: int,
     ) -> dict[str, float]:
-        """Seconds that a tile of each kernel takes one vEU, by the kernel's name."""
+        """Seconds that a tile of each kernel takes one vEU, by the kernel's name.
+
+        Parameters
+        ----------
+        module : tvm.runtime.Module
+            In program form, of a :class:`KernelCompiler`; it may have other regions too.
+        signature : RegionSignature
+            The region.
+        ids : mapping of str to int
+            The dispatcher's number of every body.
+        kernels : iterable of KernelUse
+            Of the region.
+        constants : ndarray
+            The region's pool of constants.
+        cache_bytes : int
+            Size of the second-level cache.
+        """
         ...
 
     def plans(
@@ -136,7 +152,19 @@ class Stopwatch(Protocol):
         constants: np.ndarray,
         race: bool = False,
     ) -> list[list[float]]:
-        """Seconds of each plan, with a launch per wave or not, in every round it took part in."""
+        """Seconds of a run of each plan, in every round that it took part in, from the first on.
+
+        Parameters
+        ----------
+        module, signature, ids, constants
+            As in :meth:`kernels`.
+        plans : sequence of (RProgram, bool)
+            Verified, for the same number of vEUs; and whether every wave is a launch of its own.
+        race : bool
+            Where runs take so long that there are only the fewest rounds, a plan that was slower
+            than the first one in any of them is given up: no confidence interval would be below it
+            any more.
+        """
         ...
 
 

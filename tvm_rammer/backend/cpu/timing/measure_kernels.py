@@ -51,28 +51,7 @@ def measure_kernels(
     constants: np.ndarray,
     cache_bytes: int,
 ) -> dict[str, float]:
-    """Time one tile of each kernel on one core.
-
-    Parameters
-    ----------
-    module : tvm.runtime.Module
-        In program form, by :func:`~tvm_rammer.backend.cpu.codegen.region_modules.build_module`.
-    signature : RegionSignature
-        The region, one of that module; its entry walks the tables.
-    ids : mapping of str to int
-        The dispatcher's number of every body.
-    kernels : iterable of KernelUse
-        Of the region.
-    constants : ndarray
-        The region's pool of constants.
-    cache_bytes : int
-        Size of the second-level cache.
-
-    Returns
-    -------
-    dict of str to float
-        Seconds per tile by the kernel's name.
-    """
+    """Time one tile of each kernel on one core, as :meth:`.Stopwatch.kernels` says."""
     pool = as_tensor(constants)
     bench = _Bench(module[signature.name], signature, ids, pool, cache_bytes)
 

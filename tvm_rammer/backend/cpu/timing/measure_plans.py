@@ -46,29 +46,7 @@ def measure_plans(
     constants: np.ndarray,
     race: bool = False,
 ) -> list[list[float]]:
-    """Time plans in turns.
-
-    Parameters
-    ----------
-    module : tvm.runtime.Module
-        In program form, by :func:`~tvm_rammer.backend.cpu.codegen.region_modules.build_module`.
-    signature : RegionSignature
-        The region.
-    ids : mapping of str to int
-        The dispatcher's number of every body.
-    plans : sequence of (RProgram, bool)
-        Verified, for the same number of vEUs; and whether every wave is a launch of its own.
-    constants : ndarray
-        The region's pool of constants.
-    race : bool
-        Where runs take so long that there are only the fewest rounds, a plan that was slower than
-        the first one in any of them is given up: no confidence interval would be below it any more.
-
-    Returns
-    -------
-    list of list of float
-        For each plan the seconds of a run in every round that it took part in, from the first on.
-    """
+    """Time plans in turns, as :meth:`.Stopwatch.plans` says."""
     # One vEU is this thread alone: its own clock stands still while other programs have its core.
     clock = time.perf_counter if plans[0][0].num_veus > 1 else time.thread_time
     runs = _bind(module, signature, ids, plans, constants)
