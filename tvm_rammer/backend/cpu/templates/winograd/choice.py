@@ -60,10 +60,8 @@ def choose_tiling(
 ) -> WinogradTiling | None:
     """The tiling with the fewest modelled cycles, ``None`` if a direct convolution is as good."""
     channels = size.channels
-    lanes = overlapping_lanes(channels.inputs, vdevice)
-    if lanes is None or overlapping_lanes(channels.width, vdevice) is None:
-        return None
-    if not (size.batch and size.height and size.width):
+    lanes = _lanes(size, vdevice)
+    if lanes is None:
         return None
     tilings = [
         tiling
@@ -86,10 +84,8 @@ def all_tilings(
 ) -> Iterator[WinogradTiling]:
     """Every tiling that is accurate enough, whether it pays by the model or not."""
     channels = size.channels
-    lanes = overlapping_lanes(channels.inputs, vdevice)
-    if lanes is None or overlapping_lanes(channels.width, vdevice) is None:
-        return
-    if not (size.batch and size.height and size.width):
+    lanes = _lanes(size, vdevice)
+    if lanes is None:
         return
     for transform in (TWO, FOUR):
         if winograd_error(transform, channels.depth) > tolerance:
@@ -164,6 +160,13 @@ def _fused(
     cycles = winograd_cycles(size, tiling, vdevice) - vdevice.speeds.cycles.stage
     loads = from_shared_cache(_weight_bytes(size, tiling.transform), vdevice)
     return Option(tiling, tasks, together(cycles / tasks, loads, vdevice))
+
+
+def _lanes(size: ConvolutionSize, vdevice: VDevice) -> int | None:
+    """Lanes of the input channels; ``None`` of what is empty or has too few channels."""
+    lanes = overlapping_lanes(size.channels.inputs, vdevice)
+    is_empty = not (size.batch and size.height and size.width)
+    return None if is_empty or overlapping_lanes(size.channels.width, vdevice) is None else lanes
 
 
 def _divisors(number: int) -> list[int]:
