@@ -150,10 +150,6 @@ class Template(ABC, Generic[D, C]):
     """A rule that describes an operator, lists its configurations and emits any of them.
 
     Descriptions ``D`` and configurations ``C`` are the template's own, best frozen dataclasses.
-
-    Attributes
-    ----------
-    name : str
     """
 
     name: str

@@ -27,11 +27,6 @@ class RegionCompiler:
     """Remembers what a model's regions have whatever their plan; all of it is made once.
 
     Planning the same regions again, for another policy or number of vEUs, compiles nothing.
-
-    Attributes
-    ----------
-    target : Target
-    kernels : KernelLibrary
     """
 
     def __init__(self, target: tvm.target.Target, kernels: KernelLibrary) -> None:

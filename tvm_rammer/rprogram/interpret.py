@@ -55,10 +55,6 @@ def interpret_numeric(
     inputs : sequence of ndarray
     constants : ndarray of uint8, optional
         The pool of constants, ``program.constant_bytes`` long.
-
-    Returns
-    -------
-    list of ndarray
     """
     interpreter = NumericInterpreter(program, bodies, inputs, constants)
     interpreter.run(order)

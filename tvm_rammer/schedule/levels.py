@@ -20,12 +20,6 @@ def balanced_levels(graph: OperatorGraph, num_veus: int, costs: CostModel) -> li
     first so that whole chains move), and does if that wave is emptier, or if its results then
     occupy less memory.
 
-    Parameters
-    ----------
-    graph : OperatorGraph
-    num_veus : int
-    costs : CostModel
-
     Returns
     -------
     list of int

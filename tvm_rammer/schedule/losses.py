@@ -67,13 +67,7 @@ class Loss:
 
 
 def losses(program: RProgram, costs: CostModel) -> tuple[Loss, ...]:
-    """What each cost takes of a plan, the dearest first; those that take nothing are left out.
-
-    Parameters
-    ----------
-    program : RProgram
-    costs : CostModel
-    """
+    """What each cost takes of a plan, the dearest first; those that take nothing are left out."""
     timeline = simulate(program, costs)
     found = [
         _loss(name, program, timeline, simulate(program, without(costs)))

@@ -49,11 +49,6 @@ class LastLevel:
     """The weights in each complex's last-level cache.
 
     Only constants take room: what operators hand over is small beside them where they do not fit.
-
-    Parameters
-    ----------
-    program : RProgram
-    costs : CostModel
     """
 
     def __init__(self, program: RProgram, costs: CostModel) -> None:

@@ -90,10 +90,6 @@ def find_attention(call: Any, bound: Callable[[Any], Any], once: Set[Any]) -> At
         What a variable is bound to; any other expression itself.
     once : set of Var
         Those that are read once. Weights that somebody else reads are computed anyway.
-
-    Returns
-    -------
-    Attention or None
     """
     return _Reader(bound, once, []).attention(call)
 

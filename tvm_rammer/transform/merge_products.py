@@ -59,12 +59,7 @@ class MergeProducts:
 
 @dataclass(frozen=True)
 class Mergeable:
-    """A module with products that can be merged, before they are, and what decides how many.
-
-    Attributes
-    ----------
-    module : IRModule
-    """
+    """A module with products that can be merged, before they are, and what decides how many."""
 
     module: tvm.IRModule
     _blocks: tuple[_Shared, ...]

@@ -30,10 +30,6 @@ def normalize(
     epsilon : float
     centred : bool
         Whether the mean is subtracted, from the data and for the variance.
-
-    Returns
-    -------
-    te.Tensor
     """
     total = topi.sum(data, list(axes), keepdims=True)
     count = tirx.const(prod(int(data.shape[axis]) for axis in axes), data.dtype)
@@ -77,10 +73,6 @@ def normalize_groups(
     axes : sequence of int
         Axes other than the channels.
     epsilon : float
-
-    Returns
-    -------
-    te.Tensor
     """
     shape = [int(extent) for extent in data.shape]
     channel_axis %= len(shape)

@@ -217,10 +217,6 @@ def pipeline(
     policy, num_veus, form, oversubscribe, winograd_tolerance, wait_limit, max_arena_bytes, backend
         See :class:`Options`.
 
-    Returns
-    -------
-    tvm.transform.Pass
-
     Raises
     ------
     InputError

@@ -121,10 +121,6 @@ def race_network(
     database : Database
     turns : callable
         Times two networks.
-
-    Returns
-    -------
-    NetworkRace
     """
     gains = sorted(_gains(tasks, database), reverse=True)
     base = _instance(build(model, target, num_veus=num_veus))

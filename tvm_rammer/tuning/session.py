@@ -113,10 +113,6 @@ def tune_tasks(
     finish : callable
         Called at the end, while the folder is still this process's alone.
 
-    Returns
-    -------
-    Database
-
     Raises
     ------
     InputError

@@ -76,10 +76,6 @@ def schedule(
     vdevice : VDevice
     winograd_tolerance : float
         See :class:`Winograd`.
-
-    Returns
-    -------
-    Scheduled
     """
     if is_scheduled(func):
         return Scheduled(func, "as given", "")
