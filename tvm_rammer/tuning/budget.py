@@ -47,17 +47,20 @@ class TaskProgress:
 
     def took(self, seconds: float) -> None:
         """A batch was measured, the fastest of which took so many seconds."""
-        gain = max(0.0, 1 - seconds / self.best) if self.best < inf else 0.0
-        self.best = min(self.best, seconds)
-        self.tested = gain < _GAIN
+        gain = self._gain(seconds)
         self.hope = _FADES * self.hope if self.tested else max(gain, _FADES * self.hope)
 
     def glanced(self, seconds: float) -> None:
         """A few likely choices were measured: what they gained says nothing of any further ones."""
+        self._gain(seconds)
+        self.hope *= _GLANCED
+
+    def _gain(self, seconds: float) -> float:
+        """The share of the best time that a batch gained, which is the best from now on."""
         gain = max(0.0, 1 - seconds / self.best) if self.best < inf else 0.0
         self.best = min(self.best, seconds)
         self.tested = gain < _GAIN
-        self.hope *= _GLANCED
+        return gain
 
     def expected(self, trust: float = 1.0) -> float:
         """The share of its time that can be gained, and is expected to be.

@@ -15,11 +15,7 @@ def layer_normalization(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | N
     x, scale = node.inputs[:2]
     rank, dtype = len(node.shape(x)), node.dtype(x)
     axes = tuple(range(node.attributes.get("axis", -1) % rank, rank))
-    mean = nodes.reduce("ReduceMean", x, axes)
-    centred = nodes.op("Sub", x, mean)
-    variance = nodes.reduce("ReduceMean", nodes.op("Mul", centred, centred), axes)
-    epsilon = nodes.constant(node.attributes.get("epsilon", 1e-5), dtype)
-    deviation = nodes.op("Sqrt", nodes.op("Add", variance, epsilon))
+    mean, centred, _, deviation = _moments(node, nodes, x, axes)
     inverse = nodes.op("Div", nodes.constant(1, dtype), deviation)
     result = nodes.op("Mul", nodes.op("Mul", centred, inverse), scale)
     if node.input(2):
@@ -111,11 +107,7 @@ def batch_normalization(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | N
     axes = (0, *range(2, rank))
     channels = [1, -1, *[1] * (rank - 2)]
     dtype = node.dtype(x)
-    mean = nodes.reduce("ReduceMean", x, axes)
-    centred = nodes.op("Sub", x, mean)
-    variance = nodes.reduce("ReduceMean", nodes.op("Mul", centred, centred), axes)
-    epsilon = nodes.constant(node.attributes.get("epsilon", 1e-5), dtype)
-    deviation = nodes.op("Sqrt", nodes.op("Add", variance, epsilon))
+    mean, centred, variance, deviation = _moments(node, nodes, x, axes)
     value = nodes.op("Div", centred, deviation)
     value = nodes.op("Mul", value, nodes.reshape(scale, *channels))
     value = nodes.op("Add", value, nodes.reshape(bias, *channels))
@@ -151,3 +143,14 @@ def _root_mean_square(
     inverse = nodes.op("Div", nodes.constant(1, dtype), root)
     result = nodes.op("Mul", real, inverse)
     return nodes.op("Mul", nodes.cast(result, given) if half else result, scale), inverse
+
+
+def _moments(
+    node: OperatorNode, nodes: Nodes, x: str, axes: tuple[int, ...]
+) -> tuple[str, str, str, str]:
+    """The mean of a tensor, what differs from it, the variance, and the deviation."""
+    mean = nodes.reduce("ReduceMean", x, axes)
+    centred = nodes.op("Sub", x, mean)
+    variance = nodes.reduce("ReduceMean", nodes.op("Mul", centred, centred), axes)
+    epsilon = nodes.constant(node.attributes.get("epsilon", 1e-5), node.dtype(x))
+    return mean, centred, variance, nodes.op("Sqrt", nodes.op("Add", variance, epsilon))
