@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import textwrap
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tvm
@@ -41,6 +42,14 @@ class LoadedModel:
     def input_params(self) -> list[Any]:
         """The parameters of ``main`` that are inputs."""
         return list(self.module["main"].params)[: len(self.input_names)]
+
+    def with_constants(self, values: Mapping[str, tvm.runtime.Tensor]) -> LoadedModel:
+        """The same model, some inputs of which are constants."""
+        params = dict(zip(self.input_names, self.input_params, strict=True))
+        bound = {params[name]: value for name, value in values.items()}
+        module = relax.transform.BindParams("main", bound)(self.module)
+        inputs = tuple(name for name in self.input_names if name not in values)
+        return replace(self, module=module, input_names=inputs)
 
 
 def end_blocks(builder: relax.BlockBuilder) -> None:

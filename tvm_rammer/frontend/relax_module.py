@@ -135,12 +135,8 @@ def bind_constants(
         for name, value in constants.items()
     }
     given = {name: value.shape for name, value in values.items()}
-    model = specialise(model, given, where)
-    params = dict(zip(model.input_names, model.input_params, strict=True))
-    bound = {params[name]: as_tensor(value) for name, value in values.items()}
-    module = relax.transform.BindParams("main", bound)(model.module)
-    names = tuple(name for name in model.input_names if name not in values)
-    return replace(model, module=module, input_names=names)
+    tensors = {name: as_tensor(value) for name, value in values.items()}
+    return specialise(model, given, where).with_constants(tensors)
 
 
 def relax_inputs(model: LoadedModel) -> dict[str, Dims]:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import tvm
-from tvm import relax
 
 from tvm_rammer.backend.protocol import DEFAULT_TOLERANCE, WAIT_LIMIT
 from tvm_rammer.errors import InputError, ModelError, RammerError, last_line
@@ -181,13 +179,8 @@ def _bind(loaded: LoadedModel, params: Mapping[str, Any]) -> LoadedModel:
         known = listed(map(repr, loaded.input_names))
         raise InputError(f"params: there is no parameter {unknown[0]!r}; main has {known}")
     by_name = dict(zip(loaded.input_names, loaded.input_params, strict=True))
-    bound = {
-        by_name[name].name: _fitting(name, value, by_name[name].ty)
-        for name, value in params.items()
-    }
-    module = relax.transform.BindParams("main", bound)(loaded.module)
-    inputs = tuple(name for name in loaded.input_names if name not in params)
-    return replace(loaded, module=module, input_names=inputs)
+    fitting = {name: _fitting(name, value, by_name[name].ty) for name, value in params.items()}
+    return loaded.with_constants(fitting)
 
 
 def _fitting(name: str, value: Any, ty: Any) -> tvm.runtime.Tensor:
