@@ -34,9 +34,8 @@ from tvm_rammer.backend.cpu.timing.measure_plans import measure_plans
 from tvm_rammer.frontend import load_model
 from tvm_rammer.machine import VDevice
 from tvm_rammer.options import Options
-from tvm_rammer.region.compiler import Graphs, RegionCompiler
+from tvm_rammer.region.compiler import Graphs, RegionCompiler, signature_of
 from tvm_rammer.region.operator_graph import RegionGraph
-from tvm_rammer.region.planned import signature_of
 from tvm_rammer.rprogram import RProgram
 from tvm_rammer.schedule import POLICIES, CostModel, choices, plan, simulate
 from tvm_rammer.testing.models import MODELS, get_model

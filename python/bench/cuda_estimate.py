@@ -22,7 +22,7 @@ from tvm_rammer.backend.cuda.occupancy import blocks_per_sm
 from tvm_rammer.errors import DeviceError
 from tvm_rammer.frontend import load_model
 from tvm_rammer.options import Options
-from tvm_rammer.region.planned import signature_of
+from tvm_rammer.region.compiler import signature_of
 from tvm_rammer.rprogram import OperatorGraph, RProgram
 from tvm_rammer.schedule import CostModel, plan
 from tvm_rammer.schedule.simulate import seconds_by_wave, simulate

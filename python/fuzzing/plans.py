@@ -10,8 +10,8 @@ from typing import Any
 from tvm_rammer.commands.plan_file import read_plan
 from tvm_rammer.errors import RammerError
 from tvm_rammer.rprogram import RProgram, format_program
+from tvm_rammer.runtime.description import simulated
 from tvm_rammer.runtime.report import make_report
-from tvm_rammer.runtime.simulated import simulated
 from tvm_rammer.view import chrome_trace, timeline_html, timeline_svg, timeline_text
 
 #: The definitions take space and time that grow with these.

@@ -22,9 +22,8 @@ from tvm_rammer.backend.signature import RegionSignature, TensorSpec
 from tvm_rammer.frontend import load_model
 from tvm_rammer.machine import VDevice
 from tvm_rammer.options import Options
-from tvm_rammer.region.compiler import RegionCompiler
+from tvm_rammer.region.compiler import RegionCompiler, signature_of
 from tvm_rammer.region.operator_graph import RegionGraph
-from tvm_rammer.region.planned import signature_of
 from tvm_rammer.rprogram import ALIGNMENT, OperatorGraph, RProgram, verify
 from tvm_rammer.schedule import (
     AUTO,

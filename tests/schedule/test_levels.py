@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tvm_rammer.schedule import plan_memory, synchronise, wavefront
 from tvm_rammer.schedule.interplay import area, fastest_time
-from tvm_rammer.schedule.levels import balanced_levels
+from tvm_rammer.schedule.wavefront import balanced_levels
 
 ONE = [(1, 1.0)]
 

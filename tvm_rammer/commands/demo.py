@@ -91,7 +91,7 @@ def command(output: Path) -> Result:
 def _plans(found: Race) -> list[tuple[RProgram, Timeline]]:
     """The sequential and the co-scheduled plan, simulated."""
     from tvm_rammer.commands.demo_race import CO_SCHEDULED, SEQUENTIAL
-    from tvm_rammer.runtime.simulated import simulated
+    from tvm_rammer.runtime.description import simulated
 
     return [
         plan

@@ -88,7 +88,7 @@ def command(
     for path in files.values():
         require_writable(path)
     library, description, report = open_described(source, **options)
-    from tvm_rammer.runtime.simulated import simulated
+    from tvm_rammer.runtime.description import simulated
 
     plans = simulated(description)
     profiles = _profiles(source, library) if measured else []

@@ -6,7 +6,7 @@
   plans
 - ``kernel_library``: a kernel for every distinct PrimFunc, as the back end makes it
 - ``compiler``: graphs and kernels of regions, made once
-- ``decide_plan``: which plan a region runs; ``planned``: the result
+- ``decide_plan``: which plan a region runs
 - ``direct_call``: whether a model is one region
 - ``library_content``: what a library says about all of it, and the format of that
 """

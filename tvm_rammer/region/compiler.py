@@ -1,23 +1,27 @@
-"""What regions of a module have whatever their plan: operator graphs, constants, kernels."""
+"""What regions of a module have whatever their plan: operator graphs, constants, kernels.
+
+With a plan, that is a :class:`Region`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import tvm
 from tvm.ir import GlobalVar
 
-from tvm_rammer.backend.protocol import Backend, KernelCompiler
-from tvm_rammer.backend.signature import RegionSignature
+from tvm_rammer.backend.protocol import Backend, EncodedPlan, KernelCompiler
+from tvm_rammer.backend.signature import RegionSignature, TensorSpec
 from tvm_rammer.kernel.measured_costs import cost_key, load_costs, store_costs
 from tvm_rammer.kernel.operands import operands_of
 from tvm_rammer.progress import tell, tell_each
 from tvm_rammer.region.kernel_library import KernelLibrary
 from tvm_rammer.region.marks import regions_of
 from tvm_rammer.region.operator_graph import RegionGraph, region_graph
-from tvm_rammer.region.planned import signature_of
-from tvm_rammer.rprogram import OperatorGraph
+from tvm_rammer.rprogram import Buffer, OperatorGraph, RProgram
+from tvm_rammer.schedule.decisions import Decision
 
 #: By the region function.
 Graphs = Mapping[GlobalVar, RegionGraph]
@@ -122,3 +126,33 @@ class RegionCompiler:
                 store_costs(keys, fresh)
                 seconds |= fresh
         return {symbol: region.with_costs(seconds) for symbol, region in graphs.items()}
+
+
+@dataclass(frozen=True)
+class Region:
+    """A region that is planned: everything that its call in Relax is made of.
+
+    ``decision`` says why it has this plan, unless the user asked for the policy.
+    """
+
+    graph: RegionGraph
+    program: RProgram
+    signature: RegionSignature
+    code: EncodedPlan
+    decision: Decision | None = None
+
+
+def signature_of(graph: OperatorGraph, num_waves: int = 0) -> RegionSignature:
+    """What the kernel of a region is called with."""
+    inputs, outputs = (_tensors(graph.buffers, space) for space in ("input", "output"))
+    return RegionSignature(
+        graph.name, tuple(map(_spec, inputs)), tuple(map(_spec, outputs)), num_waves
+    )
+
+
+def _tensors(buffers: tuple[Buffer, ...], space: str) -> list[Buffer]:
+    return sorted((b for b in buffers if b.space == space), key=lambda b: b.index)
+
+
+def _spec(buffer: Buffer) -> TensorSpec:
+    return TensorSpec(buffer.shape, buffer.dtype)

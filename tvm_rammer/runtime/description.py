@@ -10,7 +10,7 @@ from typing import Any
 
 import tvm
 
-from tvm_rammer.backend import Backend, backend_named, resolve_target
+from tvm_rammer.backend import Backend, backend_named, resolve_target, vdevice_for
 from tvm_rammer.errors import LibraryError, PlanError, RammerError
 from tvm_rammer.region.direct_call import DirectCall
 from tvm_rammer.region.library_content import (
@@ -24,7 +24,7 @@ from tvm_rammer.region.library_content import (
 from tvm_rammer.region.marks import LeftOut
 from tvm_rammer.rprogram import RProgram
 from tvm_rammer.rprogram.serialize import from_json
-from tvm_rammer.schedule import CostModel, Decision, Explanation
+from tvm_rammer.schedule import CostModel, Decision, Explanation, Timeline, simulate
 from tvm_rammer.units import listed
 
 
@@ -203,3 +203,10 @@ def read_description(vm: Any, where: str) -> LibraryDescription:
             "compile the model again"
         )
     return LibraryDescription(content)
+
+
+def simulated(description: LibraryDescription) -> list[tuple[RProgram, Timeline]]:
+    """Simulate every plan with the costs of the device that it was made for."""
+    backend = description.backend
+    costs = backend.costs(vdevice_for(description.target, backend=backend.name))
+    return [(program, simulate(program, costs)) for program in description.programs.values()]

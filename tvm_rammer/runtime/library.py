@@ -26,11 +26,10 @@ from tvm_rammer.progress import tell
 from tvm_rammer.region.marks import is_region
 from tvm_rammer.rprogram import RProgram
 from tvm_rammer.runtime.checksum import seal
-from tvm_rammer.runtime.description import LibraryDescription
+from tvm_rammer.runtime.description import LibraryDescription, simulated
 from tvm_rammer.runtime.graph_module import GraphModule
 from tvm_rammer.runtime.private_copy import PrivateCopy
 from tvm_rammer.runtime.report import Report, make_report
-from tvm_rammer.runtime.simulated import simulated
 from tvm_rammer.transform.attach_description import ModelNames
 from tvm_rammer.transform.pipeline import Partitions, lower_for_vm, plan_module
 from tvm_rammer.transform.stock_memory import stock_plan_bytes

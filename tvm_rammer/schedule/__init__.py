@@ -3,7 +3,7 @@
 - ``policies``: which there are, and the way from a graph to a proved plan; ``check_graph`` before
   it; ``policy``: what one is, and the check of those from outside; ``fewer_candidates``: more
   choice never makes one's plans longer; ``cut_alike`` with ``agree``: data stay with who wrote them
-- ``sequential``; ``wavefront`` with ``levels`` and ``interplay``; ``estf`` and ``locality`` with
+- ``sequential``; ``wavefront`` with ``interplay``; ``estf`` and ``locality`` with
   ``list_schedule``, ``fill_veus``, ``ranks`` and ``share_tiles``; ``ios`` with
   ``stage_search`` and ``stages``: the policies
 - ``auto``, with ``decisions`` and ``median_interval``: the choice among their plans, those for

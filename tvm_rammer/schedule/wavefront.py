@@ -11,8 +11,7 @@ from tvm_rammer.rprogram.program import RKernel
 from tvm_rammer.rprogram.rows import root_of
 from tvm_rammer.schedule.costs import CostModel
 from tvm_rammer.schedule.fill_veus import Share, fill_veus
-from tvm_rammer.schedule.interplay import area
-from tvm_rammer.schedule.levels import balanced_levels
+from tvm_rammer.schedule.interplay import area, fastest_time
 from tvm_rammer.schedule.placement import Placed, Placement
 from tvm_rammer.schedule.ranks import choose_by_level, upward_ranks, waves_of
 from tvm_rammer.schedule.trials import Trials
@@ -149,3 +148,57 @@ def _place(
 def _longest_range(kernel: RKernel, num_veus: int, costs: CostModel) -> float:
     """Seconds of computing on one vEU, if the operator has as many vEUs as pay."""
     return -(-kernel.num_tiles // costs.best_width(kernel, num_veus)) * kernel.tile_time
+
+
+def balanced_levels(graph: OperatorGraph, num_veus: int, costs: CostModel) -> list[int]:
+    """Let operators with slack leave over-full waves for later ones. O(E).
+
+    Plain levels (Kahn's, ASAP) crowd the first waves: the input products of all time steps of a
+    recurrent network are ready at once, and their results occupy the arena until they are needed.
+    A wave is over-full if its work keeps all vEUs busy for longer than its longest operator takes.
+    What leaves such a wave shortens it by as much as it lengthens another. An operator may go to
+    the level before its first consumer (ALAP, given where the consumers went, which are visited
+    first so that whole chains move), and does if that wave is emptier, or if its results then
+    occupy less memory.
+
+    Returns
+    -------
+    list of int
+        For each operator a level between those of its predecessors and its successors.
+    """
+    levels = list(graph.levels)
+    kernels = [op.candidates[0] for op in graph.operators]
+    areas = list(map(area, kernels))
+    loads, needed = _waves(levels, areas, [fastest_time(k, num_veus, costs) for k in kernels])
+    for number in reversed(range(len(levels))):
+        soonest, work = levels[number], areas[number]
+        latest = min((levels[after] for after in graph.successors[number]), default=len(loads)) - 1
+        rest = loads[soonest] - work
+        if latest == soonest or rest < num_veus * needed[soonest]:
+            continue
+        if loads[latest] <= rest or _holds_more_than_it_reads(graph, graph.operators[number]):
+            levels[number] = latest
+            loads[soonest] = rest
+            loads[latest] += work
+    return levels
+
+
+def _waves(
+    levels: Sequence[int], areas: Sequence[float], times: Sequence[float]
+) -> tuple[list[float], list[float]]:
+    """Work and longest operator of each level."""
+    loads = [0.0] * (1 + max(levels, default=-1))
+    longest = list(loads)
+    for level, work, time in zip(levels, areas, times, strict=True):
+        loads[level] += work
+        longest[level] = max(longest[level], time)
+    return loads, longest
+
+
+def _holds_more_than_it_reads(graph: OperatorGraph, operator: Operator) -> bool:
+    held = 0
+    for number, mode in zip(operator.arguments, operator.candidates[0].modes, strict=True):
+        buffer = graph.buffers[number]
+        if buffer.space in ("arena", "part"):
+            held += buffer.nbytes if mode == "write" else -buffer.nbytes
+    return held > 0

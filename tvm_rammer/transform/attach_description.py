@@ -18,6 +18,7 @@ from tvm.ir import Call, GenericConst, PrimType
 
 from tvm_rammer.backend.registry import backend_named
 from tvm_rammer.options import Goal
+from tvm_rammer.region.compiler import Region
 from tvm_rammer.region.direct_call import DirectCall, direct_call
 from tvm_rammer.region.library_content import (
     DESCRIBE,
@@ -32,7 +33,6 @@ from tvm_rammer.region.library_content import (
     packed,
 )
 from tvm_rammer.region.marks import read_left_out
-from tvm_rammer.region.planned import Region
 from tvm_rammer.relax_util import operator_name, type_shape
 from tvm_rammer.rprogram import updated_in_place
 from tvm_rammer.rprogram.serialize import as_data

@@ -11,11 +11,10 @@ from tvm.ir import GlobalVar
 
 from tvm_rammer.backend.signature import RegionSignature
 from tvm_rammer.options import Goal
-from tvm_rammer.region.compiler import RegionCompiler
+from tvm_rammer.region.compiler import Region, RegionCompiler, signature_of
 from tvm_rammer.region.decide_plan import decide_plan
 from tvm_rammer.region.marks import regions_of
 from tvm_rammer.region.operator_graph import RegionGraph
-from tvm_rammer.region.planned import Region, signature_of
 from tvm_rammer.relax_util import rewrite
 from tvm_rammer.schedule import AUTO, plan
 from tvm_rammer.tensors import constant

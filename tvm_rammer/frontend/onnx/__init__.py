@@ -11,8 +11,7 @@
 ``fold``               computes what shapes and constants decide
 ``loop_steps``         ``Loop`` and ``Scan``, step by step
 ``infer``              what ONNX knows about one node
-``names``              what nodes read and write
-``describe``           what messages call nodes and types
+``names``              what nodes read and write, and what messages call them
 ``operators``          operators that TVM's importer lacks, as operators it knows
 ``branches``           TVM's importer, with branches of ``If`` that hold their operators
 ``onnx_converters``    what that importer gets wrong, or has no converter for

@@ -17,9 +17,8 @@ from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 
 from tvm_rammer.errors import ModelError
-from tvm_rammer.frontend.onnx.describe import describe, describe_type
 from tvm_rammer.frontend.onnx.infer import opsets_of, static_shape
-from tvm_rammer.frontend.onnx.names import free, reads, subgraphs
+from tvm_rammer.frontend.onnx.names import describe, describe_type, free, reads, subgraphs
 from tvm_rammer.frontend.onnx.onnx_converters import CONVERTERS
 from tvm_rammer.frontend.onnx.run_time_sizes import as_tensor, operands, sized
 

@@ -17,7 +17,6 @@ from onnx import helper, numpy_helper, shape_inference
 
 from tvm_rammer.errors import ModelError
 from tvm_rammer.frontend.loaded_model import one_line
-from tvm_rammer.frontend.onnx.describe import describe, describe_type
 from tvm_rammer.frontend.onnx.infer import (
     LARGEST_OPERAND,
     domain_of,
@@ -34,7 +33,15 @@ from tvm_rammer.frontend.onnx.loop_steps import (
     results,
     unrolling,
 )
-from tvm_rammer.frontend.onnx.names import all_names, fresh, reads, renamed, subgraphs
+from tvm_rammer.frontend.onnx.names import (
+    all_names,
+    describe,
+    describe_type,
+    fresh,
+    reads,
+    renamed,
+    subgraphs,
+)
 from tvm_rammer.frontend.onnx.validate import contradiction
 from tvm_rammer.units import listed
 

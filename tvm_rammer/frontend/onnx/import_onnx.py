@@ -21,12 +21,11 @@ from tvm_rammer.frontend.input_constants import Constants
 from tvm_rammer.frontend.input_shapes import Shapes
 from tvm_rammer.frontend.loaded_model import LoadedModel, end_blocks, one_line
 from tvm_rammer.frontend.onnx.branches import import_graph, refuse_unequal_branches
-from tvm_rammer.frontend.onnx.describe import describe
 from tvm_rammer.frontend.onnx.fix_inputs import fix_inputs, free_inputs
 from tvm_rammer.frontend.onnx.fold import fold
 from tvm_rammer.frontend.onnx.half_floats import compute_in_float32
 from tvm_rammer.frontend.onnx.infer import static_shape
-from tvm_rammer.frontend.onnx.names import all_nodes, renamed, subgraphs
+from tvm_rammer.frontend.onnx.names import all_nodes, describe, renamed, subgraphs
 from tvm_rammer.frontend.onnx.onnx_file import OnnxModel, copy_fields, in_memory, read_onnx_file
 from tvm_rammer.frontend.onnx.operators import rewrite_operators
 from tvm_rammer.frontend.onnx.operators.table import REDUCTIONS

@@ -15,9 +15,8 @@ import onnx
 from onnx import helper, numpy_helper
 
 from tvm_rammer.errors import ModelError
-from tvm_rammer.frontend.onnx.describe import describe
 from tvm_rammer.frontend.onnx.infer import Types, Values, domain_of, static_shape
-from tvm_rammer.frontend.onnx.names import fresh, renamed, subgraphs
+from tvm_rammer.frontend.onnx.names import describe, fresh, renamed, subgraphs
 from tvm_rammer.frontend.onnx.new_nodes import Nodes
 
 #: Operators that all loops of a model may become.

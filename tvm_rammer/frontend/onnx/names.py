@@ -1,10 +1,12 @@
-"""The names of values in an ONNX graph: what nodes read and write, and new names for them."""
+"""Names in an ONNX graph: what nodes read and write, new names, and what messages call nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, MutableSet
 
 import onnx
+
+from tvm_rammer.frontend.input_shapes import show
 
 
 def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
@@ -81,3 +83,24 @@ def _rename(nodes: Iterable[onnx.NodeProto], names: Mapping[str, str]) -> None:
 def _defined(graph: onnx.GraphProto) -> set[str]:
     found = {value.name for value in (*graph.input, *graph.initializer)}
     return found | {name for node in graph.node for name in node.output if name}
+
+
+def describe(node: onnx.NodeProto) -> str:
+    """Its operator and its name, or what it computes where it has none."""
+    operator = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
+    if not all(part.isidentifier() for part in operator.split(".")):
+        operator = repr(operator)
+    return f"{operator} (node {node.name or ', '.join(node.output)!r})"
+
+
+def describe_type(kind: onnx.TypeProto) -> str:
+    """Dtype and shape of a tensor."""
+    tensor = kind.tensor_type
+    dtype = onnx.TensorProto.DataType.Name(tensor.elem_type).lower()
+    if not tensor.HasField("shape"):
+        return f"{dtype} {show(None)}"
+    sizes = (
+        dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None
+        for dim in tensor.shape.dim
+    )
+    return f"{dtype} {show(sizes)}"

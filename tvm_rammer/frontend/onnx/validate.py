@@ -10,9 +10,8 @@ import onnx
 from onnx import defs, helper
 
 from tvm_rammer.errors import ModelError
-from tvm_rammer.frontend.onnx.describe import describe
 from tvm_rammer.frontend.onnx.infer import Types, opsets_of, schema_of, static_shape
-from tvm_rammer.frontend.onnx.names import all_nodes, subgraphs
+from tvm_rammer.frontend.onnx.names import all_nodes, describe, subgraphs
 
 #: The version of ONNX's format since which a model says which operators it uses.
 _SAYS_OPSETS = 3

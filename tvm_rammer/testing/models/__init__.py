@@ -2,10 +2,9 @@
 
 from tvm_rammer.testing.models.builder import GraphBuilder
 from tvm_rammer.testing.models.light import light
-from tvm_rammer.testing.models.measured import known_statistics
 from tvm_rammer.testing.models.recurrent import lstm
 from tvm_rammer.testing.models.softmax import before_softmax
-from tvm_rammer.testing.models.statistics import ModelStatistics, statistics
+from tvm_rammer.testing.models.statistics import ModelStatistics, known_statistics, statistics
 from tvm_rammer.testing.models.zoo import MODELS, ModelInfo, get_model
 
 __all__ = [

@@ -27,7 +27,7 @@ from tvm_rammer.backend.cpu.codegen.shards import dispatcher, lower_shard, shard
 from tvm_rammer.backend.cpu.host import host_cpu
 from tvm_rammer.backend.cpu.host.cpu_target import target_features
 from tvm_rammer.errors import DeviceError
-from tvm_rammer.region.planned import signature_of
+from tvm_rammer.region.compiler import signature_of
 from tvm_rammer.rprogram import ALIGNMENT
 from tvm_rammer.testing.reference import relative_error
 

@@ -17,7 +17,7 @@ from tvm_rammer.backend.cpu.timing import measure_plans as plans_module
 from tvm_rammer.backend.cpu.timing.measure_plans import measure_plans
 from tvm_rammer.frontend import load_model
 from tvm_rammer.kernel.operands import operands_of
-from tvm_rammer.region.planned import signature_of
+from tvm_rammer.region.compiler import signature_of
 from tvm_rammer.rprogram import updated_in_place
 from tvm_rammer.testing.models.zoo import get_model
 
