@@ -14,8 +14,7 @@ from tvm.script import tirx as T
 
 import tvm_rammer
 from tvm_rammer.backend import backend_named, rules
-from tvm_rammer.backend.cpu.templates.convolution_rules import Convolution, Depthwise
-from tvm_rammer.backend.cpu.templates.matmul import Matmul
+from tvm_rammer.backend.cpu.templates.outer_product_rules import Convolution, Depthwise, Matmul
 from tvm_rammer.backend.cpu.templates.winograd.rule import Winograd
 from tvm_rammer.errors import InputError
 from tvm_rammer.kernel.scheduled import Scheduled, Template

@@ -19,8 +19,7 @@ from kernel_runs import (
 from tvm import relax
 
 from tvm_rammer.backend import vdevice_for
-from tvm_rammer.backend.cpu.templates.convolution_rules import Convolution, Depthwise
-from tvm_rammer.backend.cpu.templates.matmul import Matmul
+from tvm_rammer.backend.cpu.templates.outer_product_rules import Convolution, Depthwise, Matmul
 from tvm_rammer.kernel.scheduled import UNTUNED
 from tvm_rammer.tuning.task import Task
 

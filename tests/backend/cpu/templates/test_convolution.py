@@ -21,7 +21,7 @@ from kernel_runs import (
 )
 from tvm import relax, te, tirx, topi
 
-from tvm_rammer.backend.cpu.templates.convolution_rules import Convolution
+from tvm_rammer.backend.cpu.templates.outer_product_rules import Convolution
 
 OP = relax.op
 QUICK = settings(max_examples=15)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kernel_runs import HOST, VDEVICES, constant, legalized_func, numbers, run_relax
 from tvm import relax
 
-from tvm_rammer.backend.cpu.templates.convolution_rules import Depthwise
+from tvm_rammer.backend.cpu.templates.outer_product_rules import Depthwise
 
 OP = relax.op
 QUICK = settings(max_examples=12)

@@ -20,7 +20,7 @@ from kernel_runs import (
 )
 from tvm import relax, te, topi
 
-from tvm_rammer.backend.cpu.templates.matmul import Matmul
+from tvm_rammer.backend.cpu.templates.outer_product_rules import Matmul
 from tvm_rammer.backend.cpu.templates.select import schedule
 from tvm_rammer.kernel.code_size import code_size
 

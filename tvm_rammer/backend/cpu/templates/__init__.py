@@ -3,7 +3,7 @@
 A *rule* schedules a PrimFunc or declines; ``select`` asks them in order:
 
 - ``winograd``: convolutions of 3 x 3, and with longer filters along an axis, where it pays
-- ``convolution_rules``, depthwise too, and ``matmul``: outer products in registers
+- ``outer_product_rules``: products and convolutions, depthwise too, as outer products in registers
   (``outer_product``, on ``columns``, ``register_tile``, ``nest`` with ``reduction_loops``,
   ``repeated_results``, ``pack_weights``, ``neighbours`` and ``prefetch``)
 - ``pooling_rule``, and below ``elementwise_rule``: one value per point (``pieces``, ``tiled_nest``)

@@ -19,12 +19,11 @@ from tvm.s_tir import ScheduleError
 
 from tvm_rammer.backend.cpu.templates.attention_rule import FewQueriesRule
 from tvm_rammer.backend.cpu.templates.code_budget import within_budget
-from tvm_rammer.backend.cpu.templates.convolution_rules import Convolution, Depthwise
 from tvm_rammer.backend.cpu.templates.elementwise_rule import Elementwise
 from tvm_rammer.backend.cpu.templates.estimate import tile_seconds
 from tvm_rammer.backend.cpu.templates.finer import Option
 from tvm_rammer.backend.cpu.templates.generic import Generic
-from tvm_rammer.backend.cpu.templates.matmul import Matmul
+from tvm_rammer.backend.cpu.templates.outer_product_rules import Convolution, Depthwise, Matmul
 from tvm_rammer.backend.cpu.templates.pooling_rule import Pooling
 from tvm_rammer.backend.cpu.templates.reduction_rule import Reduction
 from tvm_rammer.backend.cpu.templates.replacement_rule import Replacement

@@ -97,7 +97,7 @@ class _Cut:
         """Reduce ``extent`` elements along the axis in each of the parts from ``start`` on."""
         program = self.program
         kept = len(program.kept)
-        part = self._var("part")
+        part = tirx.Var("part", self.program.index_dtype)
         (step, *_) = program.steps
         first = (part + start) * self.size
         moved = {v: first + v for v, axis in step.axes.items() if axis == kept + self.axis}
@@ -127,7 +127,7 @@ class _Cut:
         """Reduce the partial results and finish the rows."""
         program = self.program
         step, *others = program.steps
-        part = self._var("part")
+        part = tirx.Var("part", self.program.index_dtype)
         own = {v: axis for v, axis in step.axes.items() if axis is None or axis < len(program.kept)}
         place = self._place(part, self._kept(step))
         stores = tuple(
@@ -144,6 +144,3 @@ class _Cut:
 
     def _place(self, part: Any, kept: tuple[Any, ...]) -> tuple[Any, ...]:
         return (part, *kept) if self.across else (*kept, part)
-
-    def _var(self, name: str) -> Any:
-        return tirx.Var(name, self.program.index_dtype)
