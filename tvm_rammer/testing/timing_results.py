@@ -12,6 +12,8 @@ from tvm_rammer.errors import InputError
 from tvm_rammer.testing.reference import relative_error
 
 Status = Literal["ok", "failed", "disagrees", "missing"]
+#: Of the rounds, for the interval of a ratio.
+_RESAMPLES = 2000
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class Ratio:
     high: float
 
 
-def paired_ratio(outcome: Outcome, baseline: Outcome, resamples: int = 2000) -> Ratio:
+def paired_ratio(outcome: Outcome, baseline: Outcome) -> Ratio:
     """Median ratio of the blocks that both ran in the same round, with a bootstrap interval.
 
     Neighbouring blocks meet the same machine (clock, other load), so their ratio varies much less
@@ -95,7 +97,7 @@ def paired_ratio(outcome: Outcome, baseline: Outcome, resamples: int = 2000) -> 
     if not ratios.size:
         raise InputError(f"{outcome.name} and {baseline.name} have no round in common to compare")
     rng = np.random.default_rng(0)
-    samples = np.median(rng.choice(ratios, (resamples, ratios.size)), axis=1)
+    samples = np.median(rng.choice(ratios, (_RESAMPLES, ratios.size)), axis=1)
     low, high = np.percentile(samples, (2.5, 97.5))
     return Ratio(float(np.median(ratios)), float(low), float(high))
 
