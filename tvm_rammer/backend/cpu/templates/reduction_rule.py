@@ -151,7 +151,7 @@ def _sharing_rows(step: RowStep, kept: tuple[int, ...]) -> int:
     """How many rows share the less shared factor of the products that a step sums up, if it does.
 
     Such factors want to be used for several rows while they are in registers: see
-    :class:`~.matmul.Matmul` and :class:`~.matmul.Convolution`.
+    :class:`~.outer_product_rules.Matmul` and :class:`~.outer_product_rules.Convolution`.
     """
     rows = {v: kept[axis] for v, axis in step.axes.items() if axis is not None and axis < len(kept)}
     found = [0]
