@@ -627,6 +627,49 @@ REDUCTIONS = {
     "reduce_scalar_tensor": Program(lambda s: (s.sum(), s.max(), s.mean()), (torch.tensor(2.0),)),
 }
 
+_ODD = torch.cat([SPECIAL, torch.tensor([0.46875, -4.5, 1e-30, -1e-30, 17.9, 18.1, -2.4570246])])
+_PROBABILITIES = torch.tensor([0.0, 1.0, 0.5, 1e-30, 1e-3, 0.9999999, 0.07, 0.93, -0.1, 1.1, NAN])
+
+SPECIAL_FUNCTIONS = {
+    **{
+        name: Program(
+            lambda x, y, function=function: (function(x), function(y), function(y.double())),
+            (_ODD, 3 * CUBE),
+        )
+        for name, function in {
+            "erfc": torch.erfc,
+            "erfcx": lambda x: torch.special.erfcx(x.clamp(min=-8)),
+            "log_ndtr": torch.special.log_ndtr,
+            "lgamma": torch.lgamma,
+            "digamma": torch.digamma,
+            "mvlgamma": lambda x: torch.mvlgamma(x, 2),
+            "i0": torch.special.i0,
+            "i0e": torch.special.i0e,
+            "i1": torch.special.i1,
+            "i1e": torch.special.i1e,
+        }.items()
+    },
+    **{
+        name: Program(
+            lambda p, function=function: (function(p), function(-p), function(p.double())),
+            (_PROBABILITIES,),
+        )
+        for name, function in {"erfinv": torch.erfinv, "ndtri": torch.special.ndtri}.items()
+    },
+    "of_integers": Program(lambda i: (torch.lgamma(i), torch.special.i0e(i)), (I,)),
+    **{
+        f"of_{str(dtype).removeprefix('torch.')}": Program(
+            lambda x, dtype=dtype: (
+                torch.erfinv(x.to(dtype)).float(),
+                torch.digamma(x.to(dtype)).float(),
+            ),
+            (floats(3, 4).sigmoid(),),
+        )
+        for dtype in HALVES
+    },
+    "polygamma": Program(lambda x: torch.polygamma(1, x), (X,), "polygamma.default"),
+}
+
 COUNTING = {
     "histogram": Program(lambda x: torch.histc(x, 4, 0, 3), (SPECIAL,)),
     "histogram_of_all": Program(torch.histc, (floats(6, 5),)),
@@ -878,6 +921,7 @@ LAYOUTS = {
 }
 
 CREATION = {
+    "fftfreq": Program(lambda x: (x + torch.fft.fftfreq(4), torch.fft.rfftfreq(7, 0.5)), (Y,)),
     "zeros_ones": Program(lambda x: (torch.zeros(2, 3) + x.sum(), torch.ones_like(x)), (X,)),
     "full": Program(lambda x: (torch.full((2,), 7) + x.long().sum(), torch.full_like(x, 2)), (X,)),
     "full_like_bool": Program(lambda a: torch.full_like(a, 3, dtype=torch.float32), (bools(3),)),
@@ -1457,6 +1501,7 @@ FAMILIES: dict[str, dict[str, Program]] = {
     "arithmetic": ARITHMETIC,
     "activations": ACTIVATIONS,
     "reductions": REDUCTIONS,
+    "special_functions": SPECIAL_FUNCTIONS,
     "counting": COUNTING,
     "complex_numbers": COMPLEX_NUMBERS,
     "layouts": LAYOUTS,

@@ -15,7 +15,11 @@ from tvm_rammer.frontend.torch.operator_call import (
 )
 
 #: Functions that processors have in 32 bits only.
-_FUNCTIONS = ("acos", "acosh", "asin", "asinh", "atan", "atan2", "cosh", "sinh")
+_FUNCTIONS = (
+    *("acos", "acosh", "asin", "asinh", "atan", "atan2", "cosh", "sinh", "erfc", "erfinv"),
+    *("lgamma", "digamma", "i0", "special_i0e", "special_i1", "special_i1e", "special_erfcx"),
+    "special_ndtri",
+)
 #: What tests for NaN, divides, or compares with more than one number at a time; of bfloat16 alone.
 _OF_BFLOAT16 = (
     *("argmax", "argmin", "cummax", "cummin", "div", "floor_divide", "fmax", "fmin", "fmod"),

@@ -3,28 +3,29 @@
 Each gives what PyTorch computes in eager mode, with one exception: a reduction (and a pooling) by
 maximum passes over NaN.
 
-===================  ============================================================================
-``arithmetic``       two operands: promotion of types, division, comparison, limits, ``where``
-``elementwise``      one operand: mathematics, rounding, activations, casts
-``creation``         tensors made of numbers
-``recurrence``       LSTM, GRU and RNN
-``reduction``        sums, maxima, norms, cumulation, order, softmax
-``scan``             running maxima, minima, sums of exponentials
-``counting``         histograms, places in what is sorted
-``layout``           views, permutations, slices, concatenation, padding
-``indexing``         elements by their positions
-``scattering``       elements replaced or added to
-``bags``             ``EmbeddingBag``
-``product``          products of matrices
-``grouped_product``  those of groups of rows with a matrix each
-``convolution``      convolutions, transposed ones too
-``pooling``          windows: maxima, averages
-``interpolation``    images in another size
-``normalization``    by means and variances
-``quantization``     changes of scale
-``vision``           operators of torchvision
-``complex_numbers``  all that complex numbers have a converter for
-===================  ============================================================================
+=====================  ============================================================================
+``arithmetic``         two operands: promotion of types, division, comparison, limits, ``where``
+``elementwise``        one operand: mathematics, rounding, activations, casts
+``special_functions``  those of Gauss, gamma and Bessel functions
+``creation``           tensors made of numbers
+``recurrence``         LSTM, GRU and RNN
+``reduction``          sums, maxima, norms, cumulation, order, softmax
+``scan``               running maxima, minima, sums of exponentials
+``counting``           histograms, places in what is sorted
+``layout``             views, permutations, slices, concatenation, padding
+``indexing``           elements by their positions
+``scattering``         elements replaced or added to
+``bags``               ``EmbeddingBag``
+``product``            products of matrices
+``grouped_product``    those of groups of rows with a matrix each
+``convolution``        convolutions, transposed ones too
+``pooling``            windows: maxima, averages
+``interpolation``      images in another size
+``normalization``      by means and variances
+``quantization``       changes of scale
+``vision``             operators of torchvision
+``complex_numbers``    all that complex numbers have a converter for
+=====================  ============================================================================
 """
 
 from tvm_rammer.frontend.torch.converters import (
@@ -46,6 +47,7 @@ from tvm_rammer.frontend.torch.converters import (
     reduction,
     scan,
     scattering,
+    special_functions,
     vision,
 )
 from tvm_rammer.frontend.torch.converters.complex_numbers import complex_converters
@@ -70,6 +72,7 @@ _FAMILIES = (
     reduction,
     scan,
     scattering,
+    special_functions,
     vision,
 )
 

@@ -47,6 +47,8 @@ CONVERTERS: dict[str, Converter] = {
         for overload in ("default", "periodic")
     },
     "kaiser_window.beta": _evaluated,
+    "fft_fftfreq.default": _evaluated,
+    "fft_rfftfreq.default": _evaluated,
     "tril_indices.default": _evaluated,
     "triu_indices.default": _evaluated,
 }

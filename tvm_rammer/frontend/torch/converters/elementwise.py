@@ -135,10 +135,6 @@ def _expm1(call: OperatorCall, x: Any) -> Any:
     return call.emit(relax.op.where(is_near, near, relax.op.subtract(e, one)))
 
 
-def _erfc(call: OperatorCall, x: Any) -> Any:
-    return call.emit(relax.op.subtract(call.cast(1), relax.op.erf(call.cast(x))))
-
-
 def _exp2(call: OperatorCall, x: Any) -> Any:
     return call.emit(relax.op.exp(relax.op.multiply(call.cast(x), call.cast(_LN2))))
 
@@ -268,7 +264,6 @@ CONVERTERS: dict[str, Converter] = {
     "log10.default": _logarithm(_LN10),
     "log1p.default": _log1p,
     "expm1.default": _expm1,
-    "erfc.default": _erfc,
     "exp2.default": _exp2,
     "round.decimals": _rounded,
     "relu.default": _relu,
