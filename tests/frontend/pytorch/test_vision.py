@@ -52,6 +52,28 @@ def test_regions_are_averages_of_samples():
     assert_as_eager(all_ways, floats(2, 3, 16, 20), REGIONS)
 
 
+def test_regions_have_channels_for_every_place():
+    def both(x: Any, regions: Any) -> list[Any]:
+        return [
+            *(ops.ps_roi_align(x, regions, (2, 3), s, 2) for s in (1.0, 0.37)),
+            *(ops.ps_roi_align(x, regions[:-1], (2, 3), s, 0) for s in (1.0, 0.37)),
+            ops.ps_roi_align(x, regions[:0], (2, 3)),
+        ]
+
+    assert_as_eager(both, floats(2, 12, 16, 20), REGIONS)
+
+
+def test_regions_have_a_largest_pixel():
+    def both(x: Any, regions: Any) -> list[Any]:
+        return [
+            *(ops.roi_pool(x, regions, (4, 3), scale) for scale in (1.0, 0.37, 2.0)),
+            ops.roi_pool(x.double(), regions.double(), 7),
+            ops.roi_pool(x, regions[:0], (2, 3)),
+        ]
+
+    assert_as_eager(both, floats(2, 3, 16, 20), REGIONS)
+
+
 @pytest.mark.parametrize(
     ("groups", "offset_groups", "window", "options"),
     [

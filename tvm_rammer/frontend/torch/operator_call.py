@@ -112,8 +112,8 @@ class OperatorCall:
         """Slices of a tensor; a position beyond the end gives the last, and not a crash."""
         return self.emit(relax.op.take(value, positions, axis, "clip"))
 
-    def only_first(self, value: Any) -> list[Any]:
-        """The first of several results, where the program uses no other.
+    def only(self, *values: Any) -> list[Any]:
+        """The first of several results, where the program uses no others.
 
         Raises
         ------
@@ -122,9 +122,10 @@ class OperatorCall:
         """
         for user in self.node.users:
             index = user.args[1] if getattr(user.target, "__name__", "") == "getitem" else 0
-            if user.op == "output" or (index != 0 and user.users):
-                self.refuse("only its first result can be computed")
-        return [value]
+            if user.op == "output" or (index >= len(values) and user.users):
+                many = "result" if len(values) == 1 else f"{len(values)} results"
+                self.refuse(f"only its first {many} can be computed")
+        return list(values)
 
     def refuse(self, why: str, advice: str | None = None) -> Any:
         """Say that this call cannot be converted, and what to do."""

@@ -29,7 +29,7 @@ def _embedding_bag(
     bags, width = call.shape
     count = shape_of(indices)[0]
     if not bags or not count:
-        return call.only_first(call.filled((bags, width), 0))
+        return call.only(call.filled((bags, width), 0))
     rows = call.take(weight, indices, 0)
     if per_sample_weights is not None:
         scale = call.reshape(call.cast(per_sample_weights), (count, 1))
@@ -45,7 +45,7 @@ def _embedding_bag(
         result = _of_equal_bags(call, mode, rows, present, (bags, size))
     else:
         result = _of_any_bags(call, mode, rows, present, offsets)
-    return call.only_first(result)
+    return call.only(result)
 
 
 def _neutral(mode: int) -> float:

@@ -28,7 +28,7 @@ def _batch_norm(
     normalized = call.emit(
         relax.op.nn.batch_norm(x, weight, bias, mean, variance, 1, eps, training=False)
     )
-    return call.only_first(call.emit(normalized[0]))
+    return call.only(call.emit(normalized[0]))
 
 
 def _by_own_statistics(
@@ -38,7 +38,7 @@ def _by_own_statistics(
     shape = shape_of(x)
     along = (1, shape[1], *[1] * (len(shape) - 2))
     result = _standardized(call, x, [0, *range(2, len(shape))], eps)
-    return call.only_first(_scaled_and_shifted(call, result, weight, bias, along))
+    return call.only(_scaled_and_shifted(call, result, weight, bias, along))
 
 
 def _standardized(call: OperatorCall, x: Any, axes: list[int], eps: float) -> Any:
@@ -72,11 +72,11 @@ def _layer_norm(
     if dtype not in _WITH_OPERATORS:
         axes = list(range(x.ty.ndim - len(sizes), x.ty.ndim))
         result = _standardized(call, x, axes, eps)
-        return call.only_first(_scaled_and_shifted(call, result, weight, bias, sizes))
+        return call.only(_scaled_and_shifted(call, result, weight, bias, sizes))
     weight = _or_constant(weight, 1, sizes, dtype)
     bias = _or_constant(bias, 0, sizes, dtype)
     axes = list(range(-len(sizes), 0))
-    return call.only_first(call.emit(relax.op.nn.layer_norm(x, weight, bias, axes, eps)))
+    return call.only(call.emit(relax.op.nn.layer_norm(x, weight, bias, axes, eps)))
 
 
 def _group_norm(
@@ -95,14 +95,14 @@ def _group_norm(
         grouped = call.reshape(x, (shape[0], groups, math.prod(shape[1:]) // groups))
         result = call.reshape(_standardized(call, grouped, [2], eps), shape)
         along = (channels, *[1] * (len(shape) - 2))
-        return call.only_first(_scaled_and_shifted(call, result, weight, bias, along))
+        return call.only(_scaled_and_shifted(call, result, weight, bias, along))
     weight = _or_constant(weight, 1, (channels,), dtype)
     bias = _or_constant(bias, 0, (channels,), dtype)
     if len(shape) == 2:
         x = call.reshape(x, (*shape, 1))
     axes = list(range(2, x.ty.ndim))
     normalized = call.emit(relax.op.nn.group_norm(x, weight, bias, groups, 1, axes, eps))
-    return call.only_first(call.reshape(normalized, shape))
+    return call.only(call.reshape(normalized, shape))
 
 
 CONVERTERS: dict[str, Converter] = {

@@ -63,21 +63,21 @@ def _fake_quantize(
     call: OperatorCall, x: Any, scale: Any, zero_point: Any, least: int, most: int
 ) -> Any:
     """``(clamp(round(x * (1 / scale)) + zero_point, least, most) - zero_point) * scale``."""
-    return call.only_first(_there_and_back(call, x, scale, zero_point, least, most))
+    return call.only(_there_and_back(call, x, scale, zero_point, least, most))
 
 
 def _fake_quantize_where(
     call: OperatorCall, x: Any, scale: Any, zero_point: Any, enabled: Any, least: int, most: int
 ) -> Any:
     found = _there_and_back(call, x, scale, zero_point, least, most)
-    return call.only_first(call.emit(relax.op.where(call.cast(enabled, "bool"), found, x)))
+    return call.only(call.emit(relax.op.where(call.cast(enabled, "bool"), found, x)))
 
 
 def _fake_quantize_channels(
     call: OperatorCall, x: Any, scales: Any, zero_points: Any, axis: int, least: int, most: int
 ) -> Any:
     scale, point = (call.reshape(values, _along(x, axis)) for values in (scales, zero_points))
-    return call.only_first(_there_and_back(call, x, scale, point, least, most))
+    return call.only(_there_and_back(call, x, scale, point, least, most))
 
 
 def _there_and_back(
