@@ -759,6 +759,11 @@ COMPLEX_NUMBERS = {
             "where": lambda x, y: torch.where(x.real > 0, x, y),
             "conjugate": lambda x, y: x.conj() * y.conj().imag,
             "functions": lambda x, y: x**2 + y.exp() + y.reciprocal(),
+            "powers": lambda x, y: x**3 + y**-2 + x**0.5 + y**1.5,
+            "roots": lambda x, y: (x - 1).sqrt() + (x.real - 1 + 0j).sqrt() + (y * 0).sqrt(),
+            "logarithms": lambda x, y: x.log() + (x - y.real).log(),
+            "vectors": lambda x, y: x @ y[0] + (x[0] @ y[0]),
+            "comparisons": lambda x, y: torch.where(x == y.real, x, y) * (x != 2) + torch.sgn(y),
         }.items()
     },
     **{
@@ -831,7 +836,7 @@ COMPLEX_NUMBERS = {
         (torch.complex(X, X),),
         "is complex; take torch.view_as_real of it, and begin with torch.view_as_complex",
     ),
-    "root": Program(lambda x: torch.fft.fft(x).sqrt().real, (X,), "compute with their real"),
+    "tangent": Program(lambda x: torch.fft.fft(x).tanh().real, (X,), "compute with their real"),
     "fft_large": Program(
         lambda x: torch.fft.fft(x).real, (floats(1, 5000),), "it transforms more than 4096 elem"
     ),
@@ -1020,9 +1025,7 @@ PRODUCTS = {
     "cdist": Program(torch.cdist, (X, floats(5, 4))),
     "kron": Program(torch.kron, (X, floats(2, 2))),
     "cross": Program(lambda x, y: torch.linalg.cross(x, y), (floats(4, 3), floats(4, 3) + 1)),
-    "inverse": Program(
-        torch.linalg.inv, (floats(3, 3) + 3 * torch.eye(3),), "aten.linalg_inv_ex.default"
-    ),
+    "eigenvalues": Program(torch.linalg.eigvalsh, (floats(3, 3),), "aten._linalg_eigh.default"),
 }
 
 
@@ -1033,6 +1036,67 @@ def grouped(rows: int, ends: list[int]) -> Program:
         (floats(rows, 16), floats(len(ends), 16, 8), torch.tensor(ends, dtype=torch.int32)),
     )
 
+
+_SQUARE = floats(2, 3, 5, 5)
+_DEFINITE = _SQUARE @ _SQUARE.mT + torch.eye(5)
+_FACTOR = torch.linalg.cholesky(_DEFINITE)
+_SIDES = floats(2, 3, 5, 4)
+_SINGULAR = torch.tensor([[[1.0, 2, 3], [2, 4, 6], [1, 0, 1]], [[0, 1, 0], [0, 0, 1], [1, 0, 0]]])
+
+LINEAR_ALGEBRA = {
+    "det": Program(lambda x, y: (torch.linalg.det(x), torch.det(y)), (_SQUARE, _SINGULAR)),
+    "det_of_one": Program(torch.linalg.det, (floats(1, 1),)),
+    "det_of_many_rows": Program(torch.linalg.det, (floats(32, 32) / 3,)),
+    "slogdet": Program(
+        lambda x, y: (torch.linalg.slogdet(x), torch.slogdet(y)), (_SQUARE, _SINGULAR)
+    ),
+    "logdet": Program(torch.logdet, (_DEFINITE,)),
+    "inverse": Program(
+        lambda x, y: (torch.linalg.inv(x), torch.inverse(y.double())), (_SQUARE, _SINGULAR[1])
+    ),
+    "inverse_power": Program(lambda x: torch.linalg.matrix_power(x, -2), (_DEFINITE,)),
+    "solve": Program(
+        lambda x, y: (
+            torch.linalg.solve(x, y),
+            torch.linalg.solve(x, y[..., 0]),
+            torch.linalg.solve(x, y.mT, left=False),
+            torch.linalg.solve(x[0, 0], y),
+            torch.linalg.solve(x, y[0, 0]),
+        ),
+        (_SQUARE, _SIDES),
+    ),
+    "cholesky": Program(
+        lambda x: (
+            torch.linalg.cholesky(x),
+            torch.linalg.cholesky(x.triu(), upper=True),
+            torch.linalg.cholesky(x.double()),
+            torch.linalg.cholesky_ex(x).L,
+        ),
+        (_DEFINITE,),
+    ),
+    "triangular": Program(
+        lambda x, y: (
+            torch.linalg.solve_triangular(x, y, upper=False),
+            torch.linalg.solve_triangular(x.mT, y, upper=True),
+            torch.linalg.solve_triangular(x, y.mT, upper=False, left=False),
+            torch.linalg.solve_triangular(x[0, 0].mT, y.mT, upper=True, left=False),
+            torch.linalg.solve_triangular(x / 4, y, upper=False, unitriangular=True),
+        ),
+        (_FACTOR, _SIDES),
+    ),
+    "by_factor": Program(
+        lambda x, y: (
+            torch.cholesky_solve(y, x),
+            torch.cholesky_solve(y, x.mT, upper=True),
+            torch.cholesky_inverse(x),
+        ),
+        (_FACTOR, _SIDES),
+    ),
+    "too_many_rows": Program(torch.linalg.inv, (floats(33, 33),), "have more than 32 rows"),
+    "info": Program(
+        lambda x: torch.linalg.inv_ex(x).info, (_SQUARE,), "only its first result can be computed"
+    ),
+}
 
 GROUPED_PRODUCTS = {
     "few_rows": grouped(8, [2, 2, 6]),
@@ -1507,6 +1571,7 @@ FAMILIES: dict[str, dict[str, Program]] = {
     "layouts": LAYOUTS,
     "creation": CREATION,
     "products": PRODUCTS,
+    "linear_algebra": LINEAR_ALGEBRA,
     "grouped_products": GROUPED_PRODUCTS,
     "convolutions": CONVOLUTIONS,
     "windows": WINDOWS,

@@ -68,11 +68,27 @@ def decomposed(program: Any) -> Any:
     definitions.update(torch.export.default_decompositions().items())
     definitions = {op: how for op, how in definitions.items() if op.__name__ not in CONVERTERS}
     definitions[torch.ops.aten.view.default] = _view
+    definitions.update(_without_checks())
     program = _with_buffers_once(program)
     try:
         return program.run_decompositions(definitions)
     except SpecViolationError:
         return _with_values_apart(program).run_decompositions(definitions)
+
+
+def _without_checks() -> dict[Any, Any]:
+    """Linear algebra that raises no errors of the data, which PyTorch has as side effects."""
+    import torch
+
+    aten, linalg = torch.ops.aten, torch.linalg
+    return {
+        aten.linalg_inv.default: lambda x: linalg.inv_ex(x)[0],
+        aten.inverse.default: lambda x: linalg.inv_ex(x)[0],
+        aten.linalg_solve.default: lambda x, y, *, left=True: linalg.solve_ex(x, y, left=left)[0],
+        aten.linalg_cholesky.default: (
+            lambda x, *, upper=False: linalg.cholesky_ex(x, upper=upper)[0]
+        ),
+    }
 
 
 def _with_buffers_once(program: Any) -> Any:

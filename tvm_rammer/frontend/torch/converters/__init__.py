@@ -17,6 +17,7 @@ maximum passes over NaN.
 ``scattering``         elements replaced or added to
 ``bags``               ``EmbeddingBag``
 ``product``            products of matrices
+``linear_algebra``     determinants, inverses, systems of equations
 ``grouped_product``    those of groups of rows with a matrix each
 ``convolution``        convolutions, transposed ones too
 ``pooling``            windows: maxima, averages
@@ -39,6 +40,7 @@ from tvm_rammer.frontend.torch.converters import (
     indexing,
     interpolation,
     layout,
+    linear_algebra,
     normalization,
     pooling,
     product,
@@ -64,6 +66,7 @@ _FAMILIES = (
     indexing,
     interpolation,
     layout,
+    linear_algebra,
     normalization,
     pooling,
     product,

@@ -16,7 +16,8 @@ from tvm_rammer.frontend.torch.operator_call import (
     tvm_dtype,
 )
 
-_INTEGER_POWERS = 64
+#: The largest exponent that is products.
+INTEGER_POWERS = 64
 
 
 def _of_result(op: Callable[..., Any], of_bools: Callable[..., Any] | None = None) -> Converter:
@@ -123,7 +124,7 @@ def _other_sign(call: OperatorCall, x: Any, y: Any) -> Any:
 
 
 def _power(call: OperatorCall, x: Any, y: Any) -> Any:
-    if isinstance(y, int | float) and 0 < y <= _INTEGER_POWERS and y == int(y):
+    if isinstance(y, int | float) and 0 < y <= INTEGER_POWERS and y == int(y):
         return _integer_power(call, call.cast(x), int(y))
     if not is_float(call.dtype):
         if y == 0:

@@ -15,6 +15,8 @@ from typing import Any
 from tvm import relax
 
 from tvm_rammer.frontend.fourier import MOST_ELEMENTS, Fourier
+from tvm_rammer.frontend.torch.converters.arithmetic import INTEGER_POWERS
+from tvm_rammer.frontend.torch.converters.elementwise import sign_bit
 from tvm_rammer.frontend.torch.converters.layout import sliced
 from tvm_rammer.frontend.torch.converters.product import product
 from tvm_rammer.frontend.torch.operator_call import Converter, OperatorCall, dtype_of, shape_of
@@ -181,10 +183,73 @@ def _exponential(call: OperatorCall, x: Complex) -> Complex:
     return _from_length_and_angle(call, call.emit(relax.op.exp(x.real)), x.imaginary)
 
 
+def _root(call: OperatorCall, x: Complex) -> Complex:
+    """The one that is not to the left of zero; below the negative numbers it is below zero."""
+    half = relax.const(0.5, dtype_of(x.real))
+    zero = call.emit(relax.op.equal(_length(call, x), relax.const(0, dtype_of(x.real))))
+    total = relax.op.add(_length(call, x), relax.op.abs(x.real))
+    larger = call.emit(relax.op.sqrt(relax.op.multiply(half, total)))
+    ratio = relax.op.divide(relax.op.multiply(half, relax.op.abs(x.imaginary)), larger)
+    smaller = call.emit(relax.op.where(zero, relax.const(0, dtype_of(x.real)), ratio))
+    right = call.emit(relax.op.greater_equal(x.real, relax.const(0, dtype_of(x.real))))
+    size = call.emit(relax.op.where(right, smaller, larger))
+    below = sign_bit(call, x.imaginary)
+    return Complex(
+        call.emit(relax.op.where(right, larger, smaller)),
+        call.emit(relax.op.where(below, relax.op.negative(size), size)),
+    )
+
+
+def _logarithm(call: OperatorCall, x: Complex) -> Complex:
+    return Complex(call.emit(relax.op.log(_length(call, x))), _angle(call, x))
+
+
 def _power(call: OperatorCall, x: Complex, exponent: Any) -> Complex:
-    if exponent != 2:
-        call.refuse("of the powers of complex numbers only squares can be computed")
-    return _multiplied(call, x, x)
+    if isinstance(exponent, complex):
+        call.refuse("a complex number is no exponent here", "multiply the logarithm with it")
+    if exponent == 0.5:
+        return _root(call, x)
+    if exponent != int(exponent) or not 0 < abs(exponent) <= INTEGER_POWERS:
+        scaled = _multiplied(call, _logarithm(call, x), call.cast(float(exponent)))
+        return _exponential(call, scaled)
+    power = _integer_power(call, x, abs(int(exponent)))
+    return power if exponent > 0 else _reciprocal(call, power)
+
+
+def _integer_power(call: OperatorCall, x: Complex, exponent: int) -> Complex:
+    """By squaring."""
+    if exponent == 1:
+        return x
+    half = _integer_power(call, x, exponent // 2)
+    square = _multiplied(call, half, half)
+    return _multiplied(call, square, x) if exponent % 2 else square
+
+
+def _equal(call: OperatorCall, x: Any, y: Any) -> Any:
+    """Both parts are."""
+    kind = dtype_of((x if isinstance(x, Complex) else y).real)
+    x, y = (
+        value if isinstance(value, Complex) else _as_complex_of(call, value, kind)
+        for value in (x, y)
+    )
+    parts = (relax.op.equal(x.real, y.real), relax.op.equal(x.imaginary, y.imaginary))
+    return call.emit(relax.op.logical_and(*parts))
+
+
+def _as_complex_of(call: OperatorCall, value: Any, kind: str) -> Complex:
+    if isinstance(value, relax.Expr):
+        value = call.cast(value, kind)
+        return Complex(value, call.broadcast(relax.const(0, kind), shape_of(value)))
+    number = complex(value)
+    return Complex(relax.const(number.real, kind), relax.const(number.imag, kind))
+
+
+def _differs(call: OperatorCall, x: Any, y: Any) -> Any:
+    return call.emit(relax.op.logical_not(_equal(call, x, y)))
+
+
+def _scalar(call: OperatorCall, value: Any, *_: Any) -> Complex:
+    return _as_complex(call, value)
 
 
 def _filled(call: OperatorCall, _: Any, value: Any, *__: Any) -> Complex:
@@ -298,6 +363,13 @@ _OWN: dict[str, Converter] = {
     "mm.default": _matrix_product,
     "bmm.default": _matrix_product,
     "reciprocal.default": _reciprocal,
+    "mv.default": _matrix_product,
+    "dot.default": _matrix_product,
+    "scalar_tensor.default": _scalar,
+    **{f"eq.{of}": _equal for of in ("Tensor", "Scalar")},
+    **{f"ne.{of}": _differs for of in ("Tensor", "Scalar")},
+    "sqrt.default": _root,
+    "log.default": _logarithm,
     "abs.default": _length,
     "angle.default": _angle,
     "exp.default": _exponential,

@@ -77,14 +77,14 @@ def _with_sign_of(call: OperatorCall, x: Any, y: Any) -> Any:
     """``copysign``."""
     x = call.cast(x)
     if isinstance(y, relax.Expr):
-        own = _sign_bit(call, call.cast(y))
+        own = sign_bit(call, call.cast(y))
     else:
         own = relax.const(math.copysign(1, y) < 0, "bool")
-    differs = relax.op.logical_xor(_sign_bit(call, x), own)
+    differs = relax.op.logical_xor(sign_bit(call, x), own)
     return call.emit(relax.op.where(differs, relax.op.negative(x), x))
 
 
-def _sign_bit(call: OperatorCall, x: Any) -> Any:
+def sign_bit(call: OperatorCall, x: Any) -> Any:
     """A zero with the sign is found by its reciprocal; that of a NaN is not told."""
     if dtype_of(x) == "bool" or dtype_of(x).startswith("uint"):
         return call.broadcast(relax.const(False, "bool"), shape_of(x))
@@ -255,7 +255,7 @@ CONVERTERS: dict[str, Converter] = {
     "_neg_view.default": _negated,
     "reciprocal.default": _of_result(lambda x: relax.op.divide(relax.const(1, dtype_of(x)), x)),
     "sign.default": _sign,
-    "signbit.default": _sign_bit,
+    "signbit.default": sign_bit,
     "copysign.Tensor": _with_sign_of,
     "copysign.Scalar": _with_sign_of,
     "bitwise_not.default": _bitwise_not,
