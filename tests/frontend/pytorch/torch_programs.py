@@ -214,6 +214,23 @@ INDEXING = {
     "slice_scatter": Program(lambda x, s: torch.slice_scatter(x, s, 1, -3, -1), (X, floats(3, 2))),
     "select_scatter": Program(lambda x, s: torch.select_scatter(x, s, 1, -2), (X, floats(3))),
     "diagonal": Program(lambda x: x.diagonal(), (X,)),
+    "diagonal_scatter": Program(
+        lambda x, y: (
+            x.diagonal_scatter(y[:2], 2),
+            x.mT.diagonal_scatter(y[:3]),
+            x[None].expand(2, 3, 4).diagonal_scatter(y[:2].expand(3, 2), 0, 0, 2),
+            (x > 0).diagonal_scatter(torch.ones(1, dtype=torch.bool), -2),
+            x.int().diagonal_scatter(torch.zeros(0, dtype=torch.int32), 4),
+        ),
+        (X, Y),
+    ),
+    "fill_diagonal": Program(
+        lambda x: (x.clone().fill_diagonal_(7.0), x.mT.clone().fill_diagonal_(0)), (X,)
+    ),
+    "as_strided_scatter": Program(
+        lambda x, y: torch.as_strided_scatter(x, y.reshape(2, 2), (2, 2), (5, 1), 1), (X, Y)
+    ),
+    "diag_embed": Program(lambda x: (torch.diag_embed(x), torch.diag_embed(x, 1, 0, 2)), (X,)),
     "diagonal_offset": Program(lambda x: x.diagonal(1, -1, 0), (CUBE,)),
     "tril": Program(lambda x: torch.tril(x, -1), (CUBE,)),
     "triu_bool": Program(lambda x: torch.triu(x, 1), (bools(5, 5),)),

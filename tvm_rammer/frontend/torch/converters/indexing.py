@@ -107,17 +107,55 @@ def _strided(
     call: OperatorCall, x: Any, size: list[int], stride: list[int], offset: Any = None
 ) -> Any:
     """Elements by their places in memory, whose order the operand's strides tell."""
-    source = call.node.args[0].meta["val"]
-    start = int(source.storage_offset())
-    own = _places(shape_of(x), source.stride()).reshape(-1)
-    wanted = _places(size, stride) + (0 if offset is None else offset - start)
-    if not wanted.size:
+    elements = _elements(call, size, stride, offset)
+    if not elements.size:
         return call.reshape(x, size)
+    flat = call.reshape(x, (math.prod(shape_of(x)),))
+    return call.take(flat, table(elements), 0)
+
+
+def _strided_replaced(
+    call: OperatorCall,
+    x: Any,
+    source: Any,
+    size: list[int],
+    stride: list[int],
+    offset: Any = None,
+) -> Any:
+    """``as_strided_scatter``, of which ``fill_diagonal_`` is made."""
+    return _replaced(call, x, source, _elements(call, size, stride, offset))
+
+
+def _diagonal_replaced(
+    call: OperatorCall, x: Any, source: Any, offset: int = 0, first: int = 0, second: int = 1
+) -> Any:
+    places = np.arange(math.prod(shape_of(x))).reshape(shape_of(x))
+    return _replaced(call, x, source, np.diagonal(places, offset, first, second))
+
+
+def _replaced(call: OperatorCall, x: Any, source: Any, elements: Any) -> Any:
+    """A tensor with the elements of another one at positions of the flat one that are known."""
+    if not elements.size:
+        return x
+    shape = shape_of(x)
+    origins = np.full(math.prod(shape), -1)
+    origins[elements.reshape(-1)] = np.arange(elements.size)
+    origins = origins.reshape(shape)
+    flat = call.reshape(call.cast(source), (elements.size,))
+    values = call.take(flat, table(np.maximum(origins, 0)), 0)
+    return call.emit(relax.op.where(relax.const(origins >= 0), values, x))
+
+
+def _elements(call: OperatorCall, size: list[int], stride: list[int], offset: Any) -> Any:
+    """Which elements of the flat operand lie at some places in memory."""
+    operand = call.node.args[0].meta["val"]
+    own = _places(tuple(operand.shape), operand.stride()).reshape(-1)
+    start = int(operand.storage_offset())
+    wanted = _places(size, stride) + (0 if offset is None else offset - start)
     if not np.isin(wanted, own).all():
         call.refuse("it reads memory outside of its operand; call it on the whole tensor")
     order = np.argsort(own, kind="stable")
-    elements = order[np.searchsorted(own, wanted, sorter=order)]
-    return call.take(call.reshape(x, (own.size,)), table(elements), 0)
+    return order[np.searchsorted(own, wanted, sorter=order)]
 
 
 def _places(size: Sequence[int], stride: Sequence[int]) -> Any:
@@ -150,6 +188,8 @@ CONVERTERS: dict[str, Converter] = {
     "embedding.default": _embedded,
     "diagonal.default": _diagonal,
     "as_strided.default": _strided,
+    "as_strided_scatter.default": _strided_replaced,
+    "diagonal_scatter.default": _diagonal_replaced,
     "tril.default": _triangle(lower=True),
     "triu.default": _triangle(lower=False),
 }
