@@ -249,3 +249,22 @@ def test_what_has_no_elements_is_nothing_to_compute(name):
             y = builder.emit_output(operator(*inputs))
         builder.emit_func_output(y)
     assert prim_funcs(LegalizeOperators()(builder.get())) == ["empty"]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_comparisons_of_a_tensor_with_itself_find_nan(dtype):
+    x = relax.Var("x", relax.TensorType((5,), dtype))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            comparisons = (relax.op.equal, relax.op.less_equal, relax.op.greater_equal)
+            answers = [builder.emit(compare(x, x)) for compare in comparisons]
+            answers.append(builder.emit(relax.op.logical_not(relax.op.not_equal(x, x))))
+            results = builder.emit_output(relax.Tuple(answers))
+        builder.emit_func_output(results)
+    instance = tvm_rammer.build(builder.get()).create()
+    values = np.array([1, np.nan, np.inf, -0.0, -np.inf], dtype)
+    instance.set_input("x", values)
+    instance.run()
+    for number in range(4):
+        np.testing.assert_array_equal(instance.get_output(number).numpy(), ~np.isnan(values))

@@ -5,7 +5,7 @@ LegalizeOps builds and schedules a tensor expression for every call, 11 seconds 
 attributes and argument types became, and leaves whatever is not a plain ``call_tir`` to
 LegalizeOps. What has no elements is nothing to compute, whereas TVM's rules divide by such sizes.
 Running sums, which TVM makes loops of only when nothing can be planned with them any
-more, become loops here, but for GPUs.
+more, become loops here, but for GPUs. What compares floats with themselves asks for NaN.
 """
 
 from __future__ import annotations
@@ -33,6 +33,13 @@ from tvm_rammer.relax_util import (
 _CALL_TIR = Op.get("relax.call_tir")
 #: Operators without a rule of TVM's, and the loops that TVM makes of them for CPUs.
 _SCANS = {"relax.cumsum": topi.cumsum, "relax.cumprod": topi.cumprod}
+#: Comparisons of a number with itself, and whether they are true of NaN.
+_OF_ITSELF = {
+    "relax.equal": False,
+    "relax.less_equal": False,
+    "relax.greater_equal": False,
+    "relax.not_equal": True,
+}
 
 
 @tvm.transform.module_pass(opt_level=0, name="LegalizeOperators")
@@ -214,7 +221,28 @@ def _rule(operator: Any) -> Any:
 def _rule_for(call: Any) -> Any:
     """What makes a ``call_tir`` of a call that has a rule."""
     empty = 0 in (static_shape(call) or ())
-    return _nothing if empty and _tensors(call) else _rule(call.op)
+    if empty and _tensors(call):
+        return _nothing
+    return _compared_with_itself if _compares_with_itself(call) else _rule(call.op)
+
+
+def _compares_with_itself(call: Any) -> bool:
+    return (
+        operator_name(call) in _OF_ITSELF
+        and call.args[0].same_as(call.args[1])
+        and "float" in str(call.args[0].ty.dtype)
+    )
+
+
+def _compared_with_itself(builder: relax.BlockBuilder, call: Any) -> Any:
+    """A test for NaN: TVM's simplifier takes ``x == x`` for true."""
+    of_nan = _OF_ITSELF[operator_name(call)]
+
+    def test(x: te.Tensor) -> te.Tensor:
+        wide = x if x.dtype == "float64" else topi.cast(x, "float32")
+        return topi.isnan(wide) if of_nan else topi.logical_not(topi.isnan(wide))
+
+    return builder.call_te(test, call.args[0])
 
 
 def _tensors(call: Any) -> list[Any]:

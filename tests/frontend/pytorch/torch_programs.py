@@ -637,6 +637,10 @@ REDUCTIONS = {
             ("cumsum", lambda x: x.cumsum(1)[:, -1], torch.ones(2, 4096)),
         )
     },
+    "median_of_nan": Program(
+        lambda x: (x.median(1), x.median(0, keepdim=True), x.median(), x[1:, 3:].median(1)),
+        (torch.tensor([[1.0, NAN, 2, NAN], [math.inf, -3, 0, 1], [5, 4, NAN, -math.inf]]),),
+    ),
     "count_nonzero": Program(lambda i: torch.count_nonzero(i, 1), (ints(2, 3, 4),)),
     "diff": Program(lambda x: torch.diff(x), (X,)),
     "cross_entropy": Program(F.cross_entropy, (X, ints(4, 3))),

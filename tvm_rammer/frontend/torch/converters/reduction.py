@@ -195,8 +195,21 @@ def _at_rank(call: OperatorCall, x: Any, k: int, dim: int = -1, keepdim: bool = 
 
 
 def _median(call: OperatorCall, x: Any, dim: int, keepdim: bool = False) -> list[Any]:
-    """The lower of the two in the middle."""
-    return _at_rank(call, x, (shape_of(x)[axes_of(x, dim)[0]] + 1) // 2, dim)
+    """The lower of the two in the middle, or the first NaN."""
+    if not shape_of(x):
+        return _at_rank(call, x, 1, dim)
+    axis = axes_of(x, dim)[0]
+    found = _at_rank(call, x, (shape_of(x)[axis] + 1) // 2, dim)
+    if not is_float(dtype_of(x)):
+        return found
+    unknown = call.cast(call.emit(relax.op.isnan(call.wide(x))), "int8")
+    some = call.emit(relax.op.max(unknown, axis=[axis], keepdims=True))
+    some = call.cast(call.reshape(some, call.shape), "bool")
+    first = call.reshape(call.emit(relax.op.argmax(unknown, axis, True)), call.shape)
+    return [
+        call.emit(relax.op.where(some, relax.const(math.nan, dtype_of(x)), found[0])),
+        call.emit(relax.op.where(some, call.cast(first, "int64"), found[1])),
+    ]
 
 
 def _median_of_all(call: OperatorCall, x: Any) -> Any:
