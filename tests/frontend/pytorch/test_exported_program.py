@@ -329,14 +329,14 @@ def test_a_view_of_what_its_definition_lays_out_otherwise():
 
 class Gamma(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.lgamma(x)
+        return torch.polygamma(1, x)
 
 
 def test_a_refusal_names_operator_place_and_remedy():
     model = torch.nn.Sequential(torch.nn.ReLU(), Gamma())
     line = Gamma.forward.__code__.co_firstlineno + 1
     assert message(exported(model, X)) == (
-        "the model: PyTorch's prims.lgamma.default (node 'lgamma', at "
+        "the model: PyTorch's aten.polygamma.default (node 'polygamma', at "
         f"\"{__file__}\", line {line}, in forward, layer '1'): it is not supported; "
         "rewrite this operation with others, or compute it outside of the model"
     )
