@@ -451,7 +451,6 @@ ARITHMETIC = {
         (X.tanh() * 0.9,),
     ),
     "erf": Program(lambda x: (x.erf(), torch.erfc(x)), (X,)),
-    "lgamma": Program(torch.lgamma, (X.abs() + 1,), "prims.lgamma.default"),
 }
 
 ACTIVATIONS = {
