@@ -1,190 +1,22 @@
-"""Runs machine code for AArch64 on any machine: an object file in an emulated processor.
-
-The emulation has flat memory: what the host's arrays hold is mapped at the addresses that they have
-here, whole pages only, so that an access to any other page ends the run with an error.
-"""
+"""Runs machine code for AArch64 on any machine: bodies of rTasks, and packed functions."""
 
 from __future__ import annotations
 
 import ctypes
 import mmap
-import struct
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import partial
-from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tvm
-import unicorn
-from elftools.elf.elffile import ELFFile
+from aarch64_processor import INTEGER, Processor
 from tvm import tirx
-from unicorn import arm64_const as arm64
 
 from tvm_rammer.kernel.bodies import Body, bodies_module, bytes_of, symbol_of
-from tvm_rammer.rprogram import ALIGNMENT
 
-_PAGE = mmap.PAGESIZE
-#: Far below what the host maps; outside functions within the 128 MiB that a call reaches.
-_CODE, _OUTSIDE, _OFFSETS = 0x100000, 0x4000000, 0x4100000
-_WORKSPACE, _WORKSPACE_BYTES = 0x60000000, 1 << 24
-_STACK, _STACK_BYTES = 0x50000000, 1 << 20
-_RETURN = 4
-#: Of ELF for the Arm 64-bit Architecture, "Relocation".
-_ABS64, _PREL32, _PAGE_HI21, _ADD_LO12 = 257, 261, 275, 277
-_LOW_12 = {_ADD_LO12: 0, 278: 0, 284: 1, 285: 2, 286: 3, 299: 4}
-_CALLS = (282, 283)
-#: By way of the global offset table: the page of the slot, and where in it.
-_THROUGH_SLOTS = {311: _PAGE_HI21, 312: 286}
-_ALLOCATED = 2
-#: Variables that hold the addresses of functions of TVM's, once a library is loaded.
-_POINTER = "__TVM"
-
-
-class EmulationError(Exception):
-    """The emulated code touched what it must not, or called what is not there."""
-
-
-class Processor:
-    """An object file, loaded into an emulated AArch64 processor.
-
-    Parameters
-    ----------
-    object_file : bytes
-        ELF, relocatable, for AArch64.
-    """
-
-    def __init__(self, object_file: bytes) -> None:
-        self._uc = unicorn.Uc(unicorn.UC_ARCH_ARM64, unicorn.UC_MODE_ARM)
-        self._uc.ctl_set_cpu_model(arm64.UC_CPU_ARM64_MAX)
-        self._outside: dict[int, str] = {}
-        self._slots: dict[int, int] = {}
-        self._symbols = self._load(ELFFile(BytesIO(object_file)))
-        self._uc.mem_map(_STACK, _STACK_BYTES, unicorn.UC_PROT_READ | unicorn.UC_PROT_WRITE)
-        self._uc.mem_map(_WORKSPACE, _WORKSPACE_BYTES)
-        self._uc.mem_map(0, _PAGE, unicorn.UC_PROT_READ | unicorn.UC_PROT_EXEC)
-        self._uc.hook_add(
-            unicorn.UC_HOOK_CODE, self._call_outside, begin=_OUTSIDE, end=_OUTSIDE + _PAGE
-        )
-
-    def call(self, symbol: str, *arguments: int) -> int:
-        """Call a function on integers and addresses; returns what it leaves in ``w0``."""
-        self._used = _WORKSPACE
-        for number, value in enumerate(arguments):
-            self._uc.reg_write(getattr(arm64, f"UC_ARM64_REG_X{number}"), value)
-        self._uc.reg_write(arm64.UC_ARM64_REG_SP, _STACK + _STACK_BYTES)
-        self._uc.reg_write(arm64.UC_ARM64_REG_LR, _RETURN)
-        try:
-            self._uc.emu_start(self._symbols[symbol], _RETURN)
-        except unicorn.UcError as error:
-            at = self._uc.reg_read(arm64.UC_ARM64_REG_PC)
-            raise EmulationError(f"{symbol}: {error} at {at:#x}") from error
-        return ctypes.c_int32(self._uc.reg_read(arm64.UC_ARM64_REG_W0)).value
-
-    @contextmanager
-    def mapped(self, places: Iterable[tuple[int, int]]) -> Iterator[None]:
-        """Let the code see memory of this process, given as addresses and numbers of bytes."""
-        runs = _runs_of_pages(places)
-        for start, stop in runs:
-            allowed = unicorn.UC_PROT_READ | unicorn.UC_PROT_WRITE
-            self._uc.mem_map_ptr(start, stop - start, allowed, start)
-        try:
-            yield
-        finally:
-            for start, stop in runs:
-                self._uc.mem_unmap(start, stop - start)
-
-    def _load(self, elf: Any) -> dict[str, int]:
-        """Place what is loaded, relocate it, and tell where the functions are."""
-        sections = list(elf.iter_sections())
-        addresses, end = {}, _CODE
-        for number, section in enumerate(sections):
-            if section["sh_flags"] & _ALLOCATED and section["sh_size"]:
-                align = max(section["sh_addralign"], 1)
-                addresses[number] = -(-end // align) * align
-                end = addresses[number] + section["sh_size"]
-        self._uc.mem_map(_OFFSETS, _PAGE)
-        self._uc.mem_map(_CODE, -(-(end - _CODE) // _PAGE) * _PAGE)
-        for number, address in addresses.items():
-            if sections[number]["sh_type"] != "SHT_NOBITS":
-                self._uc.mem_write(address, sections[number].data())
-        table = elf.get_section_by_name(".symtab")
-        values = [self._value(symbol, addresses) for symbol in table.iter_symbols()]
-        for section in sections:
-            if section["sh_type"] == "SHT_RELA" and section["sh_info"] in addresses:
-                for item in section.iter_relocations():
-                    place = addresses[section["sh_info"]] + item["r_offset"]
-                    target = values[item["r_info_sym"]] + item["r_addend"]
-                    self._relocate(item["r_info_type"], place, target)
-        named = {s.name: v for s, v in zip(table.iter_symbols(), values, strict=True) if s.name}
-        for name, place in named.items():
-            if name.startswith(_POINTER) and place not in self._outside:
-                address = self._outside_address(name.removeprefix("__"))
-                self._uc.mem_write(place, struct.pack("<Q", address))
-        self._uc.mem_map(_OUTSIDE, _PAGE)
-        returns = struct.pack("<I", 0xD65F03C0) * (_PAGE // 4)
-        self._uc.mem_write(_OUTSIDE, returns)
-        return named
-
-    def _value(self, symbol: Any, addresses: dict[int, int]) -> int:
-        home = symbol["st_shndx"]
-        if home == "SHN_UNDEF" and symbol.name:
-            return self._outside_address(symbol.name)
-        return addresses.get(home, 0) + symbol["st_value"] if isinstance(home, int) else 0
-
-    def _outside_address(self, name: str) -> int:
-        address = _OUTSIDE + 4 * len(self._outside)
-        self._outside[address] = name
-        return address
-
-    def _relocate(self, kind: int, place: int, target: int) -> None:
-        if kind in _THROUGH_SLOTS:
-            kind, target = _THROUGH_SLOTS[kind], self._slot_of(target)
-        if kind == _ABS64:
-            self._uc.mem_write(place, struct.pack("<Q", target))
-            return
-        (word,) = struct.unpack("<I", self._uc.mem_read(place, 4))
-        if kind == _PREL32:
-            word = (target - place) & 0xFFFFFFFF
-        elif kind in _CALLS:
-            word |= ((target - place) >> 2) & 0x3FFFFFF
-        elif kind == _PAGE_HI21:
-            pages = (target >> 12) - (place >> 12)
-            word |= (pages & 3) << 29 | ((pages >> 2) & 0x7FFFF) << 5
-        elif kind in _LOW_12:
-            word |= ((target & 0xFFF) >> _LOW_12[kind]) << 10
-        else:
-            raise EmulationError(f"a relocation of type {kind}")
-        self._uc.mem_write(place, struct.pack("<I", word))
-
-    def _slot_of(self, target: int) -> int:
-        """Where an address stands in the global offset table."""
-        if target not in self._slots:
-            self._slots[target] = _OFFSETS + 8 * len(self._slots)
-            self._uc.mem_write(self._slots[target], struct.pack("<Q", target))
-        return self._slots[target]
-
-    def _call_outside(self, uc: Any, address: int, size: int, data: Any) -> None:
-        name = self._outside.get(address, "?")
-        if name == "TVMBackendAllocWorkspace":
-            return self._allocate(_registers(uc, 3)[2])
-        if name == "TVMBackendFreeWorkspace":
-            return uc.reg_write(arm64.UC_ARM64_REG_X0, 0)
-        function = _FUNCTIONS.get(name)
-        if function is None:
-            raise EmulationError(f"the code calls {name}, which is not emulated")
-        function(uc)
-
-    def _allocate(self, size: int) -> None:
-        """Give a kernel memory that holds NaN; it all ends with the call."""
-        start, self._used = self._used, -(-(self._used + size) // ALIGNMENT) * ALIGNMENT
-        if self._used > _WORKSPACE + _WORKSPACE_BYTES:
-            raise EmulationError(f"the code asks for {size} bytes more than there are")
-        self._uc.mem_write(start, b"\xff" * size)
-        self._uc.reg_write(arm64.UC_ARM64_REG_X0, start)
+_MOST_AXES = 8
 
 
 class _Argument(ctypes.Structure):
@@ -198,7 +30,7 @@ class _Argument(ctypes.Structure):
 
 
 class _Tensor(ctypes.Structure):
-    """A ``DLTensor`` of bytes and its shape."""
+    """A ``DLTensor``, its shape and its strides."""
 
     _fields_ = [
         ("data", ctypes.c_uint64),
@@ -211,12 +43,58 @@ class _Tensor(ctypes.Structure):
         ("shape", ctypes.c_uint64),
         ("strides", ctypes.c_uint64),
         ("byte_offset", ctypes.c_uint64),
-        ("extent", ctypes.c_int64),
-        ("step", ctypes.c_int64),
+        ("extents", ctypes.c_int64 * _MOST_AXES),
+        ("steps", ctypes.c_int64 * _MOST_AXES),
     ]
 
 
-_INTEGER, _TENSOR = 1, 7
+_TENSOR = 7
+#: Of DLPack: signed, unsigned, floating point, truth values.
+_CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
+
+
+def processor_of(module: tvm.runtime.Module) -> Processor:
+    """One that runs a compiled module and what it imports."""
+    with tempfile.TemporaryDirectory() as folder:
+        files = []
+        for number, part in enumerate((module, *module.imports)):
+            path = Path(folder) / f"{number}.o"
+            part.write_to_file(str(path), "o")
+            files.append(path.read_bytes())
+    return Processor(files)
+
+
+def call_packed(processor: Processor, symbol: str, *arguments: int | np.ndarray) -> None:
+    """Call a packed function on integers and on arrays, which it may change."""
+    memory = np.frombuffer(mmap.mmap(-1, 16 * mmap.PAGESIZE), np.uint8)
+    packed = (_Argument * (len(arguments) + 1)).from_buffer(memory)
+    tensors = (_Tensor * len(arguments)).from_buffer(memory, ctypes.sizeof(packed))
+    places = [(memory.ctypes.data, memory.size)]
+    for k, argument in enumerate(arguments):
+        if isinstance(argument, np.ndarray):
+            place = ctypes.addressof(tensors[k])
+            tensors[k] = _described(argument, place)
+            packed[k] = _Argument(_TENSOR, 0, place)
+            places.append((argument.ctypes.data, argument.nbytes))
+        else:
+            packed[k] = _Argument(INTEGER, 0, argument)
+    result = ctypes.addressof(packed[len(arguments)])
+    with processor.mapped(places):
+        status = processor.call(
+            f"__tvm_ffi_{symbol}", 0, memory.ctypes.data, len(arguments), result
+        )
+    assert status == 0, f"{symbol} returned {status}"
+
+
+def _described(array: np.ndarray, place: int) -> _Tensor:
+    """An array as a ``DLTensor`` that will be at an address."""
+    assert array.ndim <= _MOST_AXES
+    shape, strides = place + _Tensor.extents.offset, place + _Tensor.steps.offset
+    extents = (ctypes.c_int64 * _MOST_AXES)(*array.shape)
+    steps = (ctypes.c_int64 * _MOST_AXES)(*(step // array.itemsize for step in array.strides))
+    code, bits = _CODES[array.dtype.kind], 8 * array.itemsize
+    data = array.ctypes.data
+    return _Tensor(data, 1, 0, array.ndim, code, bits, 1, shape, strides, 0, extents, steps)
 
 
 def emulated_bodies(
@@ -225,101 +103,11 @@ def emulated_bodies(
     """As :func:`~tvm_rammer.kernel.bodies.compile_bodies`, for a target of AArch64."""
     if not bodies:
         return {}
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "bodies.o"
-        bodies_module(bodies, target, pipeline).write_to_file(str(path), "o")
-        processor = Processor(path.read_bytes())
+    processor = processor_of(bodies_module(bodies, target, pipeline))
     return {name: partial(_run, processor, symbol_of(k)) for k, name in enumerate(bodies)}
 
 
 def _run(
     processor: Processor, symbol: str, start: int, stop: int, arrays: Sequence[np.ndarray]
 ) -> None:
-    """Call a packed function on tensors of bytes, as TVM would."""
-    values = [bytes_of(array) for array in arrays]
-    memory = np.frombuffer(mmap.mmap(-1, _PAGE), np.uint8)
-    packed = (_Argument * (3 + len(values))).from_buffer(memory)
-    tensors = (_Tensor * len(values)).from_buffer(memory, ctypes.sizeof(packed))
-    packed[0], packed[1] = _Argument(_INTEGER, 0, start), _Argument(_INTEGER, 0, stop)
-    for k, value in enumerate(values):
-        place = ctypes.addressof(tensors[k])
-        shape, strides = place + _Tensor.extent.offset, place + _Tensor.step.offset
-        data = value.ctypes.data
-        tensors[k] = _Tensor(data, 1, 0, 1, 1, 8, 1, shape, strides, 0, value.size, 1)
-        packed[2 + k] = _Argument(_TENSOR, 0, place)
-    places = [(memory.ctypes.data, memory.size), *((v.ctypes.data, v.size) for v in values)]
-    result = ctypes.addressof(packed[2 + len(values)])
-    with processor.mapped(places):
-        status = processor.call(
-            f"__tvm_ffi_{symbol}", 0, memory.ctypes.data, 2 + len(values), result
-        )
-    assert status == 0, f"{symbol} returned {status}"
-
-
-def _runs_of_pages(places: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The pages of pieces of memory, next ones together."""
-    runs: list[tuple[int, int]] = []
-    for start, size in sorted(places):
-        first, last = start // _PAGE * _PAGE, -(-(start + size) // _PAGE) * _PAGE
-        if runs and first <= runs[-1][1]:
-            runs[-1] = (runs[-1][0], max(last, runs[-1][1]))
-        elif size:
-            runs.append((first, last))
-    return runs
-
-
-def _text_at(uc: Any, address: int) -> str:
-    text = bytearray()
-    while byte := uc.mem_read(address + len(text), 1)[0]:
-        text.append(byte)
-    return text.decode()
-
-
-def _copy(uc: Any) -> None:
-    to, source, size = _registers(uc, 3)
-    uc.mem_write(to, bytes(uc.mem_read(source, size)))
-
-
-def _fill(uc: Any) -> None:
-    to, value, size = _registers(uc, 3)
-    uc.mem_write(to, bytes([value & 0xFF]) * size)
-
-
-def _raise(uc: Any) -> None:
-    """TVM's function that sets an error of a kind, of parts."""
-    kind, parts, size = _registers(uc, 3)
-    addresses = struct.unpack(f"<{size}Q", uc.mem_read(parts, 8 * size))
-    message = "".join(_text_at(uc, address) for address in addresses if address)
-    raise EmulationError(f"{_text_at(uc, kind)}: {message}")
-
-
-def _registers(uc: Any, number: int) -> list[int]:
-    return [uc.reg_read(getattr(arm64, f"UC_ARM64_REG_X{k}")) for k in range(number)]
-
-
-def _of_numbers(function: str, double: bool) -> Callable[[Any], None]:
-    """A function of the C library on one or two floats, or doubles."""
-    called = getattr(ctypes.CDLL(None), function)
-    called.restype = ctypes.c_double if double else ctypes.c_float
-    called.argtypes = [called.restype] * (2 if function.startswith(("fmod", "pow", "atan2")) else 1)
-    registers = "D" if double else "S"
-    number, bits = ("<d", "<Q") if double else ("<f", "<I")
-
-    def call(uc: Any) -> None:
-        first = getattr(arm64, f"UC_ARM64_REG_{registers}0")
-        given = (uc.reg_read(first + k) for k in range(len(called.argtypes)))
-        values = (struct.unpack(number, struct.pack(bits, value))[0] for value in given)
-        uc.reg_write(first, struct.unpack(bits, struct.pack(number, called(*values)))[0])
-
-    return call
-
-
-_OF_NUMBERS = ("exp", "exp2", "log", "log2", "log10", "tanh", "erf", "sin", "cos", "fmod", "pow")
-_FUNCTIONS: dict[str, Callable[[Any], None]] = {
-    **{name: _of_numbers(name, double=True) for name in _OF_NUMBERS},
-    **{f"{name}f": _of_numbers(f"{name}f", double=False) for name in _OF_NUMBERS},
-    "memcpy": _copy,
-    "memmove": _copy,
-    "memset": _fill,
-    "TVMFFIErrorSetRaisedFromCStrParts": _raise,
-}
+    call_packed(processor, symbol, start, stop, *map(bytes_of, arrays))

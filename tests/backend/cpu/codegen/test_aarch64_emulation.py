@@ -1,16 +1,20 @@
-"""The emulated processor runs what kernels are made of, and finds what they must not do."""
+"""Code for AArch64 in an emulated processor: bodies, whole programs, and what they must not do."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from aarch64_emulation import EmulationError, emulated_bodies
+from aarch64_emulation import call_packed, emulated_bodies, processor_of
+from aarch64_processor import EmulationError
 from kernel_runs import ARM, HOST, numbers, run_relax, target_of
+from stress.compiled_regions import Source, aligned_copy, tiny_model
 from tvm import relax, tirx
 from tvm.ir import PointerType, PrimType
 
 from tvm_rammer.backend.cpu.codegen.lowering import lowering_pipeline
 from tvm_rammer.kernel.bodies import Body
+from tvm_rammer.region.compiler import signature_of
+from tvm_rammer.testing.reference import relative_error
 
 OP = relax.op
 
@@ -56,3 +60,25 @@ def test_the_same_numbers_as_on_this_machine():
     (emulated,), _ = run_relax(lambda a, b: OP.nn.gelu(OP.matmul(a, b)), x, weights, vdevice=ARM)
     (here,), _ = run_relax(lambda a, b: OP.nn.gelu(OP.matmul(a, b)), x, weights, vdevice=HOST)
     np.testing.assert_allclose(emulated, here, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["lstm_8x8x256", "recommender", "squeezenet", "bert_base"])
+def test_whole_programs(name):
+    """Entry, waits, dispatchers and bodies, on one worker, for several vEUs, in any plan."""
+    source, host = (Source.of_module(tiny_model(name), each) for each in (target_of(ARM), None))
+    want = host.compile(host.plan("sequential", 1)).run(host.inputs())
+    signature = signature_of(source.graph.graph)
+    processor = processor_of(source.compiler.module((signature,)))
+    for policy, num_veus in (("sequential", 1), ("wavefront", 2), ("random3", 3)):
+        program = source.plan(policy, num_veus)
+        code = source.compiler.backend.encode(program, signature, source.ids, False)
+        outputs = [aligned_copy(np.full(s.shape, np.nan, s.dtype)) for s in signature.outputs]
+        memory = [
+            aligned_copy(source.graph.constants),
+            aligned_copy(code.table),
+            *outputs,
+            aligned_copy(np.full(code.arena_bytes, 0xFF, np.uint8)),
+        ]
+        call_packed(processor, signature.name, *source.inputs(), *memory)
+        for found, expected in zip(outputs, want, strict=True):
+            assert relative_error(found, expected) < 1e-5
