@@ -57,7 +57,8 @@ class Processor:
     def __init__(self, object_files: Sequence[bytes]) -> None:
         self._uc = unicorn.Uc(unicorn.UC_ARCH_ARM64, unicorn.UC_MODE_ARM)
         self._uc.ctl_set_cpu_model(arm64.UC_CPU_ARM64_MAX)
-        self._outside: dict[int, str] = {}
+        self._outside: list[str] = []
+        self._functions = {**_FUNCTIONS, "TVMBackendAllocWorkspace": self._allocate}
         self._slots: dict[int, int] = {}
         self._symbols = self._load([ELFFile(BytesIO(each)) for each in object_files])
         self._uc.mem_map(_STACK, _STACK_BYTES, unicorn.UC_PROT_READ | unicorn.UC_PROT_WRITE)
@@ -110,9 +111,10 @@ class Processor:
                 named.update(_defined(elf, home, strong))
         for elf, home in zip(files, homes, strict=True):
             self._load_file(elf, home, named)
-        for name in [name for name in named if name.startswith(_POINTER)]:
-            address = self._outside_address(name.removeprefix("__"))
-            self._uc.mem_write(named[name], struct.pack("<Q", address))
+        for name, place in named.items():
+            if name.startswith(_POINTER):
+                address = self._outside_address(name.removeprefix("__"))
+                self._uc.mem_write(place, struct.pack("<Q", address))
         return named
 
     def _load_file(self, elf: Any, home: dict[int, int], named: dict[str, int]) -> None:
@@ -136,12 +138,9 @@ class Processor:
 
     def _outside_address(self, name: str) -> int:
         """Where a function that is not in the files may be called."""
-        for address, known in self._outside.items():
-            if known == name:
-                return address
-        address = _OUTSIDE + 4 * len(self._outside)
-        self._outside[address] = name
-        return address
+        if name not in self._outside:
+            self._outside.append(name)
+        return _OUTSIDE + 4 * self._outside.index(name)
 
     def _relocate(self, kind: int, place: int, target: int) -> None:
         if kind in _THROUGH_SLOTS:
@@ -171,21 +170,19 @@ class Processor:
         return self._slots[target]
 
     def _call_outside(self, uc: Any, address: int, size: int, data: Any) -> None:
-        name = self._outside.get(address, "?")
-        if name == "TVMBackendAllocWorkspace":
-            return self._allocate(_registers(uc, 3)[2])
-        function = _FUNCTIONS.get(name)
-        if function is None:
+        name = self._outside[(address - _OUTSIDE) // 4]
+        if name not in self._functions:
             raise EmulationError(f"the code calls {name}, which is not emulated")
-        function(uc)
+        self._functions[name](uc)
 
-    def _allocate(self, size: int) -> None:
+    def _allocate(self, uc: Any) -> None:
         """Give a kernel memory that holds NaN; it all ends with the call."""
+        size = _registers(uc, 3)[2]
         start, self._used = self._used, -(-(self._used + size) // ALIGNMENT) * ALIGNMENT
         if self._used > _WORKSPACE + _WORKSPACE_BYTES:
             raise EmulationError(f"the code asks for {size} bytes more than there are")
-        self._uc.mem_write(start, b"\xff" * size)
-        self._uc.reg_write(arm64.UC_ARM64_REG_X0, start)
+        uc.mem_write(start, b"\xff" * size)
+        uc.reg_write(arm64.UC_ARM64_REG_X0, start)
 
 
 def _places_of_sections(elf: Any, start: int) -> dict[int, int]:

@@ -168,6 +168,11 @@ def shape_of(value: Any) -> tuple[int, ...]:
     return tuple(int(size) for size in value.ty.shape)
 
 
+def double(value: float) -> Any:
+    """A number as a constant in float64."""
+    return relax.const(value, "float64")
+
+
 def wide_dtype(dtype: str) -> str:
     """The type that PyTorch adds up elements of a type in."""
     return "float32" if dtype in ("float16", "bfloat16") else dtype

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -125,7 +126,7 @@ def _other_sign(call: OperatorCall, x: Any, y: Any) -> Any:
 
 def _power(call: OperatorCall, x: Any, y: Any) -> Any:
     if isinstance(y, int | float) and 0 < y <= INTEGER_POWERS and y == int(y):
-        return _integer_power(call, call.cast(x), int(y))
+        return integer_power(call.cast(x), int(y), partial(_multiplied, call))
     if not is_float(call.dtype):
         if y == 0:
             return call.filled(call.shape, 1)
@@ -138,13 +139,17 @@ def _power(call: OperatorCall, x: Any, y: Any) -> Any:
     return call.emit(relax.op.power(x, call.cast(y)))
 
 
-def _integer_power(call: OperatorCall, x: Any, exponent: int) -> Any:
+def _multiplied(call: OperatorCall, x: Any, y: Any) -> Any:
+    return call.emit(relax.op.multiply(x, y))
+
+
+def integer_power(x: Any, exponent: int, multiply: Callable[[Any, Any], Any]) -> Any:
     """By squaring: exact for integers, and right for negative numbers."""
     if exponent == 1:
         return x
-    half = _integer_power(call, x, exponent // 2)
-    square = call.emit(relax.op.multiply(half, half))
-    return call.emit(relax.op.multiply(square, x)) if exponent % 2 else square
+    half = integer_power(x, exponent // 2, multiply)
+    square = multiply(half, half)
+    return multiply(square, x) if exponent % 2 else square
 
 
 def larger(call: OperatorCall, x: Any, y: Any) -> Any:

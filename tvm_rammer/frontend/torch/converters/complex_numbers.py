@@ -15,7 +15,7 @@ from typing import Any
 from tvm import relax
 
 from tvm_rammer.frontend.fourier import MOST_ELEMENTS, Fourier
-from tvm_rammer.frontend.torch.converters.arithmetic import INTEGER_POWERS
+from tvm_rammer.frontend.torch.converters.arithmetic import INTEGER_POWERS, integer_power
 from tvm_rammer.frontend.torch.converters.elementwise import sign_bit
 from tvm_rammer.frontend.torch.converters.layout import sliced
 from tvm_rammer.frontend.torch.converters.product import product
@@ -75,16 +75,16 @@ def _results(call: OperatorCall, made: Any) -> Any:
     return [call.emit(made[number]) for number in range(len(made.ty.fields))]
 
 
-def _as_complex(call: OperatorCall, value: Any) -> Any:
-    """A tensor, a number or a list of them as complex numbers."""
+def _as_complex(call: OperatorCall, value: Any, kind: str | None = None) -> Any:
+    """A tensor, a number or a list of them as complex numbers, with parts of a type."""
     if isinstance(value, list):
-        return [_as_complex(call, each) for each in value]
+        return [_as_complex(call, each, kind) for each in value]
     if isinstance(value, Complex):
         return value
     if not isinstance(value, relax.Expr):
         number = complex(value)
-        return Complex(call.cast(number.real), call.cast(number.imag))
-    value = call.cast(value)
+        return Complex(call.cast(number.real, kind), call.cast(number.imag, kind))
+    value = call.cast(value, kind)
     zero = relax.const(0, dtype_of(value))
     return Complex(value, call.broadcast(zero, shape_of(value)))
 
@@ -212,36 +212,16 @@ def _power(call: OperatorCall, x: Complex, exponent: Any) -> Complex:
     if exponent != int(exponent) or not 0 < abs(exponent) <= INTEGER_POWERS:
         scaled = _multiplied(call, _logarithm(call, x), call.cast(float(exponent)))
         return _exponential(call, scaled)
-    power = _integer_power(call, x, abs(int(exponent)))
+    power = integer_power(x, abs(int(exponent)), partial(_multiplied, call))
     return power if exponent > 0 else _reciprocal(call, power)
-
-
-def _integer_power(call: OperatorCall, x: Complex, exponent: int) -> Complex:
-    """By squaring."""
-    if exponent == 1:
-        return x
-    half = _integer_power(call, x, exponent // 2)
-    square = _multiplied(call, half, half)
-    return _multiplied(call, square, x) if exponent % 2 else square
 
 
 def _equal(call: OperatorCall, x: Any, y: Any) -> Any:
     """Both parts are."""
     kind = dtype_of((x if isinstance(x, Complex) else y).real)
-    x, y = (
-        value if isinstance(value, Complex) else _as_complex_of(call, value, kind)
-        for value in (x, y)
-    )
+    x, y = (_as_complex(call, value, kind) for value in (x, y))
     parts = (relax.op.equal(x.real, y.real), relax.op.equal(x.imaginary, y.imaginary))
     return call.emit(relax.op.logical_and(*parts))
-
-
-def _as_complex_of(call: OperatorCall, value: Any, kind: str) -> Complex:
-    if isinstance(value, relax.Expr):
-        value = call.cast(value, kind)
-        return Complex(value, call.broadcast(relax.const(0, kind), shape_of(value)))
-    number = complex(value)
-    return Complex(relax.const(number.real, kind), relax.const(number.imag, kind))
 
 
 def _differs(call: OperatorCall, x: Any, y: Any) -> Any:

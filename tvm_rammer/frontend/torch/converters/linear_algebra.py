@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
 from tvm import relax
 
 from tvm_rammer.frontend.torch.converters.layout import sliced
-from tvm_rammer.frontend.torch.operator_call import Converter, OperatorCall, shape_of
+from tvm_rammer.frontend.torch.operator_call import Converter, OperatorCall, double, shape_of
 
 #: Every row is a handful of operators.
 MOST_ROWS = 32
@@ -39,10 +40,6 @@ class _Eliminated:
     pivots: list[Any]
     signs: list[Any]
     solution: Any
-
-
-def _number(value: float) -> Any:
-    return relax.const(value, "float64")
 
 
 def _batch(call: OperatorCall, x: Any, batch: Sequence[int] | None = None) -> Any:
@@ -76,12 +73,10 @@ def _eliminated(call: OperatorCall, x: Any) -> _Eliminated:
         sizes = relax.op.abs(sliced(call, sliced(call, x, 1, k), 2, 0, 1))
         place = call.emit(relax.op.add(relax.op.argmax(sizes, 1, True), relax.const(k, "int64")))
         chosen = call.emit(relax.op.equal(numbers, place))
-        row = call.emit(
-            relax.op.sum(relax.op.where(chosen, x, _number(0)), axis=[1], keepdims=True)
-        )
+        row = call.emit(relax.op.sum(relax.op.where(chosen, x, double(0)), axis=[1], keepdims=True))
         pivots.append(sliced(call, row, 2, 0, 1))
         stays = relax.op.equal(place, relax.const(k, "int64"))
-        signs.append(call.emit(relax.op.where(stays, _number(1), _number(-1))))
+        signs.append(call.emit(relax.op.where(stays, double(1), double(-1))))
         if shape_of(x)[2] == 1:
             return _Eliminated(pivots, signs, None)
         x = call.emit(relax.op.where(chosen, sliced(call, x, 1, k, k + 1), x))
@@ -94,10 +89,7 @@ def _eliminated(call: OperatorCall, x: Any) -> _Eliminated:
 
 
 def _product(call: OperatorCall, factors: list[Any]) -> Any:
-    result = factors[0]
-    for factor in factors[1:]:
-        result = relax.op.multiply(result, factor)
-    return call.emit(result)
+    return call.emit(reduce(relax.op.multiply, factors))
 
 
 def _singular(call: OperatorCall, pivots: list[Any]) -> Any:
@@ -105,8 +97,8 @@ def _singular(call: OperatorCall, pivots: list[Any]) -> Any:
     least = relax.op.abs(pivots[0])
     for pivot in pivots[1:]:
         # The first zero counts, and not the NaN that may follow.
-        least = relax.op.where(relax.op.equal(least, _number(0)), least, relax.op.abs(pivot))
-    return call.emit(relax.op.equal(least, _number(0)))
+        least = relax.op.where(relax.op.equal(least, double(0)), least, relax.op.abs(pivot))
+    return call.emit(relax.op.equal(least, double(0)))
 
 
 def _result(call: OperatorCall, x: Any, shape: Sequence[int]) -> Any:
@@ -116,7 +108,7 @@ def _result(call: OperatorCall, x: Any, shape: Sequence[int]) -> Any:
 def _determinant(call: OperatorCall, x: Any) -> list[Any]:
     found = _eliminated(call, _batch(call, x))
     product = _product(call, [*found.pivots, *found.signs])
-    value = relax.op.where(_singular(call, found.pivots), _number(0), product)
+    value = relax.op.where(_singular(call, found.pivots), double(0), product)
     return call.only(_result(call, call.emit(value), call.shape))
 
 
@@ -126,11 +118,9 @@ def _log_determinant(call: OperatorCall, x: Any) -> list[Any]:
     singular = _singular(call, found.pivots)
     sign = _product(call, [*(relax.op.sign(pivot) for pivot in found.pivots), *found.signs])
     sizes = [call.emit(relax.op.abs(pivot)) for pivot in found.pivots]
-    total = relax.op.log(sizes[0])
-    for size in sizes[1:]:
-        total = relax.op.add(total, relax.op.log(size))
-    sign = call.emit(relax.op.where(singular, _number(0), sign))
-    total = call.emit(relax.op.where(singular, _number(-math.inf), total))
+    total = reduce(relax.op.add, map(relax.op.log, sizes))
+    sign = call.emit(relax.op.where(singular, double(0), sign))
+    total = call.emit(relax.op.where(singular, double(-math.inf), total))
     return call.only(*(_result(call, value, call.shape) for value in (sign, total)))
 
 

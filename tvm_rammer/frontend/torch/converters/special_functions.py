@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 from tvm import relax
 
-from tvm_rammer.frontend.torch.operator_call import Converter, OperatorCall
+from tvm_rammer.frontend.torch.operator_call import Converter, OperatorCall, double
 
 _Function = Callable[[OperatorCall, Any], Any]
 
@@ -25,15 +26,11 @@ def _in_doubles(function: _Function) -> Converter:
     return convert
 
 
-def _number(value: float) -> Any:
-    return relax.const(value, "float64")
-
-
 def _polynomial(call: OperatorCall, x: Any, coefficients: Sequence[float]) -> Any:
     """By Horner's rule, the coefficient of the largest power first."""
-    result = _number(coefficients[0])
+    result = double(coefficients[0])
     for coefficient in coefficients[1:]:
-        result = relax.op.add(relax.op.multiply(result, x), _number(coefficient))
+        result = relax.op.add(relax.op.multiply(result, x), double(coefficient))
     return call.emit(result)
 
 
@@ -44,12 +41,12 @@ def _ratio(call: OperatorCall, x: Any, above: Sequence[float], below: Sequence[f
 
 
 def _where(call: OperatorCall, condition: Any, x: Any, y: Any) -> Any:
-    x, y = (_number(value) if isinstance(value, float) else value for value in (x, y))
+    x, y = (double(value) if isinstance(value, float) else value for value in (x, y))
     return call.emit(relax.op.where(condition, x, y))
 
 
 def _below(x: Any, limit: float) -> Any:
-    return relax.op.less(x, _number(limit))
+    return relax.op.less(x, double(limit))
 
 
 # The error function, by W. J. Cody, "Rational Chebyshev approximations for the error function".
@@ -119,11 +116,11 @@ def _small_error(call: OperatorCall, x: Any) -> Any:
 def _scaled_complement(call: OperatorCall, size: Any) -> Any:
     """``exp(x * x) * erfc(x)`` of what is not negative and not near zero."""
     medium = _ratio(call, size, *_COMPLEMENT)
-    inverse = call.emit(relax.op.divide(_number(1), size))
+    inverse = call.emit(relax.op.divide(double(1), size))
     square = call.emit(relax.op.multiply(inverse, inverse))
     less = relax.op.multiply(square, _ratio(call, square, *_TAIL))
-    large = relax.op.multiply(inverse, relax.op.subtract(_number(1 / math.sqrt(math.pi)), less))
-    return _where(call, relax.op.less_equal(size, _number(_MEDIUM)), medium, call.emit(large))
+    large = relax.op.multiply(inverse, relax.op.subtract(double(1 / math.sqrt(math.pi)), less))
+    return _where(call, relax.op.less_equal(size, double(_MEDIUM)), medium, call.emit(large))
 
 
 def _complement(call: OperatorCall, x: Any) -> Any:
@@ -131,8 +128,8 @@ def _complement(call: OperatorCall, x: Any) -> Any:
     size = call.emit(relax.op.abs(x))
     falling = call.emit(relax.op.exp(relax.op.negative(relax.op.multiply(size, size))))
     tail = call.emit(relax.op.multiply(falling, _scaled_complement(call, size)))
-    far = _where(call, _below(x, 0), relax.op.subtract(_number(2), tail), tail)
-    near = relax.op.subtract(_number(1), _small_error(call, x))
+    far = _where(call, _below(x, 0), relax.op.subtract(double(2), tail), tail)
+    near = relax.op.subtract(double(1), _small_error(call, x))
     return _where(call, _below(size, _SMALL), call.emit(near), far)
 
 
@@ -141,9 +138,9 @@ def _scaled_complement_of_all(call: OperatorCall, x: Any) -> Any:
     size = call.emit(relax.op.abs(x))
     rising = call.emit(relax.op.exp(relax.op.multiply(x, x)))
     tail = _scaled_complement(call, size)
-    reflected = relax.op.subtract(relax.op.multiply(_number(2), rising), tail)
+    reflected = relax.op.subtract(relax.op.multiply(double(2), rising), tail)
     far = _where(call, _below(x, 0), call.emit(reflected), tail)
-    complement = relax.op.subtract(_number(1), _small_error(call, x))
+    complement = relax.op.subtract(double(1), _small_error(call, x))
     near = call.emit(relax.op.multiply(rising, complement))
     return _where(call, _below(size, _SMALL), near, far)
 
@@ -221,31 +218,29 @@ _FAR = (
 
 def _quantile(call: OperatorCall, shifted: Any, tail: Any) -> Any:
     """Where the distribution is ``0.5 + shifted``; ``tail`` is what is left to its nearer end."""
-    rest = relax.op.subtract(_number(_CENTRE**2), relax.op.multiply(shifted, shifted))
+    rest = relax.op.subtract(double(_CENTRE**2), relax.op.multiply(shifted, shifted))
     centre = call.emit(relax.op.multiply(shifted, _ratio(call, call.emit(rest), *_CENTRAL)))
     root = call.emit(relax.op.sqrt(relax.op.negative(relax.op.log(tail))))
-    beside = _ratio(call, call.emit(relax.op.subtract(root, _number(1.6))), *_BESIDE)
-    far = _ratio(call, call.emit(relax.op.subtract(root, _number(5))), *_FAR)
-    size = _where(call, relax.op.less_equal(root, _number(5)), beside, far)
-    size = _where(call, relax.op.equal(tail, _number(0)), math.inf, size)
+    beside = _ratio(call, call.emit(relax.op.subtract(root, double(1.6))), *_BESIDE)
+    far = _ratio(call, call.emit(relax.op.subtract(root, double(5))), *_FAR)
+    size = _where(call, relax.op.less_equal(root, double(5)), beside, far)
+    size = _where(call, relax.op.equal(tail, double(0)), math.inf, size)
     outside = _where(call, _below(shifted, 0), relax.op.negative(size), size)
-    near = relax.op.less_equal(relax.op.abs(shifted), _number(_CENTRE))
+    near = relax.op.less_equal(relax.op.abs(shifted), double(_CENTRE))
     return _where(call, near, centre, outside)
 
 
 def _normal_quantile(call: OperatorCall, x: Any) -> Any:
     """``ndtri``."""
-    shifted = call.emit(relax.op.subtract(x, _number(0.5)))
-    return _quantile(
-        call, shifted, call.emit(relax.op.minimum(relax.op.subtract(_number(1), x), x))
-    )
+    shifted = call.emit(relax.op.subtract(x, double(0.5)))
+    return _quantile(call, shifted, call.emit(relax.op.minimum(relax.op.subtract(double(1), x), x)))
 
 
 def _inverse_error(call: OperatorCall, x: Any) -> Any:
     """``erfinv``."""
-    half = call.emit(relax.op.multiply(x, _number(0.5)))
-    tail = call.emit(relax.op.subtract(_number(0.5), relax.op.abs(half)))
-    return call.emit(relax.op.multiply(_quantile(call, half, tail), _number(1 / math.sqrt(2))))
+    half = call.emit(relax.op.multiply(x, double(0.5)))
+    tail = call.emit(relax.op.subtract(double(0.5), relax.op.abs(half)))
+    return call.emit(relax.op.multiply(_quantile(call, half, tail), double(1 / math.sqrt(2))))
 
 
 # Gamma functions: series for what is large, recurrence and reflection lead there.
@@ -256,13 +251,13 @@ _LARGE = 8
 def _large(call: OperatorCall, x: Any) -> tuple[Any, Any, list[Any]]:
     """``x`` or, where that is less than 8, 8 more; where it is; and what was stepped over."""
     less = call.emit(_below(x, _LARGE))
-    large = _where(call, less, relax.op.add(x, _number(_LARGE)), x)
-    return large, less, [call.emit(relax.op.add(x, _number(k))) for k in range(_LARGE)]
+    large = _where(call, less, relax.op.add(x, double(_LARGE)), x)
+    return large, less, [call.emit(relax.op.add(x, double(k))) for k in range(_LARGE)]
 
 
 def _series(call: OperatorCall, x: Any, term: Callable[[int, float], float]) -> Any:
     """A sum over even powers of ``1 / x``, with Bernoulli's numbers."""
-    inverse = call.emit(relax.op.divide(_number(1), x))
+    inverse = call.emit(relax.op.divide(double(1), x))
     square = call.emit(relax.op.multiply(inverse, inverse))
     terms = [term(2 * k, number) for k, number in enumerate(_BERNOULLI, 1)]
     return _polynomial(call, square, terms[::-1])
@@ -280,13 +275,13 @@ def _log_gamma(call: OperatorCall, x: Any) -> Any:
     """``log(|gamma(x)|)``; below 1/2 ``gamma(x) * gamma(1 - x) = pi / sin(pi * x)``."""
     reflected = call.emit(_below(x, 0.5))
     result = _log_gamma_of_positive(
-        call, _where(call, reflected, relax.op.subtract(_number(1), x), x)
+        call, _where(call, reflected, relax.op.subtract(double(1), x), x)
     )
-    sine = relax.op.sin(relax.op.multiply(_number(math.pi), _from_whole(call, x)))
-    below = relax.op.log(relax.op.divide(_number(math.pi), relax.op.abs(sine)))
+    sine = relax.op.sin(relax.op.multiply(double(math.pi), _from_whole(call, x)))
+    below = relax.op.log(relax.op.divide(double(math.pi), relax.op.abs(sine)))
     below = call.emit(relax.op.subtract(below, result))
     pole = relax.op.logical_and(
-        relax.op.less_equal(x, _number(0)), relax.op.equal(x, relax.op.floor(x))
+        relax.op.less_equal(x, double(0)), relax.op.equal(x, relax.op.floor(x))
     )
     result = _where(call, reflected, below, result)
     return _where(call, pole, math.inf, result)
@@ -296,44 +291,40 @@ def _log_gamma_of_positive(call: OperatorCall, x: Any) -> Any:
     large, less, steps = _large(call, x)
     # In this form nothing is infinite but the result.
     result = relax.op.multiply(
-        relax.op.subtract(large, _number(0.5)), relax.op.subtract(relax.op.log(large), _number(1))
+        relax.op.subtract(large, double(0.5)), relax.op.subtract(relax.op.log(large), double(1))
     )
     rest = _series(call, large, lambda n, number: number / (n * (n - 1)))
     result = relax.op.add(result, relax.op.divide(rest, large))
-    result = call.emit(relax.op.add(result, _number(0.5 * math.log(2 * math.pi) - 0.5)))
-    product = steps[0]
-    for step in steps[1:]:
-        product = relax.op.multiply(product, step)
-    stepped = call.emit(relax.op.subtract(result, relax.op.log(product)))
+    result = call.emit(relax.op.add(result, double(0.5 * math.log(2 * math.pi) - 0.5)))
+    product = relax.op.log(reduce(relax.op.multiply, steps))
+    stepped = call.emit(relax.op.subtract(result, product))
     return _where(call, less, stepped, result)
 
 
 def _digamma(call: OperatorCall, x: Any) -> Any:
     """The derivative of ``log(gamma(x))``; infinite at zero, of the other sign."""
     reflected = call.emit(_below(x, 0))
-    result = _digamma_of_positive(
-        call, _where(call, reflected, relax.op.subtract(_number(1), x), x)
-    )
-    angle = call.emit(relax.op.multiply(_number(math.pi), _from_whole(call, x)))
+    result = _digamma_of_positive(call, _where(call, reflected, relax.op.subtract(double(1), x), x))
+    angle = call.emit(relax.op.multiply(double(math.pi), _from_whole(call, x)))
     # Of whole numbers that is infinite.
     cotangent = relax.op.divide(relax.op.cos(angle), relax.op.sin(angle))
-    below = relax.op.subtract(result, relax.op.multiply(_number(math.pi), cotangent))
+    below = relax.op.subtract(result, relax.op.multiply(double(math.pi), cotangent))
     whole = relax.op.equal(x, relax.op.floor(x))
     below = _where(call, whole, math.nan, call.emit(below))
     result = _where(call, reflected, below, result)
-    at_zero = call.emit(relax.op.divide(_number(-1), x))
-    return _where(call, relax.op.equal(x, _number(0)), at_zero, result)
+    at_zero = call.emit(relax.op.divide(double(-1), x))
+    return _where(call, relax.op.equal(x, double(0)), at_zero, result)
 
 
 def _digamma_of_positive(call: OperatorCall, x: Any) -> Any:
     large, less, steps = _large(call, x)
     square = relax.op.multiply(large, large)
-    result = relax.op.subtract(relax.op.log(large), relax.op.divide(_number(0.5), large))
+    result = relax.op.subtract(relax.op.log(large), relax.op.divide(double(0.5), large))
     rest = _series(call, large, lambda n, number: number / n)
     result = call.emit(relax.op.subtract(result, relax.op.divide(rest, square)))
     stepped = result
     for step in steps:
-        stepped = relax.op.subtract(stepped, relax.op.divide(_number(1), step))
+        stepped = relax.op.subtract(stepped, relax.op.divide(double(1), step))
     return _where(call, less, call.emit(stepped), result)
 
 
@@ -349,7 +340,7 @@ def _bessel(order: int, scaled: bool) -> _Function:
     def function(call: OperatorCall, x: Any) -> Any:
         size = call.emit(relax.op.abs(x))
         falling = call.emit(relax.op.exp(relax.op.negative(size)))
-        inside = relax.op.less(size, _number(_SERIES_END))
+        inside = relax.op.less(size, double(_SERIES_END))
         small = _small_bessel(call, size, order)
         large = _large_bessel(call, size, order)
         if scaled:
@@ -365,7 +356,7 @@ def _bessel(order: int, scaled: bool) -> _Function:
 
 
 def _small_bessel(call: OperatorCall, size: Any, order: int) -> Any:
-    half = call.emit(relax.op.multiply(size, _number(0.5)))
+    half = call.emit(relax.op.multiply(size, double(0.5)))
     terms = [1 / (math.factorial(k) * math.factorial(k + order)) for k in range(_POWERS)]
     result = _polynomial(call, call.emit(relax.op.multiply(half, half)), terms[::-1])
     for _ in range(order):
@@ -378,8 +369,8 @@ def _large_bessel(call: OperatorCall, size: Any, order: int) -> Any:
     terms = [1.0]
     for k in range(1, _INVERSE_POWERS):
         terms.append(-terms[-1] * (4 * order**2 - (2 * k - 1) ** 2) / (8 * k))
-    inverse = call.emit(relax.op.divide(_number(1), size))
-    root = relax.op.sqrt(relax.op.multiply(inverse, _number(1 / (2 * math.pi))))
+    inverse = call.emit(relax.op.divide(double(1), size))
+    root = relax.op.sqrt(relax.op.multiply(inverse, double(1 / (2 * math.pi))))
     return call.emit(relax.op.multiply(root, _polynomial(call, inverse, terms[::-1])))
 
 

@@ -30,8 +30,7 @@ def _aligned_regions(
     shifts = np.array([0, 1, 1, 1, 1]) * (-0.5 if aligned else 0)
     regions = call.emit(relax.op.multiply(call.cast(regions), call.cast(scales)))
     regions = call.emit(relax.op.add(regions, call.cast(shifts)))
-    # A region of no image reads the nearest one.
-    images = clamped(call, sliced(call, regions, 1, 0, 1), 0, shape_of(x)[0] - 1)
+    images = _images(call, x, regions)
     starts, ends = sliced(call, regions, 1, 1, 3), sliced(call, regions, 1, 3, 5)
     # As many samples as pixels are none where a region has no size, which TVM cannot sum up.
     larger = call.cast(call.emit(relax.op.greater(ends, starts)), "int8")
@@ -46,6 +45,11 @@ def _aligned_regions(
         return result
     exists = call.reshape(exists, (call.shape[0], 1, 1, 1))
     return call.emit(relax.op.where(exists, result, call.cast(0)))
+
+
+def _images(call: OperatorCall, x: Any, regions: Any) -> Any:
+    """Which image each region is of; one of no image reads the nearest."""
+    return clamped(call, sliced(call, regions, 1, 0, 1), 0, shape_of(x)[0] - 1)
 
 
 def _aligned_regions_by_position(
@@ -78,8 +82,7 @@ def _largest_in_regions(
     if 0 in call.shape:
         return call.only(call.filled(call.shape, 0))
     regions = call.cast(regions)
-    images = clamped(call, sliced(call, regions, 1, 0, 1), 0, shape_of(x)[0] - 1)
-    images = call.cast(call.reshape(images, (call.shape[0],)), "int64")
+    images = call.cast(call.reshape(_images(call, x, regions), (call.shape[0],)), "int64")
     corners = call.emit(relax.op.multiply(sliced(call, regions, 1, 1), call.cast(scale)))
     half = relax.op.floor(relax.op.add(relax.op.abs(corners), call.cast(0.5)))
     corners = call.emit(relax.op.multiply(relax.op.sign(corners), half))
@@ -104,8 +107,8 @@ def _largest_in_parts(
     high = relax.op.ceil(relax.op.multiply(relax.op.add(numbers, call.cast(1)), step))
     pixels = call.cast(np.arange(size, dtype="float32")[None, None])
     low, high = (
-        call.reshape(call.emit(relax.op.add(end, start)), (shape_of(x)[0], parts, 1))
-        for end in (low, high)
+        call.reshape(call.emit(relax.op.add(edge, start)), (shape_of(x)[0], parts, 1))
+        for edge in (low, high)
     )
     inside = relax.op.logical_and(relax.op.greater_equal(pixels, low), relax.op.less(pixels, high))
     shape = [shape_of(x)[0], 1, 1, 1, 1]
