@@ -29,11 +29,12 @@ def test_every_plan_is_simulated_with_the_kernels_of_before_and_after(once, monk
         rounds.append(refresh)
         if len(rounds) == 1:
             first.update(real(compiler, graphs, refresh))
-            return first
+        # A millisecond a tile: waits are nothing beside it, however busy the machine is.
+        seconds = 1e-3 if len(rounds) == 1 else 3e-3
         return {
             symbol: graph.with_costs(
                 {
-                    kernel.name: 3 * kernel.tile_time
+                    kernel.name: seconds
                     for operator in graph.graph.operators
                     for kernel in operator.candidates
                 }
@@ -51,8 +52,7 @@ def test_every_plan_is_simulated_with_the_kernels_of_before_and_after(once, monk
     samples = json.loads(path.read_text())
     assert [sample["policy"] for sample in samples] == ["sequential", "estf"]
     for sample in samples:
-        # Waits and launches take as long as before.
-        assert 1.5 < sample["drift"] <= 3
+        assert 2.5 < sample["drift"] <= 3
         assert not sample["settled"]
         assert 0 < sample["fastest"] <= sample["measured"]
     assert "median error" in result.output
