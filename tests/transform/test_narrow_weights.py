@@ -13,6 +13,7 @@ from tvm import relax
 
 import tvm_rammer
 from tvm_rammer.relax_util import operator_name
+from tvm_rammer.transform.few_bits import few_bits
 from tvm_rammer.transform.narrow_weights import NarrowWeights
 from tvm_rammer.transform.scaled_bytes import scaled_bytes
 
@@ -34,6 +35,16 @@ def module(weights, rows=1):
             product = builder.emit_output(relax.op.matmul(x, relax.const(weights)))
         builder.emit_func_output(product)
     return builder.get()
+
+
+def checked(x, weights, *tolerance):
+    """The region of two products, which are those of the wide weights; one alone makes none."""
+    pairs = [(len(x), weights), (len(x), np.ascontiguousarray(weights[:, ::-1]))]
+    library = tvm_rammer.build(products(*pairs), policy="sequential")
+    for found, (_, wide) in zip(library.create()(x, x), pairs, strict=True):
+        assert_close(found.numpy(), x @ wide, *tolerance)
+    (region,) = library.report.regions
+    return region
 
 
 def narrows(weights, rows=1, short_floats=()):
@@ -128,13 +139,8 @@ def test_results_are_those_of_the_wide_weights(dtype, rows):
     values, _, weights = quantised(columns=True)
     wide = weights if dtype == "float32" else values.astype("int32")
     x = RNG.integers(0, 256, (rows, 128)).astype(dtype)
-    library = tvm_rammer.build(module(wide, rows))
-    model = library.create()
-    model.set_input("x", x)
-    model.run()
-    assert_close(model.get_output(0).numpy(), x @ wide, 1e-6)
-    nbytes = sum(region.constant_bytes for region in library.report.regions)
-    assert nbytes < wide.nbytes / 3
+    region = checked(x, wide, 1e-6)
+    assert region.constant_bytes < 2 * wide.nbytes / 3
 
 
 def test_an_unquantised_module_stays_the_same():
@@ -142,11 +148,11 @@ def test_an_unquantised_module_stays_the_same():
     tvm.ir.assert_structural_equal(NarrowWeights(few_rows=4)(mod), mod)
 
 
-def in_blocks(shape, size, bits=4, seed=0):
+def in_blocks(shape, size, bits=4, seed=0, zero=0):
     """Integers of few bits, with a scale for each block of a column."""
     rng = np.random.default_rng(seed)
     most = 1 << (bits - 1)
-    values = rng.integers(-most, most, shape).astype("float32")
+    values = rng.integers(-most, most, shape).astype("float32") + zero
     scale = rng.uniform(1e-3, 1e-1, (shape[0] // size, shape[1])).astype("float32")
     return values * np.repeat(scale, size, axis=0)
 
@@ -180,15 +186,62 @@ def test_blocks_are_looked_for_where_they_are_asked_for():
     assert scaled_bytes(weights[:-1], in_blocks=True) is None
 
 
+@settings(deadline=None, max_examples=40)
+@given(
+    blocks=st.integers(1, 4),
+    size=st.sampled_from((16, 32, 128)),
+    columns=st.integers(1, 20),
+    bits=st.integers(1, 8),
+    points=st.booleans(),
+    short=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_weights_of_few_bits_stay_what_they_are(blocks, size, columns, bits, points, short, seed):
+    rng = np.random.default_rng(seed)
+    shape, most = (blocks, columns), 1 << bits
+    values = rng.integers(0, most, (blocks * size, columns))
+    zero = rng.integers(0, most, shape) if points else np.full(shape, most // 2)
+    scale = rng.uniform(1e-3, 1e-1, shape).astype("float16" if short else "float32")
+    weights = np.repeat(scale.astype("float32"), size, axis=0) * (
+        values - np.repeat(zero, size, axis=0)
+    ).astype("float32")
+    bytes_ = scaled_bytes(weights, in_blocks=True)
+    if bytes_ is None:  # Differences of bytes are none.
+        assert blocks == 1 or (bits == 8 and points)
+        return
+    found = few_bits(bytes_, ("float16",))
+    if found is None:
+        assert bytes_.scale is None or bytes_.scale.ndim == 1
+        return
+    assert found.bits <= max(2, 1 << (bits - 1).bit_length())
+    assert (found.scale.dtype == np.float16) or not short or blocks == 1
+    half = 1 << (found.bits - 1)
+    assert found.values.min() >= -half and found.values.max() < half
+
+    def wide(of_block):
+        return np.repeat(of_block.astype("float32"), len(weights) // len(of_block), axis=0)
+
+    made = found.values if found.offset is None else found.values + wide(found.offset)
+    np.testing.assert_allclose(made * wide(found.scale), weights, rtol=6e-7)
+
+
+def test_bytes_with_a_scale_for_each_column_stay_bytes():
+    _, _, weights = quantised(columns=True)
+    found = scaled_bytes(weights)
+    assert found is not None and few_bits(found) is None
+    found = scaled_bytes(np.sign(weights))
+    assert found is not None and found.scale is None and few_bits(found) is None
+
+
 @pytest.mark.parametrize("rows", [1, 3])
-def test_sums_of_blocks_are_those_of_the_wide_weights(rows):
-    weights = in_blocks((256, 160), 32)
+@pytest.mark.parametrize("zero", [0, 3])
+def test_products_with_weights_of_few_bits_are_those_of_the_wide_weights(rows, zero):
+    weights = in_blocks((256, 160), 32, zero=zero)
     assert narrows(weights, rows)
-    library = tvm_rammer.build(module(weights, rows))
     x = RNG.standard_normal((rows, 256)).astype("float32")
-    assert_close(library.create()(x)[0].numpy(), x @ weights, 2e-6)
-    nbytes = sum(region.constant_bytes for region in library.report.regions)
-    assert nbytes < weights.nbytes / 2.5
+    region = checked(x, weights, 2e-6)
+    assert region.kernels == {"few bits": 2}
+    assert region.constant_bytes < 2 * weights.nbytes / 5.5
 
 
 def halves(name, shape=(512, 320)):
@@ -216,7 +269,7 @@ def test_few_weights_are_read_from_a_near_cache_as_they_are():
 def products(*pairs):
     """A function of a product for each pair of rows and weights."""
     data = [
-        relax.Var(f"x{number}", relax.TensorType((rows, len(weights)), "float32"))
+        relax.Var(f"x{number}", relax.TensorType((rows, len(weights)), str(weights.dtype)))
         for number, (rows, weights) in enumerate(pairs)
     ]
     builder = relax.BlockBuilder()
@@ -266,9 +319,5 @@ def test_the_type_that_is_widened_best_comes_first():
 def test_a_model_of_16_bits_reads_half_and_computes_the_same(name):
     """As exporters write it: its weights are numbers of 16 bits, all else is float32."""
     weights = halves(name, (768, 640))
-    x = RNG.standard_normal((1, 768), "float32")
-    library = tvm_rammer.build(module(weights), policy="sequential")
-    (found,) = library.create()(x)
-    assert_close(found.numpy(), x @ weights)
-    nbytes = sum(region.constant_bytes for region in library.report.regions)
-    assert nbytes < 0.6 * weights.nbytes
+    region = checked(RNG.standard_normal((1, 768), "float32"), weights)
+    assert region.constant_bytes < 2 * 0.6 * weights.nbytes

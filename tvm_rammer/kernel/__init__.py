@@ -8,7 +8,8 @@ rules have in common are questions about a PrimFunc:
   ``guards``: conditions around what it reads
 - ``work`` (by ``iterations``): how many operations and bytes; ``footprint``: which bytes a tile
   touches; ``code_size`` and ``inlined_size``: how much code it becomes
-- ``attention_blocks``: products, softmax and products as one PrimFunc
+- ``attention_blocks``: products, softmax and products as one PrimFunc; ``block_scaled``: products
+  with weights of a few bits
 - ``replacement``: whether it leaves most of a tensor as it was
 - ``strides``: the same on tensors whose rows lie apart
 - ``split``: from a scheduled PrimFunc to rTask bodies

@@ -6,7 +6,7 @@ products and convolutions of any rank and layout, padding included.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,17 +108,27 @@ class Contraction:
         return tirx.IfThenElse(substitute(tirx.all(*self.inside), values), store, None)
 
 
-def find_contraction(func: tirx.PrimFunc) -> Contraction | None:
-    """The contraction that a PrimFunc is, ``None`` if it is something else."""
+def find_contraction(
+    func: tirx.PrimFunc, is_factor: Callable[[Any], bool] | None = None
+) -> Contraction | None:
+    """The contraction that a PrimFunc is, ``None`` if it is something else.
+
+    Parameters
+    ----------
+    func : PrimFunc
+    is_factor : callable, optional
+        What may be multiplied; :func:`is_cheap` unless given.
+    """
+    is_factor = is_factor or is_cheap
     found = only_reduction(func)
     if found is None:
         return None
     sch, blocks, number = found
-    if _factors(sch, blocks[number]) is None:
+    if _factors(sch, blocks[number], is_factor) is None:
         return None
     for block in [*blocks[:number], *blocks[number + 1 : -1]]:
         sch.compute_inline(block)
-    factors = _factors(sch, blocks[number])
+    factors = _factors(sch, blocks[number], is_factor)
     block = sch.get(blocks[number])
     if factors is None or block.init is None:
         return None
@@ -154,7 +164,9 @@ def load_of(factor: Any) -> TensorLoad:
     return load_of(factor.args[1] if isinstance(factor, Call) else factor.value)
 
 
-def _factors(sch: s_tir.Schedule, block: Any) -> tuple[Any, Any] | None:
+def _factors(
+    sch: s_tir.Schedule, block: Any, is_factor: Callable[[Any], bool]
+) -> tuple[Any, Any] | None:
     """``a`` and ``b`` of a block that does ``c[...] = c[...] + a * b``."""
     store = sch.get(block).body
     if not isinstance(store, tirx.BufferStore) or not isinstance(store.value, tirx.Add):
@@ -164,15 +176,15 @@ def _factors(sch: s_tir.Schedule, block: Any) -> tuple[Any, Any] | None:
         return None
     if not isinstance(product, tirx.Mul):
         return None
-    return (product.a, product.b) if _cheap(product.a) and _cheap(product.b) else None
+    return (product.a, product.b) if is_factor(product.a) and is_factor(product.b) else None
 
 
-def _cheap(factor: Any) -> bool:
+def is_cheap(factor: Any) -> bool:
     """A load, perhaps converted or padded by zeros: it may be computed again for every use."""
     if isinstance(factor, tirx.Cast):
-        return _cheap(factor.value)
+        return is_cheap(factor.value)
     if is_choice(factor):
-        return _cheap(factor.args[1]) and is_zero(factor.args[2])
+        return is_cheap(factor.args[1]) and is_zero(factor.args[2])
     return isinstance(factor, TensorLoad)
 
 

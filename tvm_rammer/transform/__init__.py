@@ -8,7 +8,7 @@
   ``channels_last`` with ``layouts``, ``fuse_channel_windows``, ``separate_pools``,
   ``split_transposed_convolutions``, ``widen_convolutions``,
   ``multiply_integers`` with ``integer_products``,
-  ``narrow_weights`` with ``scaled_bytes``, ``sum_integers_in_floats``,
+  ``narrow_weights`` with ``scaled_bytes`` and ``few_bits``, ``sum_integers_in_floats``,
   ``fuse_attentions`` with ``attention_chains``,
   ``fuse_normalizations`` with ``normalization_chains`` and ``normalize``,
   ``fold_transposes``, ``plan_sorting``, ``legalize_operators``,

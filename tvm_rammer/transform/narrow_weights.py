@@ -2,15 +2,16 @@
 
 A quantised model's weights are integers of 8 bits or fewer times a scale, and importers turn them
 into floating-point numbers of four times the size. A product of few rows takes as long as its
-weights take to be read, so there they become bytes again: the kernel widens them in registers, and
-the scale multiplies the sums, those of each block where a column has several scales. Weights that
-were trained or kept as floats of 16 bits become these again, without a scale. What counts are the
-numbers, not where a model has them from.
+weights take to be read, so there they become short again: bytes are widened in registers, and the
+scale multiplies the sums; of blocks with a scale of their own each, integers of 2 and 4 bits share
+words. Weights that were trained or kept as floats of 16 bits become these again, without a scale.
+What counts are the numbers, not where a model has them from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -19,8 +20,10 @@ import tvm
 from tvm import relax, te
 from tvm.ir import GenericConst
 
-from tvm_rammer.relax_util import calls_of, operator_name, rewrite, static_shape
+from tvm_rammer.kernel.block_scaled import block_scaled_product, packed_integers
+from tvm_rammer.relax_util import ANCHOR, calls_of, operator_name, rewrite, static_shape
 from tvm_rammer.tensors import as_array, constant
+from tvm_rammer.transform.few_bits import FewBits, few_bits
 from tvm_rammer.transform.scaled_bytes import scaled_bytes
 
 #: Fewer weights stay in a near cache, from where they are read as fast as they are widened.
@@ -34,14 +37,14 @@ _NEAR_BYTES = 1 << 25
 
 @tvm.transform.module_pass(opt_level=0, name="NarrowWeights")
 class NarrowWeights:
-    """Keep the weights of products of few rows as bytes times a scale, or as floats of 16 bits.
+    """Keep the weights of products of few rows as integers times scales, or as floats of 16 bits.
 
     Parameters
     ----------
     few_rows : int
         Products with more rows take longer than reading their weights does.
     short_floats : tuple of str
-        Types of 16 bits that weights may have, the best first.
+        Types of 16 bits that weights and scales may have, the best first.
     """
 
     def __init__(self, few_rows: int, short_floats: tuple[str, ...] = ()) -> None:
@@ -56,8 +59,8 @@ class NarrowWeights:
 
 def _narrow_weights(
     mod: tvm.IRModule, few_rows: int, short_floats: tuple[str, ...]
-) -> dict[Any, tuple[Any, Any]]:
-    """For weights that may be shorter: constants of them and their scale, if there is one."""
+) -> dict[Any, _Short | FewBits]:
+    """What may stand for weights that may be shorter."""
     rows: dict[Any, int] = {}
     for call in calls_of(mod):
         if _reads_weights(call, few_rows):
@@ -68,22 +71,33 @@ def _narrow_weights(
     def worth(name: str, weights: np.ndarray, count: int) -> bool:
         return far or (count == 1 and weights.size >= _FEWEST_HALVES[name])
 
-    found = {}
+    found: dict[Any, _Short | FewBits] = {}
     for weights, count in rows.items():
         array = as_array(weights)
-        found[weights] = _shorter(array, [n for n in short_floats if worth(n, array, count)])
-    return {weights: each for weights, each in found.items() if each is not None}
+        bytes_ = scaled_bytes(array, in_blocks=True)
+        if bytes_ is not None:
+            found[weights] = few_bits(bytes_, short_floats) or _Short(bytes_.values, bytes_.scale)
+            continue
+        halves = _halves(array, [name for name in short_floats if worth(name, array, count)])
+        if halves is not None:
+            found[weights] = _Short(halves)
+    return found
 
 
-def _shorter(weights: np.ndarray, short_floats: Sequence[str]) -> tuple[Any, Any] | None:
-    bytes_ = scaled_bytes(weights, in_blocks=True)
-    if bytes_ is not None:
-        scale = bytes_.scale
-        return constant(bytes_.values), None if scale is None else constant(scale)
+@dataclass(frozen=True)
+class _Short:
+    """Weights of a shorter type, and the scale of the products with them."""
+
+    values: np.ndarray
+    scale: np.ndarray | None = None
+
+
+def _halves(weights: np.ndarray, short_floats: Sequence[str]) -> np.ndarray | None:
+    """The same numbers in 16 bits, in the first type that has them."""
     for name in short_floats if weights.dtype == np.float32 else ():
         # The first rows tell of most weights that they are none.
         if all(_are_exact(part, np.dtype(name)) for part in (weights[:1], weights)):
-            return constant(weights.astype(name)), None
+            return weights.astype(name)
     return None
 
 
@@ -97,7 +111,7 @@ def _are_exact(weights: np.ndarray, dtype: np.dtype) -> bool:
 @relax.expr_functor.mutator
 class _Narrower(relax.PyExprMutator):
     def __init__(
-        self, mod: tvm.IRModule, few_rows: int, narrow: dict[Any, tuple[Any, Any]]
+        self, mod: tvm.IRModule, few_rows: int, narrow: dict[Any, _Short | FewBits]
     ) -> None:
         super().__init__(mod)
         self.few_rows = few_rows
@@ -108,32 +122,43 @@ class _Narrower(relax.PyExprMutator):
         call = super().visit_call_(call)
         if not _reads_weights(call, self.few_rows):
             return call
-        weights = self.narrow.get(call.args[1].value)
-        if weights is None:
+        short = self.narrow.get(call.args[1].value)
+        if isinstance(short, FewBits):
+            return self._block_scaled(call, short)
+        if short is None:
             return call
-        values, scale = weights
-        if scale is not None and scale.ty.ndim > 1:
-            return self._sum_of_blocks(call, values, scale)
-        product = self.builder_.emit(self._product(call, values))
-        return product if scale is None else relax.op.multiply(product, scale)
+        product = self._product(call, [constant(short.values)], _product)
+        if short.scale is None:
+            return product
+        return relax.op.multiply(self.builder_.emit(product), constant(short.scale))
 
-    def _sum_of_blocks(self, call: Any, values: Any, scale: Any) -> Any:
-        (count, columns), (rows, _) = scale.value.shape, values.value.shape
-        cut = constant(values.value.numpy().reshape(count, rows // count, columns))
-        products = self.builder_.emit(self.builder_.call_te(_products, call.args[0], cut))
-        ones = [1] * (call.ty.ndim - 1)
-        steps = constant(scale.value.numpy().reshape(count, *ones, columns))
-        scaled = self.builder_.emit(relax.op.multiply(products, steps))
-        return relax.op.sum(scaled, axis=0)
+    def _block_scaled(self, call: Any, weights: FewBits) -> Any:
+        words = packed_integers(weights.values, weights.bits)
+        parts = (words, weights.scale, weights.offset)
+        operands = [constant(each) for each in parts if each is not None]
 
-    def _product(self, call: Any, values: Any) -> Any:
-        data, dtype = call.args[0], str(call.ty.dtype)
-        key = (static_shape(data), static_shape(values), str(values.ty.dtype), dtype)
+        def product(data: te.Tensor, *tensors: te.Tensor) -> te.Tensor:
+            integers, scale, *offset = tensors
+            return block_scaled_product(
+                data, integers, scale, offset[0] if offset else None, weights.bits
+            )
+
+        return self._product(call, operands, product, weights.bits)
+
+    def _product(
+        self, call: Any, operands: Sequence[Any], compute: Callable[..., te.Tensor], *key: Any
+    ) -> Any:
+        """A call of what ``compute`` makes, which is one function for operands that are alike."""
+        operands = [call.args[0], *operands]
+        key += tuple((static_shape(each), str(each.ty.dtype)) for each in operands)
         if key not in self.products:
-            made = self.builder_.call_te(_product, data, values, primfunc_name_hint="matmul")
+            marks = {"op_pattern": ANCHOR}
+            made = self.builder_.call_te(
+                compute, *operands, primfunc_name_hint="matmul", primfunc_attrs=marks
+            )
             self.products[key] = made.args[0]
             return made
-        return relax.call_tir(self.products[key], [data, values], call.ty)
+        return relax.call_tir(self.products[key], operands, call.ty)
 
 
 def _reads_weights(call: Any, few_rows: int) -> bool:
@@ -167,17 +192,3 @@ def _product(data: te.Tensor, weights: te.Tensor) -> te.Tensor:
         return te.sum(data[(*rows, k)] * weights[k, column].astype(data.dtype), axis=k)
 
     return te.compute((*data.shape[:-1], weights.shape[1]), element, "matmul")
-
-
-def _products(data: te.Tensor, weights: te.Tensor) -> te.Tensor:
-    """The product of each block of a sum by itself: ``[blocks, rows..., columns]``."""
-    size = weights.shape[1]
-    k = te.reduce_axis((0, size), "k")
-
-    def element(block: Any, *places: Any) -> Any:
-        *rows, column = places
-        factor = weights[block, k, column].astype(data.dtype)
-        return te.sum(data[(*rows, block * size + k)] * factor, axis=k)
-
-    shape = (weights.shape[0], *data.shape[:-1], weights.shape[2])
-    return te.compute(shape, element, "matmul")

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 #: Relative errors of what was rounded to float32 when it was scaled, perhaps twice.
-_ROUNDING = 3e-7
-#: So many numbers tell of most columns that they are no bytes times a scale.
-_SAMPLE = 16
+ROUNDING = 3e-7
+#: So many numbers tell of most columns that they are no bytes times a scale, and so many of most
+#: that they are none times a certain one.
+_SAMPLE, _FEW = 16, 4
 #: Magnitudes of bytes, the largest first.
 _BYTES = range(128, 0, -1)
 #: How many neighbours of a column have a scale in common where it has several.
@@ -85,7 +86,10 @@ def _scale_of_rows(values: np.ndarray) -> np.ndarray | None:
     left = np.flatnonzero(largest)
     for byte in _BYTES:
         steps = (largest[left] / np.float32(byte))[:, None]
-        fits = _are_steps(values[left], steps).all(axis=1)
+        # A few of its numbers tell of most rows that they have another step.
+        likely = np.flatnonzero(_are_steps(values[left, :_FEW], steps).all(axis=1))
+        fits = np.zeros(len(left), bool)
+        fits[likely] = _are_steps(values[left[likely]], steps[likely]).all(axis=1)
         found[left[fits]] = steps[fits, 0]
         left = left[~fits]
         if not len(left):
@@ -141,7 +145,7 @@ def _are_steps(values: np.ndarray, step: Any) -> np.ndarray:
     """Which values are bytes times a step."""
     with np.errstate(all="ignore"):
         bytes_ = np.rint(values / step)
-        near = np.abs(bytes_ * step - values) <= _ROUNDING * np.abs(values)
+        near = np.abs(bytes_ * step - values) <= ROUNDING * np.abs(values)
     return near & (bytes_ >= -128) & (bytes_ <= 127)
 
 

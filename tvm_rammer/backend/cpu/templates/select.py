@@ -18,6 +18,7 @@ from tvm import tirx
 from tvm.s_tir import ScheduleError
 
 from tvm_rammer.backend.cpu.templates.attention_rule import FewQueriesRule
+from tvm_rammer.backend.cpu.templates.block_scaled_rule import FewBitsRule
 from tvm_rammer.backend.cpu.templates.code_budget import within_budget
 from tvm_rammer.backend.cpu.templates.elementwise_rule import Elementwise
 from tvm_rammer.backend.cpu.templates.estimate import tile_seconds
@@ -44,6 +45,7 @@ RULES: tuple[Rule, ...] = (
     Depthwise(),
     Matmul(),
     Pooling(),
+    FewBitsRule(),
     FewQueriesRule(),
     Reduction(),
     Replacement(),

@@ -25,7 +25,8 @@ def matmul_nbits(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
     where = np.arange(k) // size if groups is None else groups.reshape(-1)[:k]
     scales = node.needed_constant(2, "scales").reshape(n, -1)
     points = _zero_points(node, node.input(3), bits, scales.shape)
-    real = (values - points[:, where]) * scales[:, where].astype(np.float32)
+    real = values.astype(np.float32) - points.astype(np.float32)[:, where]
+    real *= scales.astype(np.float32)[:, where]
     result = nodes.op("MatMul", nodes.cast(a, np.float32), nodes.constant(real.T, np.float32))
     if node.input(5):
         result = nodes.op("Add", result, nodes.cast(node.input(5), np.float32))
@@ -70,11 +71,11 @@ def unpacked(packed: np.ndarray, bits: int, count: int) -> np.ndarray:
 
     Returns
     -------
-    ndarray of int64, [..., count]
+    ndarray of uint8, [..., count]
     """
     shifts = np.arange(0, _BITS_OF_BYTE, bits, dtype=np.uint8)
     parts = (packed[..., None] >> shifts) & np.uint8((1 << bits) - 1)
-    return parts.reshape(*packed.shape[:-1], -1)[..., :count].astype(np.int64)
+    return parts.reshape(*packed.shape[:-1], -1)[..., :count]
 
 
 def _zero_points(node: OperatorNode, name: str, bits: int, shape: tuple[int, ...]) -> np.ndarray:
@@ -86,7 +87,7 @@ def _zero_points(node: OperatorNode, name: str, bits: int, shape: tuple[int, ...
         raise node.refusal("its zero points are known only at run time; make them constant")
     if given.dtype.kind == "f":
         return given.reshape(shape).astype(np.float32)
-    return unpacked(_bytes(given).reshape(*shape[:-1], -1), bits, shape[-1])
+    return unpacked(_bytes(given).reshape(*shape[:-1], -1), bits, shape[-1]).astype(np.int64)
 
 
 def _bytes(packed: np.ndarray) -> np.ndarray:
