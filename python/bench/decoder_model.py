@@ -18,14 +18,23 @@ _FLOAT, _INT32 = onnx.TensorProto.FLOAT, onnx.TensorProto.INT32
 
 @dataclass(frozen=True)
 class DecoderSizes:
-    """Of a decoder: places of its buffers, heads, and heads of keys and values."""
+    """Of a decoder: places of its buffers, heads, and heads of keys and values.
+
+    Weights have so many ``bits``: of 4 or 8, neighbours of a column in blocks have a scale each.
+    """
 
     places: int
     groups: int
     layers: int = 4
     heads: int = 8
     head_size: int = 64
-    inner: int = 1536
+    bits: int = 32
+    block: int = 32
+
+    @property
+    def inner(self) -> int:
+        """Elements between the products of a gated network."""
+        return 3 * self.width
 
     @property
     def width(self) -> int:
@@ -49,9 +58,9 @@ class DecoderSizes:
         return {"token": token, "before": np.array([self.places // 2], np.int32), **caches}
 
 
-def decoder(sizes: DecoderSizes) -> onnx.ModelProto:
-    """The model."""
-    graph = _Graph(sizes)
+def decoder(sizes: DecoderSizes, rounds_data: bool = False) -> onnx.ModelProto:
+    """The model; where weights are of a few bits, ONNX Runtime may round what they multiply."""
+    graph = _Graph(sizes, rounds_data)
     token = "token"
     for layer in range(sizes.layers):
         token = graph.layer(f"{layer}", token)
@@ -74,6 +83,7 @@ def decoder(sizes: DecoderSizes) -> onnx.ModelProto:
 @dataclass
 class _Graph:
     sizes: DecoderSizes
+    rounds_data: bool
     nodes: list[Any] = field(default_factory=list)
     weights: list[Any] = field(default_factory=list)
     generator: Any = field(default_factory=lambda: np.random.default_rng(1))
@@ -94,8 +104,34 @@ class _Graph:
         return result
 
     def product(self, name: str, data: str, rows: int, columns: int) -> str:
+        if self.sizes.bits < 32:
+            return self.product_of_few_bits(name, data, rows, columns)
         weight = self.generator.standard_normal((rows, columns)) / np.sqrt(rows)
         return self.add("MatMul", [data, self.constant(f"{name}.weight", weight)], name)
+
+    def product_of_few_bits(self, name: str, data: str, rows: int, columns: int) -> str:
+        bits, block = self.sizes.bits, self.sizes.block
+        shape = (columns, rows // block, block * bits // 8)
+        words = self.generator.integers(0, 256, shape, dtype=np.uint8)
+        scale = self.generator.uniform(0.5, 1.5, shape[:2]) / np.sqrt(rows) / (1 << (bits - 2))
+        parts = [
+            self.constant(f"{name}.words", words, np.uint8),
+            self.constant(f"{name}.scale", scale),
+        ]
+        node = helper.make_node(
+            "MatMulNBits",
+            [data, *parts],
+            [name],
+            name,
+            domain="com.microsoft",
+            K=rows,
+            N=columns,
+            bits=bits,
+            block_size=block,
+            accuracy_level=4 if self.rounds_data else 0,
+        )
+        self.nodes.append(node)
+        return name
 
     def normed(self, name: str, data: str) -> str:
         return self.add("SimplifiedLayerNormalization", [data, "scale"], name, epsilon=1e-5)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import onnx
 import pytest
@@ -12,19 +14,23 @@ from bench.outside.onnxruntime_decoder import onnxruntime_decoder
 import tvm_rammer
 
 pytest.importorskip("onnxruntime")
-SIZES = DecoderSizes(places=8, groups=2, layers=2, heads=4, head_size=16, inner=48)
+SIZES = DecoderSizes(places=8, groups=2, layers=2, heads=4, head_size=16)
 
 
-def test_a_token_is_the_same_with_states_and_without(tmp_path):
+@pytest.mark.parametrize("bits", [32, 4])
+def test_a_token_is_the_same_with_states_and_without(tmp_path, bits):
+    sizes = replace(SIZES, bits=bits, head_size=32)
     model, inputs = str(tmp_path / "m.onnx"), str(tmp_path / "inputs.npz")
-    onnx.save(decoder(SIZES), model)
-    np.savez(inputs, **SIZES.inputs())
-    run, outputs = onnxruntime_decoder(model, inputs, SIZES.states(), 1)
+    onnx.save(decoder(sizes), model)
+    np.savez(inputs, **sizes.inputs())
+    run, outputs = onnxruntime_decoder(model, inputs, sizes.states(), 1)
     run()
     (want,) = outputs()
-    assert want.shape == (1, 1, SIZES.width)
-    for states in (SIZES.states(), {}):
+    assert want.shape == (1, 1, sizes.width)
+    for states in (sizes.states(), {}):
         library = tvm_rammer.build(model, states=states, policy="sequential", num_veus=2)
+        kernels = library.report.regions[0].kernels
+        assert ("few bits" in kernels) == (bits == 4)
         run, outputs = decoder_library(library.export_library(tmp_path / "m.so"), inputs)
         run()
         np.testing.assert_allclose(outputs()[0], want, rtol=1e-4, atol=1e-5)
