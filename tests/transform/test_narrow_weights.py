@@ -244,6 +244,20 @@ def test_products_with_weights_of_few_bits_are_those_of_the_wide_weights(rows, z
     assert region.constant_bytes < 2 * weights.nbytes / 5.5
 
 
+def test_many_rows_read_weights_of_few_bits_where_they_come_from_memory():
+    near, far = in_blocks((256, 160), 32), in_blocks((4096, 2304), 64, zero=2)
+    narrow = NarrowWeights(4)
+    assert operators(narrow(products((9, near)))) == ["relax.matmul"]
+    assert operators(narrow(products((9, near), (40, far)))) == ["relax.call_tir"] * 2
+    assert operators(narrow(products((9, quantised()[2]), (9, far)))) == [
+        "relax.matmul",
+        "relax.call_tir",
+    ], "bytes are no few bits"
+    assert operators(NarrowWeights(0)(products((1, far)))) == ["relax.matmul"]
+    region = checked(RNG.standard_normal((40, 4096), "float32"), far)
+    assert region.kernels == {"few bits": 2}
+
+
 def halves(name, shape=(512, 320)):
     return RNG.standard_normal(shape, "float32").astype(name).astype("float32")
 

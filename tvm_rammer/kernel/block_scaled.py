@@ -44,7 +44,12 @@ def packed_integers(values: np.ndarray, bits: int) -> np.ndarray:
 
 
 def block_scaled_product(
-    data: te.Tensor, words: te.Tensor, scale: te.Tensor, offset: te.Tensor | None, bits: int
+    data: te.Tensor,
+    words: te.Tensor,
+    scale: te.Tensor,
+    offset: te.Tensor | None = None,
+    *,
+    bits: int,
 ) -> te.Tensor:
     """``data @ ((integers + offset) * scale)``, each block of a column with its own numbers.
 

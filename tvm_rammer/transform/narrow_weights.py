@@ -10,8 +10,9 @@ What counts are the numbers, not where a model has them from.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -23,7 +24,7 @@ from tvm.ir import GenericConst
 from tvm_rammer.kernel.block_scaled import block_scaled_product, packed_integers
 from tvm_rammer.relax_util import ANCHOR, calls_of, operator_name, rewrite, static_shape
 from tvm_rammer.tensors import as_array, constant
-from tvm_rammer.transform.few_bits import FewBits, few_bits
+from tvm_rammer.transform.few_bits import few_bits
 from tvm_rammer.transform.scaled_bytes import scaled_bytes
 
 #: Fewer weights stay in a near cache, from where they are read as fast as they are widened.
@@ -37,12 +38,13 @@ _NEAR_BYTES = 1 << 25
 
 @tvm.transform.module_pass(opt_level=0, name="NarrowWeights")
 class NarrowWeights:
-    """Keep the weights of products of few rows as integers times scales, or as floats of 16 bits.
+    """Keep weights of products as integers times scales or, of few rows, as floats of 16 bits.
 
     Parameters
     ----------
     few_rows : int
-        Products with more rows take longer than reading their weights does.
+        Products with more rows take longer than reading their weights does: only those of a few
+        bits stay short there, and where they come from memory. None do if it is 0.
     short_floats : tuple of str
         Types of 16 bits that weights and scales may have, the best first.
     """
@@ -53,17 +55,28 @@ class NarrowWeights:
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Rewrite every Relax function of a module."""
+        if self.few_rows == 0:
+            return mod
         narrow = _narrow_weights(mod, self.few_rows, self.short_floats)
-        return rewrite(mod, _Narrower(mod, self.few_rows, narrow)) if narrow else mod
+        return rewrite(mod, _Narrower(mod, narrow)) if narrow else mod
+
+
+@dataclass(frozen=True)
+class _Short:
+    """What stands for weights: operands of a product of a few ``bits``, or a matrix, its scale."""
+
+    operands: tuple[Any, ...]
+    scale: Any = None
+    bits: int = 0
 
 
 def _narrow_weights(
     mod: tvm.IRModule, few_rows: int, short_floats: tuple[str, ...]
-) -> dict[Any, _Short | FewBits]:
+) -> dict[Any, _Short]:
     """What may stand for weights that may be shorter."""
     rows: dict[Any, int] = {}
     for call in calls_of(mod):
-        if _reads_weights(call, few_rows):
+        if _reads_weights(call):
             weights = call.args[1].value
             rows[weights] = max(rows.get(weights, 0), _rows(call))
     far = sum(as_array(weights).nbytes for weights in rows) > _NEAR_BYTES
@@ -71,33 +84,41 @@ def _narrow_weights(
     def worth(name: str, weights: np.ndarray, count: int) -> bool:
         return far or (count == 1 and weights.size >= _FEWEST_HALVES[name])
 
-    found: dict[Any, _Short | FewBits] = {}
-    for weights, count in rows.items():
-        array = as_array(weights)
-        bytes_ = scaled_bytes(array, in_blocks=True)
-        if bytes_ is not None:
-            found[weights] = few_bits(bytes_, short_floats) or _Short(bytes_.values, bytes_.scale)
-            continue
-        halves = _halves(array, [name for name in short_floats if worth(name, array, count)])
-        if halves is not None:
-            found[weights] = _Short(halves)
-    return found
+    def short(weights: np.ndarray, count: int) -> _Short | None:
+        if count > few_rows:
+            # From near, many rows read wide weights as fast as short ones.
+            return _of_integers(weights, short_floats, few=True) if far else None
+        names = [name for name in short_floats if worth(name, weights, count)]
+        return _of_integers(weights, short_floats) or _of_halves(weights, names)
+
+    found = {weights: short(as_array(weights), count) for weights, count in rows.items()}
+    return {weights: each for weights, each in found.items() if each is not None}
 
 
-@dataclass(frozen=True)
-class _Short:
-    """Weights of a shorter type, and the scale of the products with them."""
+def _of_integers(
+    weights: np.ndarray, short_floats: Sequence[str], few: bool = False
+) -> _Short | None:
+    """Integers times scales: of a ``few`` bits and in blocks only, or bytes as well."""
+    found = scaled_bytes(weights, in_blocks=True)
+    if found is None:
+        return None
+    parts = few_bits(found, short_floats)
+    if parts is not None:
+        words = packed_integers(parts.values, parts.bits)
+        arrays = (words, parts.scale, parts.offset)
+        return _Short(tuple(constant(a) for a in arrays if a is not None), bits=parts.bits)
+    if few:
+        return None
+    scale = None if found.scale is None else constant(found.scale)
+    return _Short((constant(found.values),), scale)
 
-    values: np.ndarray
-    scale: np.ndarray | None = None
 
-
-def _halves(weights: np.ndarray, short_floats: Sequence[str]) -> np.ndarray | None:
+def _of_halves(weights: np.ndarray, short_floats: Sequence[str]) -> _Short | None:
     """The same numbers in 16 bits, in the first type that has them."""
     for name in short_floats if weights.dtype == np.float32 else ():
         # The first rows tell of most weights that they are none.
         if all(_are_exact(part, np.dtype(name)) for part in (weights[:1], weights)):
-            return weights.astype(name)
+            return _Short((constant(weights.astype(name)),))
     return None
 
 
@@ -110,59 +131,40 @@ def _are_exact(weights: np.ndarray, dtype: np.dtype) -> bool:
 
 @relax.expr_functor.mutator
 class _Narrower(relax.PyExprMutator):
-    def __init__(
-        self, mod: tvm.IRModule, few_rows: int, narrow: dict[Any, _Short | FewBits]
-    ) -> None:
+    def __init__(self, mod: tvm.IRModule, narrow: dict[Any, _Short]) -> None:
         super().__init__(mod)
-        self.few_rows = few_rows
         self.narrow = narrow
         self.products: dict[Any, Any] = {}
 
     def visit_call_(self, call: Any) -> Any:
         call = super().visit_call_(call)
-        if not _reads_weights(call, self.few_rows):
-            return call
-        short = self.narrow.get(call.args[1].value)
-        if isinstance(short, FewBits):
-            return self._block_scaled(call, short)
+        short = self.narrow.get(call.args[1].value) if _reads_weights(call) else None
         if short is None:
             return call
-        product = self._product(call, [constant(short.values)], _product)
+        product = self._product(call, short)
         if short.scale is None:
             return product
-        return relax.op.multiply(self.builder_.emit(product), constant(short.scale))
+        return relax.op.multiply(self.builder_.emit(product), short.scale)
 
-    def _block_scaled(self, call: Any, weights: FewBits) -> Any:
-        words = packed_integers(weights.values, weights.bits)
-        parts = (words, weights.scale, weights.offset)
-        operands = [constant(each) for each in parts if each is not None]
-
-        def product(data: te.Tensor, *tensors: te.Tensor) -> te.Tensor:
-            integers, scale, *offset = tensors
-            return block_scaled_product(
-                data, integers, scale, offset[0] if offset else None, weights.bits
-            )
-
-        return self._product(call, operands, product, weights.bits)
-
-    def _product(
-        self, call: Any, operands: Sequence[Any], compute: Callable[..., te.Tensor], *key: Any
-    ) -> Any:
-        """A call of what ``compute`` makes, which is one function for operands that are alike."""
-        operands = [call.args[0], *operands]
-        key += tuple((static_shape(each), str(each.ty.dtype)) for each in operands)
+    def _product(self, call: Any, short: _Short) -> Any:
+        """A call of a function that is the same for operands that are alike."""
+        operands = [call.args[0], *short.operands]
+        key = (short.bits, *((static_shape(each), str(each.ty.dtype)) for each in operands))
         if key not in self.products:
-            marks = {"op_pattern": ANCHOR}
+            compute = partial(block_scaled_product, bits=short.bits) if short.bits else _product
             made = self.builder_.call_te(
-                compute, *operands, primfunc_name_hint="matmul", primfunc_attrs=marks
+                compute,
+                *operands,
+                primfunc_name_hint="matmul",
+                primfunc_attrs={"op_pattern": ANCHOR},
             )
             self.products[key] = made.args[0]
             return made
         return relax.call_tir(self.products[key], operands, call.ty)
 
 
-def _reads_weights(call: Any, few_rows: int) -> bool:
-    """Whether a call is a product of few rows with many constant weights of its own type."""
+def _reads_weights(call: Any) -> bool:
+    """Whether a call is a product with many constant weights of its own type."""
     if operator_name(call) != "relax.matmul" or not isinstance(call.args[1], GenericConst):
         return False
     data, weights = map(static_shape, call.args)
@@ -172,7 +174,7 @@ def _reads_weights(call: Any, few_rows: int) -> bool:
         and weights is not None
         and len(weights) == 2
         and len(data) >= 2
-        and 0 < prod(data[:-1]) <= few_rows
+        and prod(data[:-1]) > 0
         and prod(weights) >= _FEWEST_WEIGHTS
         and dtypes in ({"float32"}, {"int32"})
     )

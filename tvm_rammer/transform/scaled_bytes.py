@@ -50,7 +50,10 @@ def scaled_bytes(weights: np.ndarray, *, in_blocks: bool = False) -> ScaledBytes
     """
     if _are_bytes(weights):
         return ScaledBytes(weights.astype(np.int8), None)
-    if weights.dtype.kind == "i" or not np.all(np.isfinite(weights)):
+    # The first numbers of a column tell of most matrices that they have none.
+    if weights.dtype.kind == "i" or _step(weights[:_SAMPLE, weights.shape[1] // 2]) is None:
+        return None
+    if not np.all(np.isfinite(weights)):
         return None
     scale = _scale(weights)
     if scale is not None:
@@ -63,9 +66,6 @@ def _bytes_in_blocks(weights: np.ndarray) -> ScaledBytes | None:
     rows, columns = weights.shape
     sample = np.ascontiguousarray(weights[:, columns // 2])
     sizes = [size for size in _BLOCKS if rows % size == 0]
-    # What has a scale as part of a large block has it as a small one, which is soon told.
-    if not sizes or _step(sample[: sizes[-1]]) is None:
-        return None
     size = next((n for n in sizes if _scale_of_rows(sample.reshape(-1, n)) is not None), 0)
     if not size:
         return None

@@ -39,7 +39,7 @@ def product(rows, k, packed, bits, epilogue=lambda made: made):
         for array, name in zip(packed, OPERANDS, strict=False)
     ]
     words, scale, *offset = parts
-    made = block_scaled_product(x, words, scale, offset[0] if offset else None, bits)
+    made = block_scaled_product(x, words, scale, *offset, bits=bits)
     return te.create_prim_func([x, *parts, epilogue(made)])
 
 
@@ -64,7 +64,7 @@ def test_integers_lie_in_words(bits):
 
 @settings(max_examples=30, deadline=None)
 @given(
-    rows=st.sampled_from([(1,), (1, 1), (1, 3), (2, 2), (3,), (7,)]),
+    rows=st.sampled_from([(1,), (1, 1), (1, 3), (2, 2), (7,), (16,), (2, 17), (45,)]),
     blocks=st.integers(1, 3),
     size=st.sampled_from([16, 32, 64]),
     n=st.integers(1, 140),
@@ -77,6 +77,9 @@ def test_integers_lie_in_words(bits):
 @example((1,), 4, 32, 256, 4, True, "float16", VDEVICES[1])
 @example((4,), 1, 96, 67, 4, True, "float32", VDEVICES[2])
 @example((1,), 2, 32, 100, 4, True, "float32", VDEVICES[3])
+@example((45,), 3, 64, 100, 4, True, "float16", VDEVICES[0])
+@example((2, 17), 1, 48, 40, 2, False, "float32", VDEVICES[1])
+@example((45,), 30, 16, 130, 8, True, "float32", VDEVICES[3])
 def test_whatever_the_shape_and_the_bits(rows, blocks, size, n, bits, offset, dtype, vdevice):
     packed, wide = weights(blocks * size, n, size, bits, offset, dtype)
     check(rows, packed, wide, bits, vdevice)
@@ -90,7 +93,7 @@ def test_sums_of_many_blocks_are_exact():
     assert np.linalg.norm(run.outputs[0] - want) < 5e-7 * np.linalg.norm(want)
 
 
-@pytest.mark.parametrize("rows", [(1,), (3,)])
+@pytest.mark.parametrize("rows", [(1,), (3,), (30,)])
 def test_what_is_fused_behind_a_product_is_its_epilogue(rows):
     packed, wide = weights(128, 80, 32, 4, True, "float32")
     x = numbers((*rows, 128))
