@@ -5,7 +5,8 @@ into floating-point numbers of four times the size. A product of few rows takes 
 weights take to be read, so there they become short again: bytes are widened in registers, and the
 scale multiplies the sums; of blocks with a scale of their own each, integers of 2 and 4 bits share
 words. Weights that were trained or kept as floats of 16 bits become these again, without a scale.
-What counts are the numbers, not where a model has them from.
+Many rows use what was widened several times: they lose nothing, and win where weights come from
+memory. What counts are the numbers, not where a model has them from.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ _NEAR_BYTES = 1 << 25
 
 @tvm.transform.module_pass(opt_level=0, name="NarrowWeights")
 class NarrowWeights:
-    """Keep weights of products as integers times scales or, of few rows, as floats of 16 bits.
+    """Keep the weights of products as integers times scales, or as floats of 16 bits.
 
     Parameters
     ----------
     few_rows : int
-        Products with more rows take longer than reading their weights does: only those of a few
-        bits stay short there, and where they come from memory. None do if it is 0.
+        Products with more rows take longer than reading their weights does: there weights are short
+        only where they come from memory. None are if it is 0.
     short_floats : tuple of str
         Types of 16 bits that weights and scales may have, the best first.
     """
@@ -85,9 +86,9 @@ def _narrow_weights(
         return far or (count == 1 and weights.size >= _FEWEST_HALVES[name])
 
     def short(weights: np.ndarray, count: int) -> _Short | None:
-        if count > few_rows:
-            # From near, many rows read wide weights as fast as short ones.
-            return _of_integers(weights, short_floats, few=True) if far else None
+        # From near, many rows read wide weights as fast as short ones.
+        if count > few_rows and not (far and weights.dtype == np.float32):
+            return None
         names = [name for name in short_floats if worth(name, weights, count)]
         return _of_integers(weights, short_floats) or _of_halves(weights, names)
 
@@ -95,10 +96,8 @@ def _narrow_weights(
     return {weights: each for weights, each in found.items() if each is not None}
 
 
-def _of_integers(
-    weights: np.ndarray, short_floats: Sequence[str], few: bool = False
-) -> _Short | None:
-    """Integers times scales: of a ``few`` bits and in blocks only, or bytes as well."""
+def _of_integers(weights: np.ndarray, short_floats: Sequence[str]) -> _Short | None:
+    """Integers times scales."""
     found = scaled_bytes(weights, in_blocks=True)
     if found is None:
         return None
@@ -107,8 +106,6 @@ def _of_integers(
         words = packed_integers(parts.values, parts.bits)
         arrays = (words, parts.scale, parts.offset)
         return _Short(tuple(constant(a) for a in arrays if a is not None), bits=parts.bits)
-    if few:
-        return None
     scale = None if found.scale is None else constant(found.scale)
     return _Short((constant(found.values),), scale)
 
