@@ -1176,6 +1176,10 @@ CONVOLUTIONS = {
     "conv1d_same": conv(1, 4, 6, kernel=4, padding="same"),
     "conv1d_dilated": conv(1, 4, 6, dilation=2, padding=2, stride=2, groups=2),
     "conv2d": conv(2, 4, 6, padding=1),
+    "conv2d_with_libm": Program(
+        Using(nn.Conv2d(16, 16, 3, padding=1), lambda layer, x: layer(x).atan()),
+        (floats(1, 16, 16, 16),),
+    ),
     "conv2d_uneven": conv(2, 4, 6, kernel=(3, 2), stride=(2, 1), padding=(1, 0), dilation=(1, 2)),
     "conv2d_same": conv(2, 4, 6, kernel=(2, 3), padding="same", bias=False),
     "conv2d_valid": conv(2, 4, 6, padding="valid"),

@@ -42,6 +42,7 @@ FUNCTIONS: dict[str, tuple[Any, Callable[..., Any], float]] = {
     "log10": (tirx.log10, np.log10, 1.9),
     "sin": (tirx.sin, np.sin, 1.6),
     "cos": (tirx.cos, np.cos, 1.6),
+    "nearbyint": (tirx.nearbyint, np.rint, 0),
     "rsqrt": (tirx.rsqrt, lambda x: 1 / np.sqrt(x), 1.5),
 }
 TINY, LARGEST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)

@@ -14,6 +14,7 @@ from tvm import tirx
 
 from tvm_rammer.backend.cpu.codegen.marked_loops import LinkRolledLoops, SkipNeedlessCopies
 from tvm_rammer.backend.cpu.codegen.neighbour_products import MultiplyNeighbours
+from tvm_rammer.backend.cpu.codegen.scalar_calls import KeepScalarCallsInLoops
 from tvm_rammer.backend.cpu.codegen.vector_math_calls import (
     LinkElementaryFunctions,
     NameElementaryFunctions,
@@ -97,7 +98,10 @@ def module_builder(target: tvm.target.Target) -> Callable[[tvm.IRModule], tvm.ru
 def lowering_pipeline() -> str:
     """The name of our lowering, registered: what ``tvm.tirx.build`` takes as ``pipeline``."""
     after = (LinkElementaryFunctions, LinkRolledLoops)
-    before = (NameElementaryFunctions, MultiplyNeighbours, SkipNeedlessCopies)
+    before = (
+        *(NameElementaryFunctions, MultiplyNeighbours),
+        *(KeepScalarCallsInLoops, SkipNeedlessCopies),
+    )
     return lowering(_PIPELINE, before, after, _needless)
 
 

@@ -138,6 +138,11 @@ def cos(x: Value) -> Value:
     return _circular(x, 1).unless(x.absolute() > _FAR, "cos", x)
 
 
+def nearbyint(x: Value) -> Value:
+    """An instruction where there is one; for TVM it would be a call for each lane."""
+    return x.rounded()
+
+
 def rsqrt(x: Value) -> Value:
     return 1.0 / x.square_root()
 

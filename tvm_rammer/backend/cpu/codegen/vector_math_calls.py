@@ -33,6 +33,7 @@ _FUNCTIONS: dict[str, Callable[..., Value]] = {
     "sigmoid": vector_math.sigmoid,
     "tanh": vector_math.tanh,
     "erf": vector_math.erf,
+    "nearbyint": vector_math.nearbyint,
     "rsqrt": vector_math.rsqrt,
     "pow": vector_math.power,
     "sin": vector_math.sin,

@@ -158,6 +158,10 @@ class Value:
     def square_root(self) -> Value:
         return self._intrinsic("sqrt")
 
+    def rounded(self) -> Value:
+        """The nearest integer, of two the even one."""
+        return self._intrinsic("nearbyint")
+
     def bits(self) -> Value:
         """The bits of a floating-point number as an integer."""
         return self._convert("bitcast", _BITS[self.element])
