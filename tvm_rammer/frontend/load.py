@@ -83,7 +83,8 @@ def _loaded(model: Any, shapes: Shapes, constants: Constants, states: States) ->
     if isinstance(model, LoadedModel):
         return bind_constants(specialise(model, shapes, where), shapes, constants, where)
     if type(model).__name__ == "ExportedProgram":
-        return bind_constants(from_torch(model, shapes, where), shapes, constants, where)
+        loaded = from_torch(model, shapes, constants, where)
+        return bind_constants(loaded, shapes, constants, where)
     raise ModelError(
         f"a {type(model).__name__} is not a model: give a path, an onnx.ModelProto, "
         "a torch.export.ExportedProgram or a tvm.IRModule"

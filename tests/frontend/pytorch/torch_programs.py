@@ -104,7 +104,7 @@ INDEXING = {
     "index_mask": Program(
         lambda x, m: x[m],
         (X, bools(3, 4)),
-        "depends on the data; make it constant, or export the model with torch.onnx.export instead",
+        "depends on the data; fix the inputs that decide it with constants=, or export the model",
     ),
     "masked_select": Program(
         torch.masked_select,
@@ -114,7 +114,7 @@ INDEXING = {
     "nonzero": Program(
         torch.nonzero,
         (bools(3, 4),),
-        "it is not supported; export the model with torch.onnx.export instead",
+        "it is not supported; fix the inputs that decide it with constants=, or export the model",
     ),
     "index_select": Program(lambda x, i: x.index_select(-1, i), (CUBE, ints(4, 3))),
     "index_select_one": Program(lambda x, i: x.index_select(1, i), (CUBE, torch.tensor(2))),

@@ -3,6 +3,7 @@
 ====================  ===============================================================
 ``import_torch``      reads programs and imports them
 ``exported_program``  makes sizes known, decomposes, refuses by name
+``known_values``      what is known decides sizes
 ``importer``          TVM's importer with the converters of this package
 ``converters``        from PyTorch's operators to Relax, one file for each family
 ``carried_state``     what it keeps between runs becomes inputs and outputs

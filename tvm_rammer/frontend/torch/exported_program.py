@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from tvm_rammer.errors import ModelError
+from tvm_rammer.frontend.input_constants import Constants
 from tvm_rammer.frontend.input_shapes import Dims, Shapes, require_memory, static_shapes
 from tvm_rammer.frontend.loaded_model import one_line
 from tvm_rammer.frontend.torch.converters import CONVERTERS
+from tvm_rammer.frontend.torch.known_values import with_known_sizes
 from tvm_rammer.frontend.torch.operator_call import place, refusal
 
 _ASSERTIONS = frozenset(
@@ -23,7 +25,7 @@ _ASSERTIONS = frozenset(
 _LANGUAGE = frozenset({"getitem", "cond"})
 
 
-def prepared(program: Any, shapes: Shapes, where: str) -> Any:
+def prepared(program: Any, shapes: Shapes, constants: Constants, where: str) -> Any:
     """A program of the same meaning whose every node has a converter and a known shape.
 
     Parameters
@@ -31,6 +33,8 @@ def prepared(program: Any, shapes: Shapes, where: str) -> Any:
     program : torch.export.ExportedProgram
     shapes : mapping of str to sequence of int
         Sizes for the inputs whose sizes may change.
+    constants : mapping of str to array_like
+        Values of inputs, for sizes that depend on them.
     where : str
         The model, for messages.
 
@@ -39,10 +43,11 @@ def prepared(program: Any, shapes: Shapes, where: str) -> Any:
     ModelError
         An operator or a feature of the program is not supported.
     InputError
-        ``shapes`` does not fit the program.
+        ``shapes`` or ``constants`` do not fit the program.
     """
     program = _specialised(program, shapes, where)
     _check_training(program, where)
+    program = with_known_sizes(program, constants, where)
     program = decomposed(program)
     # Some versions of PyTorch give it the tables of the user's program.
     program._state_dict, program._constants = dict(program.state_dict), dict(program.constants)
@@ -328,7 +333,8 @@ def _check(node: Any, where: str) -> None:
         if isinstance(value, torch.Tensor) and not all(isinstance(s, int) for s in value.shape):
             raise ModelError(
                 f"{where}: the shape of the result of {node.target} ({place(node)}) depends on "
-                "the data; make it constant, or export the model with torch.onnx.export instead"
+                "the data; fix the inputs that decide it with constants=, or export the model with "
+                "torch.onnx.export instead"
             )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tvm_rammer.errors import ModelError, RammerError
+from tvm_rammer.frontend.input_constants import Constants
 from tvm_rammer.frontend.input_shapes import Shapes
 from tvm_rammer.frontend.loaded_model import LoadedModel, one_line
 from tvm_rammer.frontend.relax_module import from_relax
@@ -37,14 +38,14 @@ def read_pt2(path: Path) -> Any:
         ) from error
 
 
-def from_torch(program: Any, shapes: Shapes, where: str) -> LoadedModel:
-    """Import a ``torch.export.ExportedProgram``."""
+def from_torch(program: Any, shapes: Shapes, constants: Constants, where: str) -> LoadedModel:
+    """Import a ``torch.export.ExportedProgram``; constants decide sizes, and stay inputs."""
     from tvm_rammer.frontend.torch.carried_state import pass_state_on
     from tvm_rammer.frontend.torch.exported_program import output_names, prepared
     from tvm_rammer.frontend.torch.importer import imported
 
     try:
-        program = prepared(program, shapes, where)
+        program = prepared(program, shapes, constants, where)
         names = output_names(program)
         states = pass_state_on(program)
         module = imported(program, where)

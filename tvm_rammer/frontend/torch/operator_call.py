@@ -17,15 +17,17 @@ Converter = Callable[..., Any]
 
 _ADVICE = "rewrite this operation with others, or compute it outside of the model"
 _THROUGH_ONNX = "export the model with torch.onnx.export instead"
+_KNOWN = f"fix the inputs that decide it with constants=, or {_THROUGH_ONNX}"
 #: What helps with operators that ONNX has, which sizes that depend on the data are no obstacle for.
 _ADVICE_FOR = {
     **dict.fromkeys(
-        (
-            *("nonzero.default", "index.Tensor", "_unsafe_index.Tensor", "nms.default"),
-            *("_unique2.default", "unique_consecutive.default", "bincount.default"),
-            *("pow.Tensor_Tensor", "pow.Scalar"),
-        ),
+        ("index.Tensor", "_unsafe_index.Tensor", "nms.default", "pow.Tensor_Tensor", "pow.Scalar"),
         _THROUGH_ONNX,
+    ),
+    **dict.fromkeys(("nonzero.default", "_unique2.default"), _KNOWN),
+    **dict.fromkeys(("unique_consecutive.default", "bincount.default"), _KNOWN),
+    "_local_scalar_dense.default": (
+        "leave it a tensor, without .item(), or fix the inputs that decide it with constants="
     ),
     "masked_select.default": f"index with the mask, and {_THROUGH_ONNX}",
 }

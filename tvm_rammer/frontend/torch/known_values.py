@@ -1,0 +1,213 @@
+"""Sizes that depend on the data, where the data are known: given constants, buffers and weights.
+
+The edges of a graph that stays the same are an input of the model; where they are given as a
+constant, how many of them lead from a node to itself is a number. What such a size needs is
+computed here, by PyTorch, and the rest of the program is told the sizes that follow.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from tvm_rammer.frontend.input_constants import Constants, as_constant
+from tvm_rammer.frontend.torch.operator_call import tvm_dtype
+
+
+def with_known_sizes(program: Any, constants: Constants, where: str) -> Any:
+    """A program in whose graph what decides sizes is a constant, as far as it is known.
+
+    Parameters
+    ----------
+    program : torch.export.ExportedProgram
+        The sizes of its inputs are known.
+    constants : mapping of str to array_like
+        Values of inputs; they stay inputs.
+    where : str
+        The model, for messages.
+
+    Raises
+    ------
+    InputError
+        A value does not fit its input.
+    """
+    if not any(map(_is_open, program.graph.nodes)):
+        return program
+    functional = program.run_decompositions({})
+    _index_by_positions(functional.graph)
+    computed = _computed(functional, constants, where)
+    return _replaced(functional, computed) if computed else program
+
+
+def _index_by_positions(graph: Any) -> None:
+    """Masks as the positions where they hold: those are known even where what is chosen is not."""
+    import torch
+
+    aten = torch.ops.aten
+    for node in graph.find_nodes(op="call_function", target=aten.index.Tensor):
+        positions: list[Any] = []
+        with graph.inserting_before(node):
+            for index in node.args[1]:
+                if index is None or index.meta["val"].dtype is not torch.bool:
+                    positions.append(index)
+                    continue
+                places = _inserted(graph, node, aten.nonzero.default, index)
+                axes = range(index.meta["val"].ndim)
+                positions += [
+                    _inserted(graph, node, aten.select.int, places, 1, axis) for axis in axes
+                ]
+        node.args = (node.args[0], positions)
+
+
+def _inserted(graph: Any, like: Any, operator: Any, *args: Any) -> Any:
+    """A call whose size depends on data as that of another does; which it is comes out later."""
+    node = graph.call_function(operator, args)
+    node.meta = dict(like.meta)
+    return node
+
+
+def _is_open(node: Any) -> bool:
+    """Whether an operator's result has a size, or is a number, that depends on data."""
+    import torch
+
+    symbols = (torch.SymInt, torch.SymFloat, torch.SymBool)
+    value = node.meta.get("val") if node.op == "call_function" else None
+    for each in value if isinstance(value, tuple | list) else [value]:
+        sizes = each.shape if isinstance(each, torch.Tensor) else [each]
+        if any(isinstance(size, symbols) for size in sizes):
+            return True
+    return False
+
+
+def _computed(program: Any, constants: Constants, where: str) -> dict[Any, Any]:
+    """Values of the nodes that decide sizes, and of those whose sizes they decide."""
+    import torch
+
+    wanted: set[Any] = set()
+    for node in reversed(program.graph.nodes):
+        if _is_open(node) or node in wanted:
+            wanted |= {node, *node.all_input_nodes}
+    known = dict(_given(program, constants, where))
+    computed: dict[Any, Any] = {}
+    with torch.no_grad():
+        for node in program.graph.nodes:
+            inputs = node.all_input_nodes
+            if node in wanted and _is_plain(node) and all(each in known for each in inputs):
+                args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), known.__getitem__)
+                value = node.target(*args, **kwargs)
+                dense = value.contiguous() if isinstance(value, torch.Tensor) else value
+                known[node] = computed[node] = dense
+    return computed
+
+
+def _is_plain(node: Any) -> bool:
+    """Whether a node computes its result, the same each time, and nothing else."""
+    import torch
+
+    if node.op != "call_function" or isinstance(node.target, torch._ops.HigherOrderOperator):
+        return False
+    random = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+    return not random and node.meta.get("val") is not None
+
+
+def _given(program: Any, constants: Constants, where: str) -> Iterator[tuple[Any, Any]]:
+    """The inputs of the graph whose values are known; what a program writes to is not."""
+    import torch
+
+    signature = program.graph_signature
+    written = {*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()}
+    weights = {**program.state_dict, **program.constants}
+    names = {spec.arg.name: spec.target for spec in signature.input_specs}
+    for node in program.graph.find_nodes(op="placeholder"):
+        value, name = node.meta["val"], names[node.name]
+        if node.name in constants and isinstance(value, torch.Tensor):
+            yield node, _tensor(node.name, constants[node.name], value, where)
+        elif name in weights and name not in written:
+            yield node, weights[name]
+
+
+def _tensor(name: str, value: Any, like: Any, where: str) -> Any:
+    """A constant as a tensor of its input's type."""
+    import torch
+
+    dtype = tvm_dtype(like.dtype)
+    plain = np.dtype("float32" if dtype == "bfloat16" else dtype)
+    return torch.from_numpy(as_constant(name, value, plain, tuple(like.shape), where)).to(
+        like.dtype
+    )
+
+
+def _replaced(program: Any, computed: Mapping[Any, Any]) -> Any:
+    """The program with constants in place of nodes, and with the sizes that follow from them."""
+    import torch
+    from torch._guards import detect_fake_mode
+
+    module, signature = copy.deepcopy((program.graph_module, program.graph_signature))
+    fake = detect_fake_mode([node.meta.get("val") for node in module.graph.nodes])
+    values = {node.name: value for node, value in computed.items()}
+    constants = dict(program.constants)
+    # What stays unknown is refused, by name, later.
+    with fake, fake.shape_env.ignore_fresh_unbacked_symbols(), torch.no_grad():
+        for node in list(module.graph.nodes):
+            if node.op != "call_function":
+                continue
+            value = values[node.name] if node.name in values else _result(node)
+            if isinstance(value, bool | int | float):
+                _replace_by_number(node, value)
+            elif node.name in values and isinstance(value, torch.Tensor):
+                constant = _new_constant(module.graph, signature, node.name)
+                constants[constant.name] = value
+                constant.meta["val"] = fake.from_tensor(value, static_shapes=True)
+                node.replace_all_uses_with(constant)
+            else:
+                node.meta["val"] = value
+    _erase_what_is_left(module.graph)
+    return program._update(module, signature, constants=constants)
+
+
+def _result(node: Any) -> Any:
+    """What a node gives for inputs of the sizes that they have by now."""
+    import torch
+
+    def value(each: Any) -> Any:
+        owner = each.graph.owning_module
+        return getattr(owner, each.target) if each.op == "get_attr" else each.meta["val"]
+
+    args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), value)
+    return node.target(*args, **kwargs)
+
+
+def _replace_by_number(node: Any, number: float) -> None:
+    import torch
+
+    for user in list(node.users):
+        args = (user.args, user.kwargs)
+        user.args, user.kwargs = torch.fx.node.map_arg(
+            args, lambda each: number if each is node else each
+        )
+
+
+def _new_constant(graph: Any, signature: Any, name: str) -> Any:
+    """A constant among the inputs of a graph, before those that a user gives."""
+    from torch.export.graph_signature import InputKind, InputSpec, TensorArgument
+
+    kinds = [spec.kind for spec in signature.input_specs]
+    at = kinds.index(InputKind.USER_INPUT) if InputKind.USER_INPUT in kinds else len(kinds)
+    with graph.inserting_before(list(graph.nodes)[at]):
+        constant = graph.placeholder(f"known_{name}")
+    spec = InputSpec(
+        InputKind.CONSTANT_TENSOR, TensorArgument(constant.name), constant.name, persistent=False
+    )
+    signature.input_specs.insert(at, spec)
+    return constant
+
+
+def _erase_what_is_left(graph: Any) -> None:
+    """Without what nobody reads any more, and without assertions of what is known."""
+    for node in reversed(graph.nodes):
+        unread = node.op == "call_function" and not node.users
+        if unread and (node.meta.get("val") is not None or not node.all_input_nodes):
+            graph.erase_node(node)
