@@ -801,6 +801,10 @@ COMPLEX_NUMBERS = {
             "cast": lambda x: x.to(torch.complex128).to(torch.complex64),
             "of_real": lambda x: x.real * (1 + 2j) + 1j * x.imag,
             "filled": lambda x: torch.full_like(x.real, 2 + 1j, dtype=x.dtype) + x,
+            "filled_later": lambda x: torch.empty_like(x).fill_(2 + 1j) + x.clone().fill_(-1),
+            "diagonal": lambda x: x.diagonal(1) + x.triu().sum(0)[:3] - x.tril(-1)[2, :3],
+            "identity": lambda x: torch.eye(3, 4, dtype=x.dtype) + torch.eye(4, dtype=x.dtype)[:3],
+            "between": lambda x: torch.linspace(1j, 2, 4, dtype=x.dtype) * x,
         }.items()
     },
     "parts": Program(

@@ -237,6 +237,13 @@ def _filled(call: OperatorCall, _: Any, value: Any, *__: Any) -> Complex:
     return Complex(call.filled(call.shape, number.real), call.filled(call.shape, number.imag))
 
 
+def _evaluated(call: OperatorCall, *_: Any) -> Complex:
+    """What depends on no tensor is what PyTorch computes now."""
+    value = call.node.target(*call.node.args, **call.node.kwargs)
+    parts = (relax.const(part.numpy(), call.dtype) for part in (value.real, value.imag))
+    return Complex(*parts)
+
+
 def _scale(call: OperatorCall, normalization: int, sizes: list[int]) -> float:
     """Of a transform, by PyTorch's number: by nothing, the root of the size, the size."""
     count = math.prod(sizes)
@@ -316,6 +323,8 @@ _MOVES = (
     *("alias.default", "clone.default", "contiguous.default", "detach.default"),
     *("lift_fresh_copy.default", "neg.default", "_neg_view.default", "constant_pad_nd.default"),
     *("sum.default", "sum.dim_IntList", "mean.default", "mean.dim", "cumsum.default"),
+    *("empty.memory_format", "empty_like.default", "empty_permuted.default"),
+    *("diagonal.default", "tril.default", "triu.default"),
 )
 
 #: What combines tensors whose real ones have imaginary parts of zero, and where these stand.
@@ -356,6 +365,8 @@ _OWN: dict[str, Converter] = {
     "pow.Tensor_Scalar": _power,
     "full.default": _filled,
     "full_like.default": _filled,
+    "fill.Scalar": _filled,
+    **{name: _evaluated for name in ("eye.default", "eye.m", "linspace.default")},
     "_fft_r2c.default": _transform_of_real,
     "_fft_c2c.default": _complex_transform,
     "_fft_c2r.default": _transform_to_real,
