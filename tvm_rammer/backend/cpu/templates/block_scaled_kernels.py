@@ -42,11 +42,23 @@ Statement = Callable[[Any, Any, Any], Any]
 
 @dataclass(frozen=True)
 class _Kernel(ABC):
-    """What the loop nests have in common; ``packed`` has the buffers in place of the parameters."""
+    """What the loop nests have in common.
+
+    Attributes
+    ----------
+    func : BlockScaled
+    tile : RegisterTile
+    layout : Layout
+    together : int
+        Vectors that lie side by side at each step.
+    packed : mapping of Var to Var
+        The buffers of packed weights in place of the parameters.
+    """
 
     func: BlockScaled
     tile: RegisterTile
     layout: Layout
+    together: int
     packed: Mapping[Any, Any]
 
     def statement(self) -> Any:
@@ -79,7 +91,9 @@ class _Kernel(ABC):
 
     def _packed(self, load: Any, task: Any, vector: Any, place: Any, lane: Any) -> Any:
         """An element of what is packed."""
-        indices = [task * self.tile.vectors + vector, place, lane]
+        number_of_vector = task * self.tile.vectors + vector
+        several, one = number_of_vector // self.together, number_of_vector % self.together
+        indices = [several, place, one * self.tile.lanes + lane]
         return tirx.BufferLoad(self.packed[load.source], indices)
 
     def _integer(self, task: Any, vector: Any, first: Any, step: int, lane: Any) -> Any:

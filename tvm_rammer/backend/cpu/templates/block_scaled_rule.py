@@ -7,7 +7,8 @@ vectors of columns, for all rows: together in registers if they fit, else tile b
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -87,6 +88,29 @@ class FewBitsProduct:
         columns = self.func.column.extent
         return Layout(columns, columns, tile.vectors, tile.lanes)
 
+    @cached_property
+    def space(self) -> list[RegisterTile]:
+        """All tiles, the one first that takes the fewest cycles in all."""
+        options = {tile: self.option(tile) for tile in self.tiles()}
+        return sorted(options, key=lambda tile: options[tile].cost(1))
+
+    def together(self, tile: RegisterTile) -> int:
+        """How many vectors lie side by side at each step: memory is read from end to end.
+
+        Those of the most efficient tile, if smaller ones are to share them. One where vectors
+        overlap.
+        """
+        usual = self.space[0].vectors
+        count = usual if usual % tile.vectors == 0 else tile.vectors
+        return count if self.func.column.extent % (count * tile.lanes) == 0 else 1
+
+    def packing(self, tile: RegisterTile) -> PackColumns:
+        """How weights are laid out for a tile: ``[vectors, step, lane]``."""
+        together, layout = self.together(tile), self.layout(tile)
+        if together > 1:
+            layout = replace(layout, vectors=1, lanes=together * tile.lanes)
+        return PackColumns((1, 0), 0, layout.as_packed())
+
 
 @dataclass(frozen=True)
 class FewBitsRule(Template[FewBitsProduct, RegisterTile]):
@@ -108,28 +132,25 @@ class FewBitsRule(Template[FewBitsProduct, RegisterTile]):
 
     def space(self, found: FewBitsProduct) -> Sequence[RegisterTile]:
         """The tile that takes the fewest cycles in all, and then the others."""
-        options = {tile: found.option(tile) for tile in found.tiles()}
-        return sorted(options, key=lambda tile: options[tile].cost(1))
+        return found.space
 
     def usual(self, found: FewBitsProduct) -> Sequence[RegisterTile]:
         """The most efficient tile and finer ones with the same packed weights."""
-        space = self.space(found)
-        if not space:
+        if not found.space:
             return []
-        efficient, options = space[0], [found.option(tile) for tile in space]
-        alike = found.layout(efficient).as_packed()
+        efficient, *others = map(found.option, found.space)
+        alike = found.packing(efficient.tiling)
         finer = [
             option
-            for option in options
-            if option.num_tiles > options[0].num_tiles
-            and found.layout(option.tiling).as_packed() == alike
+            for option in others
+            if option.num_tiles > efficient.num_tiles and found.packing(option.tiling) == alike
         ]
         count = found.vdevice.num_veus
-        return [efficient, *finer_tilings(options[0], finer, count, VERY_LARGE_DEVICE)]
+        return [efficient.tiling, *finer_tilings(efficient, finer, count, VERY_LARGE_DEVICE)]
 
     def emit(self, found: FewBitsProduct, configuration: RegisterTile) -> Scheduled:
         """One register tile."""
-        packing = PackColumns((1, 0), 0, found.layout(configuration).as_packed())
+        packing = found.packing(configuration)
         func = found.func.contraction.func
         params, packed = list(func.params), {}
         for position, load in found.constants.items():
@@ -138,8 +159,8 @@ class FewBitsRule(Template[FewBitsProduct, RegisterTile]):
             packed[source] = tirx.decl_buffer(shape, str(source.dtype), str(source.name))
             params[position] = packed[source]
         kernel = FewRows if configuration.rows == found.rows else ManyRows
-        layout = found.layout(configuration)
-        body = kernel(found.func, configuration, layout, packed).statement()
+        layout, together = found.layout(configuration), found.together(configuration)
+        body = kernel(found.func, configuration, layout, together, packed).statement()
         made = tirx.PrimFunc(params, body, func.ret_type, func.attrs)
         packings = tuple((position, packing) for position in found.constants)
         words = f"{configuration}, {found.func.bits} bits"
