@@ -148,6 +148,51 @@ def test_conversions_are_exact(array, dtype):
     assert_same(folded(mod := module(lambda x: op.astype(x, dtype), array)), computed(mod))
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("of", ["float32", "int8", "int32"])
+def test_conversions_to_16_bits_are_exact(of, dtype):
+    """Ties, subnormal numbers, and what is too large."""
+    odd = [1 + 2.0**-11, 1 + 3 * 2.0**-11, 1 + 2.0**-8, 65519.0, 65520.0, 2.0**-25, -(2.0**-24)]
+    array = np.array([*odd, np.inf], "float32") if of == "float32" else values(of)
+    mod = module(lambda x: op.astype(op.astype(x, dtype), "float32"), array)
+    assert_same(folded(mod), computed(mod))
+
+
+@pytest.mark.parametrize("name", ["multiply", "subtract", "divide"])
+def test_arithmetic_of_bfloat16_is_rounded_at_each_step(name):
+    arrays = values("float32"), values("float32", seed=1)
+
+    def of_short(*arrays):
+        short = (op.astype(array, "bfloat16") for array in arrays)
+        return op.astype(getattr(op, name)(*short), "float32")
+
+    assert_same(folded(mod := module(of_short, *arrays)), computed(mod))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
+@pytest.mark.parametrize(
+    "name", ["bitwise_and", "bitwise_or", "bitwise_xor", "floor_divide", "floor_mod"]
+)
+def test_operators_on_bits_and_divisions_of_integers_are_exact(name, dtype):
+    mod = module(getattr(op, name), values(dtype), values(dtype, seed=1))
+    assert_same(folded(mod), computed(mod))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
+@pytest.mark.parametrize("name", ["left_shift", "right_shift"])
+def test_shifts_are_exact(name, dtype):
+    bits = np.arange(24, dtype=dtype).reshape(2, 3, 4) % 8
+    mod = module(getattr(op, name), values(dtype), bits)
+    assert_same(folded(mod), computed(mod))
+    assert folded(module(getattr(op, name), values(dtype), bits + np.dtype(dtype).type(60))) is None
+
+
+def test_a_division_of_integers_by_zero_stays():
+    array = np.array([1, 0], "int32")
+    assert folded(module(op.floor_divide, array, array)) is None
+    assert folded(module(op.floor_mod, array, array)) is None
+
+
 def test_of_a_number_beyond_bytes_the_lower_bits_are_left():
     """Stock TVM fails to convert it."""
     got = folded(module(lambda x: op.astype(x, "uint8"), np.array(-1, "int64")))
@@ -195,6 +240,7 @@ def test_scattering_is_exact(reduction, dtype):
         pytest.param(lambda x: op.max(x, 1), id="a NaN"),
         pytest.param(op.sign, id="the sign of NaN"),
         pytest.param(lambda x: op.astype(x, "int32"), id="NaN as an integer"),
+        pytest.param(lambda x: op.astype(x, "bfloat16"), id="NaN in 16 bits"),
         pytest.param(lambda x: op.cumsum(x, 1, exclusive=True), id="sums of those before"),
         pytest.param(lambda x: op.take(x, relax.const([1]), 0, mode="nan"), id="NaN outside"),
     ],

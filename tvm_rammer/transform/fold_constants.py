@@ -19,6 +19,9 @@ from tvm_rammer.relax_util import bound_value, operator_name, rewrite, static_sh
 from tvm_rammer.tensors import as_array, constant
 from tvm_rammer.transform.remove_dead_code import clean_up
 
+#: Floats of 16 bits; numpy takes the second for no float.
+_SHORT = ("float16", "bfloat16")
+
 #: Gives nothing where TVM's result is another one.
 Evaluate = Callable[[Any, list[np.ndarray]], np.ndarray | None]
 
@@ -70,6 +73,27 @@ def _of_truths(function: np.ufunc) -> Evaluate:
     return lambda call, args: function(*args) if all(x.dtype.kind == "b" for x in args) else None
 
 
+def _shift(function: np.ufunc) -> Evaluate:
+    """By as many bits as there are, or by a negative number, processors differ."""
+
+    def shift(call: Any, args: list[np.ndarray]) -> np.ndarray | None:
+        data, bits = args
+        inside = (bits >= 0) & (bits < data.itemsize * 8)
+        return function(data, bits) if inside.all() else None
+
+    return shift
+
+
+def _whole_division(function: np.ufunc) -> Evaluate:
+    """Of integers, by anything but zero."""
+
+    def divide(call: Any, args: list[np.ndarray]) -> np.ndarray | None:
+        whole = all(x.dtype.kind in "iu" for x in args)
+        return function(*args) if whole and args[1].all() else None
+
+    return divide
+
+
 def _sum(call: Any, args: list[np.ndarray]) -> np.ndarray:
     return args[0].sum(_axes(call), dtype=str(call.ty.dtype), keepdims=bool(call.attrs.keepdims))
 
@@ -117,15 +141,17 @@ def _take(call: Any, args: list[np.ndarray]) -> np.ndarray | None:
 
 
 def _cast(call: Any, args: list[np.ndarray]) -> np.ndarray | None:
-    # What becomes of a float that no such integer is near, or that is wider than a small float,
-    # hangs on who converts it.
+    # What becomes of a float that no such integer is near, of a NaN in fewer bits, or of what may
+    # be rounded twice, hangs on who converts it.
     (data,), dtype = args, str(call.ty.dtype)
-    plain = "float" not in dtype or dtype in ("float32", "float64")
-    if data.dtype.kind == "f" and dtype.startswith(("int", "uint")):
+    plain = True
+    if dtype in _SHORT:
+        plain = data.itemsize <= 4 and not (_is_float(data) and np.isnan(data).any())
+    elif "float" in dtype:
+        plain = dtype in ("float32", "float64")
+    elif _is_float(data) and dtype != "bool":
         limits = np.iinfo(dtype)
         plain = bool(((data >= limits.min) & (data < limits.max)).all())
-    elif data.dtype.kind == "f" and dtype != "bool":
-        plain = plain and np.can_cast(data.dtype, dtype, "same_kind")
     return data.astype(dtype) if plain else None
 
 
@@ -198,6 +224,12 @@ _EXACT: dict[str, Evaluate] = {
     },
     **{name: _of_truths(getattr(np, name)) for name in ("logical_and", "logical_or")},
     "logical_not": _of_truths(np.logical_not),
+    **{name: _binary(getattr(np, name)) for name in ("bitwise_and", "bitwise_or", "bitwise_xor")},
+    "bitwise_not": _unary(np.bitwise_not),
+    "left_shift": _shift(np.left_shift),
+    "right_shift": _shift(np.right_shift),
+    "floor_divide": _whole_division(np.floor_divide),
+    "floor_mod": _whole_division(np.mod),
     "where": lambda call, args: np.where(*args),
     "isnan": _unary(np.isnan),
     "sum": _sum,
@@ -275,7 +307,7 @@ class _Folder(relax.PyExprMutator):
         evaluate = _EXACT.get(name)
         if name in _OF_SCALES and _is_plain(operands[0].dtype.name, dtype):
             evaluate = _OF_SCALES[name]
-        if name in _FLOATING and all(x.dtype.kind == "f" for x in operands):
+        if name in _FLOATING and all(map(_is_float, operands)):
             evaluate = _FLOATING[name]
             # A product may be wider than its factors.
             operands = [x.astype(dtype) for x in operands]
@@ -336,6 +368,10 @@ def _is_plain(operand: str, result: str) -> bool:
     """
     types = {operand, result}
     return "float32" in types and not types.isdisjoint(_INTEGERS) and result != "int32"
+
+
+def _is_float(data: np.ndarray) -> bool:
+    return data.dtype.kind == "f" or data.dtype.name in _SHORT
 
 
 def _value(expression: Any) -> np.ndarray | None:
