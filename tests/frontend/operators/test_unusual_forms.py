@@ -205,24 +205,58 @@ def test_sums_of_products_of_many_tensors(equation, shapes):
 
 
 @pytest.mark.parametrize("signed", [True, False])
-def test_weights_of_four_bits(signed):
+@pytest.mark.parametrize(
+    ("shape", "options", "domain"),
+    [
+        ((), {}, ""),
+        ((), {}, "com.microsoft"),
+        ((8,), {"axis": 1}, ""),
+        ((8,), {"axis": 1}, "com.microsoft"),
+        ((2, 4), {"axis": 1, "block_size": 2}, ""),
+        ((1, 8), {"axis": 0, "block_size": 2}, ""),
+    ],
+)
+def test_weights_of_four_bits(signed, shape, options, domain):
+    """ONNX Runtime's quantiser has a domain of its own where the model's version has no INT4."""
     low = -8 if signed else 0
     numbers = np.arange(16).reshape(2, 8) + low
+    points, scales = np.full(shape, low + 3), np.linspace(0.5, 1, int(np.prod(shape)) or 1)
     kind = onnx.TensorProto.INT4 if signed else onnx.TensorProto.UINT4
     weight = helper.make_tensor("weight", kind, numbers.shape, numbers.ravel())
-    point = helper.make_tensor("point", kind, (), [low + 3])
-    scale = numpy_helper.from_array(np.array(0.5, "float32"), "scale")
+    point = helper.make_tensor("point", kind, shape, points.ravel())
+    scales = scales.astype("float32").reshape(shape)
+    scale = numpy_helper.from_array(scales, "scale")
+    names = ["weight", "scale", "point"]
     nodes = [
-        helper.make_node("DequantizeLinear", ["weight", "scale", "point"], ["real"]),
+        helper.make_node("DequantizeLinear", names, ["real"], domain=domain, **options),
         helper.make_node("MatMul", ["x", "real"], ["y"]),
     ]
     x = np.array([[1, 2]], "float32")
     given = [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, x.shape)]
     wanted = [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, (1, 8))]
     graph = helper.make_graph(nodes, "g", given, wanted, [weight, scale, point])
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    made = helper.make_model(graph, opset_imports=opsets, ir_version=10)
     (found,) = run(made, [x])
-    np.testing.assert_allclose(found, x @ (0.5 * (numbers - (low + 3))), rtol=1e-6)
+    if "block_size" in options:
+        scales = np.repeat(scales, options["block_size"], options["axis"])
+    np.testing.assert_allclose(found, x @ (scales * (numbers - (low + 3))), rtol=1e-6)
+
+
+def test_what_is_quantised_to_four_bits_when_a_model_runs_is_refused():
+    """Its zero point says of how many bits: it must not become a byte."""
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "scale", "point"], ["steps"]),
+        helper.make_node("DequantizeLinear", ["steps", "scale", "point"], ["y"]),
+    ]
+    sides = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, (4,)) for name in "xy"]
+    scale = numpy_helper.from_array(np.array(0.5, "float32"), "scale")
+    point = helper.make_tensor("point", onnx.TensorProto.INT4, (), [3])
+    graph = helper.make_graph(nodes, "g", sides[:1], sides[1:], [scale, point])
+    opsets = [helper.make_opsetid("", 21)]
+    made = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    with pytest.raises(ModelError, match="elements of less than 8 bits are known only at run time"):
+        tvm_rammer.load_model(made)
 
 
 @pytest.mark.parametrize("source", ["float16", "float32", "float64"])

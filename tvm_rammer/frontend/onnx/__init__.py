@@ -8,6 +8,7 @@
 ``validate``           refuses what contradicts ONNX
 ``half_floats``        computes in float32 what has 16-bit floats
 ``fix_inputs``         shapes of inputs, and values of those that are constants
+``small_integers``     constants of 2 and 4 bits become bytes
 ``fold``               computes what shapes and constants decide
 ``loop_steps``         ``Loop`` and ``Scan``, step by step
 ``infer``              what ONNX knows about one node

@@ -30,6 +30,7 @@ from tvm_rammer.frontend.onnx.onnx_file import OnnxModel, copy_fields, in_memory
 from tvm_rammer.frontend.onnx.operators import rewrite_operators
 from tvm_rammer.frontend.onnx.operators.table import REDUCTIONS
 from tvm_rammer.frontend.onnx.recurrent import unroll_recurrent
+from tvm_rammer.frontend.onnx.small_integers import widen_small_integers
 from tvm_rammer.frontend.onnx.validate import validate
 from tvm_rammer.printable import printable
 
@@ -135,6 +136,7 @@ def _imported(
 def _prepare(proto: onnx.ModelProto, where: str, states: Collection[str]) -> None:
     """Put a graph whose inputs have static shapes into operators that TVM imports rightly."""
     fold(proto, where)
+    widen_small_integers(proto.graph)
     rewrite_operators(proto, where, states)
     _refuse_foreign(proto, where)
     refuse_run_time_operands(proto.graph, where)

@@ -83,14 +83,13 @@ def concat(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
 
 
 def blocked(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
-    """QuantizeLinear and DequantizeLinear whose scale is one for every so many elements.
-
-    And DequantizeLinear of constants of four bits, which TVM cannot read.
-    """
+    """QuantizeLinear and DequantizeLinear whose scale is one for every so many elements."""
+    x, scale = node.inputs[:2]
+    if node.dtype(x).name in ("int2", "uint2", "int4", "uint4"):
+        raise node.refusal("elements of less than 8 bits are known only at run time")
     size = node.attributes.get("block_size", 0)
     if not size:
-        return _of_four_bits(node, nodes)
-    x, scale = node.inputs[:2]
+        return None
     shape = node.shape(x)
     axis = node.attributes.get("axis", 1) % len(shape)
     scales = _repeated(node, nodes, scale, axis, size, shape[axis])
@@ -113,19 +112,6 @@ def blocked(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
     steps = nodes.op("Max", steps, nodes.constant(limits.min, real))
     steps = nodes.op("Min", steps, nodes.constant(limits.max, real))
     return (nodes.cast(steps, dtype),)
-
-
-def _of_four_bits(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
-    wider = {"int4": np.int8, "uint4": np.uint8}.get(node.dtype(node.inputs[0]).name)
-    if node.kind != "DequantizeLinear" or wider is None:
-        return None
-    x, scale, *point = node.inputs
-    bytes_of = {name: node.value(name) for name in (x, *filter(None, point))}
-    if any(value is None for value in bytes_of.values()):
-        raise node.refusal("elements of four bits are known only at run time")
-    given = {name: nodes.constant(value, wider) for name, value in bytes_of.items()}
-    operands = [given[x], scale, *(given[name] for name in point if name)]
-    return (nodes.op("DequantizeLinear", *operands, **node.attributes),)
 
 
 def _repeated(
