@@ -1504,6 +1504,7 @@ RECURRENT = {
 
 #: Scales and zero points of three channels.
 SCALES, POINTS = torch.tensor([0.03, 0.5, 1.0]), torch.tensor([3, -7, 0])
+SCALES_OF_FOUR = floats(2, 32, 2)
 DQ = torch.ops.quantized_decomposed
 
 
@@ -1529,7 +1530,70 @@ class QuantizedConvolution(nn.Module):
         return DQ.dequantize_per_tensor(steps, *scale, *limits)
 
 
+BYTES = (-128, 127, torch.int8)
+
+
+class PackedProduct(nn.Module):
+    """Weights of 4 bits in PyTorch's order, which hangs on the processor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        integers = ints(16, 32, 64, dtype=torch.int32)
+        self.words = nn.Buffer(torch.ops.aten._convert_weight_to_int4pack_for_cpu(integers, 1))
+        self.scales = nn.Buffer(floats(2, 32, 2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.ops.aten._weight_int4pack_mm_for_cpu(x, self.words, 32, self.scales)
+
+
+def rounded_rows(x: torch.Tensor, choose: Any) -> torch.Tensor:
+    scales, points = choose(x, torch.int8)
+    steps = DQ.quantize_per_token(x, scales, points, *BYTES)
+    return DQ.dequantize_per_token(steps, scales, points, *BYTES, torch.float32)
+
+
+def rounded_blocks(x: torch.Tensor, points: torch.Tensor | None) -> torch.Tensor:
+    scales = torch.tensor([[0.25, 0.5], [0.03125, 1.0]])
+    steps = DQ.quantize_per_channel_group(x, scales, torch.zeros(2, 2), *BYTES, 32)
+    return DQ.dequantize_per_channel_group(steps, scales, points, *BYTES, 32, torch.float32)
+
+
 QUANTIZED = {
+    "choose_qparams": Program(
+        lambda *xs: [DQ.choose_qparams.tensor(x, 0, 255, 1e-5, torch.uint8) for x in xs],
+        (floats(3, 40), floats(3, 40).abs() + 1, -floats(7).abs(), torch.zeros(3)),
+    ),
+    "choose_qparams_symmetric": Program(
+        lambda x: (
+            DQ.choose_qparams_symmetric.tensor(x, -127, 127, 1e-5, torch.int8),
+            DQ.choose_qparams_symmetric.tensor(x, 0, 255, 1e-5, torch.uint8),
+        ),
+        (floats(3, 40),),
+    ),
+    "rows": Program(lambda x: rounded_rows(x, DQ.choose_qparams_per_token), (floats(2, 3, 40),)),
+    "rows_asymmetric": Program(
+        lambda x: rounded_rows(x, DQ.choose_qparams_per_token_asymmetric), (floats(2, 3, 40) + 0.5,)
+    ),
+    "blocks": Program(
+        lambda x: rounded_blocks(x, torch.tensor([[1, 2], [3, 4]])), (floats(2, 64),)
+    ),
+    "blocks_without_points": Program(lambda x: rounded_blocks(x, None), (floats(2, 64),)),
+    "convert_element_type": Program(
+        lambda x: DQ.convert_element_type.no_fuse(x, torch.float64), (floats(3),)
+    ),
+    "bytes": Program(
+        lambda x, weights, scales: torch.ops.aten._weight_int8pack_mm(x, weights, scales),
+        (floats(3, 8), ints(128, 5, 8, low=-128, dtype=torch.int8), floats(5)),
+    ),
+    "packed": Program(PackedProduct(), (floats(3, 64),)),
+    "packed_twice": Program(
+        Using(PackedProduct(), lambda product, x: (product(x), product(x + 1))), (floats(3, 64),)
+    ),
+    "packed_unknown": Program(
+        lambda x, words: torch.ops.aten._weight_int4pack_mm_for_cpu(x, words, 32, SCALES_OF_FOUR),
+        (floats(3, 64), PackedProduct().words),
+        refusal="its packed weights are known only at run time",
+    ),
     "convolution": Program(QuantizedConvolution(), (floats(1, 3, 8, 9),)),
     "quantize": Program(
         lambda x: DQ.quantize_per_tensor(x, 0.0173, 11, 0, 255, torch.uint8), (floats(3, 40),)

@@ -1,14 +1,17 @@
 """Programs of PyTorch.
 
-====================  ===============================================================
-``import_torch``      reads programs and imports them
-``exported_program``  makes sizes known, decomposes, refuses by name
-``known_values``      what is known decides sizes
-``importer``          TVM's importer with the converters of this package
-``converters``        from PyTorch's operators to Relax, one file for each family
-``carried_state``     what it keeps between runs becomes inputs and outputs
-``complex_weights``   complex numbers where a program begins and ends
-``operator_call``     a call of an operator, as its converter sees it
-``widening``          what is computed in float32 instead of floats of 16 bits
-====================  ===============================================================
+=======
+=========================  ===============================================================
+``import_torch``           reads programs and imports them
+``exported_program``       makes sizes known, decomposes, refuses by name
+``known_values``           what is known decides sizes
+``importer``               TVM's importer with the converters of this package
+``converters``             from PyTorch's operators to Relax, one file for each family
+``carried_state``          what it keeps between runs becomes inputs and outputs
+``complex_weights``        complex numbers where a program begins and ends
+``operator_call``          a call of an operator, as its converter sees it
+``quantized_definitions``  operators of quantised programs by others of PyTorch's
+``unpack_weights``         weights of 4 bits become floats
+``widening``               what is computed in float32 instead of floats of 16 bits
+=========================  ===============================================================
 """

@@ -15,6 +15,8 @@ from tvm_rammer.frontend.loaded_model import one_line
 from tvm_rammer.frontend.torch.converters import CONVERTERS
 from tvm_rammer.frontend.torch.known_values import with_known_sizes
 from tvm_rammer.frontend.torch.operator_call import place, refusal
+from tvm_rammer.frontend.torch.quantized_definitions import quantized_definitions
+from tvm_rammer.frontend.torch.unpack_weights import unpack_weights
 
 _ASSERTIONS = frozenset(
     {"_assert_async.msg", "_assert_async.default", "_assert_scalar.default"}
@@ -54,6 +56,7 @@ def prepared(program: Any, shapes: Shapes, constants: Constants, where: str) -> 
     _drop_unchanged_state(program)
     _check_inputs(program, where)
     _drop_what_is_no_tensor(program)
+    unpack_weights(program, where)
     _share_equal_weights(program)
     _check_operators(program, where)
     return program
@@ -73,7 +76,7 @@ def decomposed(program: Any) -> Any:
     definitions.update(torch.export.default_decompositions().items())
     definitions = {op: how for op, how in definitions.items() if op.__name__ not in CONVERTERS}
     definitions[torch.ops.aten.view.default] = _view
-    definitions.update(_without_checks())
+    definitions.update(_without_checks() | quantized_definitions())
     program = _with_buffers_once(program)
     try:
         return program.run_decompositions(definitions)

@@ -2,7 +2,8 @@
 
 They are operators of ``torch.ops.quantized_decomposed``, one scale for all elements or one for each
 slice along an axis. Between them such a program computes in floats. Programs that were trained to
-be quantised have ``fake_quantize``, there and back in one.
+be quantised have ``fake_quantize``, there and back in one. Weights of 8 bits become floats here;
+what is worth to be kept short is found later, by the numbers.
 """
 
 from __future__ import annotations
@@ -93,6 +94,13 @@ def _there_and_back(
     return call.cast(call.emit(relax.op.multiply(centred, scale)), dtype_of(x))
 
 
+def _product_with_bytes(call: OperatorCall, x: Any, weights: Any, scales: Any) -> Any:
+    """``x @ weights.T * scales``."""
+    columns = call.permute(call.cast(weights, "float32"), (1, 0))
+    product = call.emit(relax.op.matmul(call.wide(x), columns))
+    return call.cast(call.emit(relax.op.multiply(product, call.wide(scales))))
+
+
 def _along(x: Any, axis: int) -> list[int]:
     """The shape in which a vector meets the slices of a tensor along an axis."""
     shape = shape_of(x)
@@ -118,4 +126,5 @@ CONVERTERS: dict[str, Converter] = {
     "fake_quantize_per_tensor_affine_cachemask.default": _fake_quantize,
     "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default": _fake_quantize_where,
     "fake_quantize_per_channel_affine_cachemask.default": _fake_quantize_channels,
+    "_weight_int8pack_mm.default": _product_with_bytes,
 }

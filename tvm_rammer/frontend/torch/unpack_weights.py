@@ -1,0 +1,96 @@
+"""Weights of 4 bits that PyTorch keeps packed become floats.
+
+What is worth to be kept short is found later, by the numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm_rammer.errors import ModelError
+from tvm_rammer.frontend.torch.operator_call import refusal
+
+
+def unpack_weights(program: Any, where: str) -> None:
+    """Give a decomposed program matrices in place of the packed weights of its products.
+
+    Raises
+    ------
+    ModelError
+        Such weights are known only at run time.
+    """
+    import torch
+
+    made: dict[Any, Any] = {}
+    operator = torch.ops.aten._weight_int4pack_mm_for_cpu.default
+    for node in program.graph.find_nodes(op="call_function", target=operator):
+        x, *packed = node.args
+        key = tuple(packed)
+        if key not in made:
+            values = [_value(program, each, node, where) for each in packed]
+            made[key] = _constant(program, f"weights_of_{node.name}", _unpacked(*values))
+        _multiply(node, x, made[key])
+
+
+def _unpacked(words: Any, size: int, scales: Any) -> Any:
+    """The weights ``[K, N]``.
+
+    Only PyTorch knows the order of their bits, which hangs on the processor: its product with a
+    unit matrix has them all.
+    """
+    import torch
+
+    unit = torch.eye(len(scales) * size)
+    return torch.ops.aten._weight_int4pack_mm_for_cpu(unit, words, size, scales.float())
+
+
+def _value(program: Any, argument: Any, user: Any, where: str) -> Any:
+    """A weight, or what an operator makes of weights."""
+    import torch
+
+    if not isinstance(argument, torch.fx.Node):
+        return argument
+    if argument.op == "placeholder":
+        weights = {**program.state_dict, **program.constants}
+        for spec in program.graph_signature.input_specs:
+            if spec.arg.name == argument.name and spec.target in weights:
+                return weights[spec.target].detach()
+        why = "its packed weights are known only at run time"
+        advice = "make them parameters or buffers of the model"
+        raise ModelError(f"{where}: {refusal(user, why, advice)}")
+    args = [_value(program, each, user, where) for each in argument.args]
+    return argument.target(*args, **argument.kwargs)
+
+
+def _constant(program: Any, name: str, value: Any) -> Any:
+    """The node of a new constant of a program."""
+    from torch.export.graph_signature import InputKind, InputSpec, TensorArgument
+
+    first = next(iter(program.graph.nodes))
+    with program.graph.inserting_before(first):
+        node = program.graph.placeholder(name)
+    node.meta["val"] = value.to("meta")
+    spec = InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(node.name), name)
+    program.graph_signature.input_specs.insert(0, spec)
+    program.constants[name] = value
+    return node
+
+
+def _multiply(node: Any, x: Any, weights: Any) -> None:
+    """Put a product with a matrix in place of a node; it is computed in the weights' type."""
+    import torch
+
+    given, short = node.meta["val"], node.meta["val"].dtype
+    with node.graph.inserting_before(node):
+        found = node.graph.call_function(
+            torch.ops.aten._to_copy.default, (x,), {"dtype": torch.float32}
+        )
+        found.meta = {**node.meta, "val": x.meta["val"].to(torch.float32)}
+        found = node.graph.call_function(torch.ops.aten.mm.default, (found, weights))
+        found.meta = {**node.meta, "val": given.to(torch.float32)}
+        found = node.graph.call_function(
+            torch.ops.aten._to_copy.default, (found,), {"dtype": short}
+        )
+        found.meta = dict(node.meta)
+    node.replace_all_uses_with(found)
+    node.graph.erase_node(node)
