@@ -13,6 +13,7 @@ from tvm import relax
 
 import tvm_rammer
 from tvm_rammer.relax_util import operator_name
+from tvm_rammer.transform.affine_blocks import affine_blocks
 from tvm_rammer.transform.few_bits import few_bits
 from tvm_rammer.transform.narrow_weights import NarrowWeights
 from tvm_rammer.transform.scaled_bytes import scaled_bytes
@@ -256,6 +257,71 @@ def test_many_rows_read_short_weights_where_they_come_from_memory():
     assert operators(NarrowWeights(0)(products((1, far)))) == ["relax.matmul"]
     region = checked(RNG.standard_normal((40, 4096), "float32"), far)
     assert region.kernels == {"few bits": 2}
+
+
+def shifted(shape, size, bits, seed=0, points="float32"):
+    """Integers less a zero point of any kind for each block of a column, times a scale."""
+    rng = np.random.default_rng(seed)
+    values = rng.integers(0, 1 << bits, shape)
+    blocks = shape[0] // size, shape[1]
+    point = rng.uniform(0, 1 << bits, blocks).astype(points).astype("float32")
+    scale = rng.uniform(1e-3, 1e-1, blocks).astype("float32")
+    point, scale = (np.repeat(each, size, axis=0) for each in (point, scale))
+    return (values.astype("float32") - point) * scale
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    blocks=st.integers(1, 5),
+    size=st.sampled_from((16, 32, 128)),
+    columns=st.integers(1, 20),
+    bits=st.integers(1, 8),
+    points=st.sampled_from(("float32", "float16", "int32")),
+    seed=st.integers(0, 99),
+)
+def test_blocks_may_have_any_zero_point(blocks, size, columns, bits, points, seed):
+    weights = shifted((blocks * size, columns), size, bits, seed, points)
+    weights[:size, 0] = seed % 3
+    found = affine_blocks(weights)
+    assert found is not None and found.offset is not None
+    assert found.bits <= max(2, 1 << (bits - 1).bit_length())
+    half = 1 << (found.bits - 1)
+    assert found.values.min() >= -half and found.values.max() < half
+
+    def wide(of_block):
+        return np.repeat(of_block.astype("float64"), len(weights) // len(of_block), axis=0)
+
+    made = (found.values + wide(found.offset)) * wide(found.scale)
+    np.testing.assert_allclose(made, weights, rtol=0, atol=1e-6 * np.abs(weights).max())
+
+
+def test_what_is_not_all_steps_has_no_blocks():
+    assert affine_blocks(RNG.standard_normal((512, 64)).astype("float32")) is None
+    assert affine_blocks(halves("bfloat16", (512, 64))) is None
+    weights = shifted((512, 64), 32, 4)
+    assert affine_blocks(weights) is not None
+    assert affine_blocks(weights[:-1]) is None, "words are full"
+    for odd in (np.nan, np.inf, weights[300, 7] + 1e-3 * np.ptp(weights[288:320, 7])):
+        other = weights.copy()
+        other[300, 7] = odd
+        assert affine_blocks(other) is None
+
+
+def test_scales_that_have_16_bits_are_kept_so():
+    scale = RNG.uniform(1e-3, 1e-1, (1, 64)).astype("float16").astype("float32")
+    weights = (RNG.integers(0, 256, (512, 64)) - np.float32(200)) * scale
+    found = affine_blocks(weights, ("float16",))
+    assert found is not None and found.scale.dtype == np.float16 and found.bits == 8
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize(("bits", "size"), [(4, 32), (8, 32), (8, 256)])
+def test_products_with_shifted_weights_are_those_of_the_wide_weights(rows, bits, size):
+    weights = shifted((256, 160), size, bits)
+    x = RNG.standard_normal((rows, 256)).astype("float32")
+    region = checked(x, weights, 2e-6)
+    assert region.kernels == {"few bits": 2}
+    assert region.constant_bytes < 2 * weights.nbytes * (bits / 32 + 0.07)
 
 
 def halves(name, shape=(512, 320)):

@@ -62,7 +62,7 @@ def block_scaled_product(
     scale : te.Tensor
         ``[blocks, N]``, of any type of float.
     offset : te.Tensor, optional
-        ``[blocks, N]`` of int8.
+        ``[blocks, N]``, of int8 or a type of float.
     bits : int
     """
     count = _count(bits)
@@ -157,7 +157,8 @@ class BlockScaled:
     @property
     def nbytes(self) -> float:
         """Of a weight in memory, its part of what its block has in common included."""
-        shared = dtype_bytes(str(self.scale.source.dtype)) + (self.offset is not None)
+        parts = [load for load in (self.scale, self.offset) if load is not None]
+        shared = sum(dtype_bytes(str(load.source.dtype)) for load in parts)
         return self.bits / _BITS_OF_BYTE + shared / self.size
 
     def integer(self, word: Any, part: Any) -> Any:

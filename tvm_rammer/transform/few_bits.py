@@ -14,9 +14,9 @@ import numpy as np
 from tvm_rammer.transform.scaled_bytes import ROUNDING, ScaledBytes
 
 #: How many bits integers have, besides 8.
-_FEW = (2, 4)
+FEW = (2, 4)
 #: Blocks hold a multiple of so many: those of 2 bits fill a word.
-_WORD = 16
+WORD = 16
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class FewBits:
         From ``-2 ** (bits - 1)`` on.
     scale : ndarray, [blocks, N]
         Float32, or a type of 16 bits that has all scales.
-    offset : ndarray of int8, [blocks, N], optional
+    offset : ndarray of int8 or float32, [blocks, N], optional
     bits : int
         2, 4 or 8.
     """
@@ -50,7 +50,7 @@ def few_bits(found: ScaledBytes, short_floats: Sequence[str] = ()) -> FewBits | 
         Types of 16 bits that scales may have.
     """
     rows, columns = found.values.shape
-    if found.scale is None or rows % _WORD:
+    if found.scale is None or rows % WORD:
         return None
     scale = found.scale if found.scale.ndim > 1 else np.broadcast_to(found.scale, (1, columns))
     values = found.values.astype(np.int16).reshape(len(scale), -1, columns)
@@ -58,7 +58,7 @@ def few_bits(found: ScaledBytes, short_floats: Sequence[str] = ()) -> FewBits | 
     steps = np.maximum(np.gcd.reduce(values, axis=1), 1)
     values = values // steps[:, None]
     low, high = values.min(axis=1), values.max(axis=1)
-    bits = next((b for b in _FEW if (high - low).max() < 1 << b), 8)
+    bits = next((b for b in FEW if (high - low).max() < 1 << b), 8)
     if bits == 8 and len(scale) == 1:
         return None
     half = 1 << (bits - 1)
@@ -68,10 +68,10 @@ def few_bits(found: ScaledBytes, short_floats: Sequence[str] = ()) -> FewBits | 
         values -= offset[:, None]
     scale = (scale.astype(np.float64) * steps).astype(np.float32)
     values = values.reshape(rows, columns).astype(np.int8)
-    return FewBits(values, _shortened(scale, short_floats), offset, bits)
+    return FewBits(values, shortened(scale, short_floats), offset, bits)
 
 
-def _shortened(scale: np.ndarray, short_floats: Sequence[str]) -> np.ndarray:
+def shortened(scale: np.ndarray, short_floats: Sequence[str]) -> np.ndarray:
     """Scales in the first of some types that has them all, but for what rounding made of them."""
     for name in short_floats:
         with np.errstate(over="ignore"):

@@ -3,10 +3,10 @@
 A quantised model's weights are integers of 8 bits or fewer times a scale, and importers turn them
 into floating-point numbers of four times the size. A product of few rows takes as long as its
 weights take to be read, so there they become short again: bytes are widened in registers, and the
-scale multiplies the sums; of blocks with a scale of their own each, integers of 2 and 4 bits share
-words. Weights that were trained or kept as floats of 16 bits become these again, without a scale.
-Many rows use what was widened several times: they lose nothing, and win where weights come from
-memory. What counts are the numbers, not where a model has them from.
+scale multiplies the sums; of blocks with a scale of their own each, and perhaps an offset, integers
+of 2 and 4 bits share words. Weights that were trained or kept as floats of 16 bits become these
+again, without a scale. Many rows use what was widened several times: they lose nothing, and win
+where weights come from memory. What counts are the numbers, not where a model has them from.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from tvm.ir import GenericConst
 from tvm_rammer.kernel.block_scaled import block_scaled_product, packed_integers
 from tvm_rammer.relax_util import ANCHOR, calls_of, operator_name, rewrite, static_shape
 from tvm_rammer.tensors import as_array, constant
+from tvm_rammer.transform.affine_blocks import affine_blocks
 from tvm_rammer.transform.few_bits import few_bits
 from tvm_rammer.transform.scaled_bytes import scaled_bytes
 
@@ -97,15 +98,15 @@ def _narrow_weights(
 
 
 def _of_integers(weights: np.ndarray, short_floats: Sequence[str]) -> _Short | None:
-    """Integers times scales."""
+    """Integers times scales, perhaps with an offset."""
     found = scaled_bytes(weights, in_blocks=True)
-    if found is None:
-        return None
-    parts = few_bits(found, short_floats)
+    parts = few_bits(found, short_floats) if found else affine_blocks(weights, short_floats)
     if parts is not None:
         words = packed_integers(parts.values, parts.bits)
         arrays = (words, parts.scale, parts.offset)
         return _Short(tuple(constant(a) for a in arrays if a is not None), bits=parts.bits)
+    if found is None:
+        return None
     scale = None if found.scale is None else constant(found.scale)
     return _Short((constant(found.values),), scale)
 

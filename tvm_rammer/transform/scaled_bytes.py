@@ -20,7 +20,7 @@ _SAMPLE, _FEW = 16, 4
 #: Magnitudes of bytes, the largest first.
 _BYTES = range(128, 0, -1)
 #: How many neighbours of a column have a scale in common where it has several.
-_BLOCKS = (256, 128, 64, 32, 16)
+BLOCKS = (256, 128, 64, 32, 16)
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def _bytes_in_blocks(weights: np.ndarray) -> ScaledBytes | None:
     """A matrix whose columns have a scale for each of their blocks, the largest that there are."""
     rows, columns = weights.shape
     sample = np.ascontiguousarray(weights[:, columns // 2])
-    sizes = [size for size in _BLOCKS if rows % size == 0]
+    sizes = [size for size in BLOCKS if rows % size == 0]
     size = next((n for n in sizes if _scale_of_rows(sample.reshape(-1, n)) is not None), 0)
     if not size:
         return None

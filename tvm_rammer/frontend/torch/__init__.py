@@ -1,6 +1,5 @@
 """Programs of PyTorch.
 
-=======
 =========================  ===============================================================
 ``import_torch``           reads programs and imports them
 ``exported_program``       makes sizes known, decomposes, refuses by name

@@ -25,9 +25,9 @@ def weights(k, n, size, bits, offset, dtype, seed=0):
     values = rng.integers(-half, half, (k, n)).astype("int8")
     values[0], values[-1] = -half, half - 1
     scale = rng.uniform(0.01, 1, (k // size, n)).astype(dtype)
-    offsets = rng.integers(-9, 9, scale.shape).astype("int8")
+    offsets = rng.uniform(-9, 9, scale.shape).astype(offset or "int8")
     packed = [packed_integers(values, bits), scale, *([offsets] if offset else [])]
-    wide = values.astype("float64") + np.repeat(offsets, size, axis=0) * offset
+    wide = values.astype("float64") + np.repeat(offsets, size, axis=0) * bool(offset)
     return packed, wide * np.repeat(scale.astype("float64"), size, axis=0)
 
 
@@ -69,24 +69,32 @@ def test_integers_lie_in_words(bits):
     size=st.sampled_from([16, 32, 64]),
     n=st.integers(1, 140),
     bits=st.sampled_from([2, 4, 8]),
-    offset=st.booleans(),
+    offset=st.sampled_from([None, "int8", "float32"]),
     dtype=st.sampled_from(["float32", "float16"]),
     vdevice=st.sampled_from(VDEVICES),
 )
-@example((1,), 4, 32, 256, 4, False, "float32", VDEVICES[0])
-@example((1,), 4, 32, 256, 4, True, "float16", VDEVICES[1])
-@example((4,), 1, 96, 67, 4, True, "float32", VDEVICES[2])
-@example((1,), 2, 32, 100, 4, True, "float32", VDEVICES[3])
-@example((45,), 3, 64, 100, 4, True, "float16", VDEVICES[0])
-@example((2, 17), 1, 48, 40, 2, False, "float32", VDEVICES[1])
-@example((45,), 30, 16, 130, 8, True, "float32", VDEVICES[3])
+@example((1,), 4, 32, 256, 4, None, "float32", VDEVICES[0])
+@example((1,), 4, 32, 256, 4, "int8", "float16", VDEVICES[1])
+@example((4,), 1, 96, 67, 4, "int8", "float32", VDEVICES[2])
+@example((1,), 2, 32, 100, 4, "int8", "float32", VDEVICES[3])
+@example((45,), 3, 64, 100, 4, "int8", "float16", VDEVICES[0])
+@example((2, 17), 1, 48, 40, 2, None, "float32", VDEVICES[1])
+@example((45,), 30, 16, 130, 8, "int8", "float32", VDEVICES[3])
 def test_whatever_the_shape_and_the_bits(rows, blocks, size, n, bits, offset, dtype, vdevice):
     packed, wide = weights(blocks * size, n, size, bits, offset, dtype)
     check(rows, packed, wide, bits, vdevice)
 
 
+@pytest.mark.parametrize("offset", ["int8", "float32"])
+def test_offsets_are_read_as_they_are(offset):
+    packed, wide = weights(256, 100, 64, 4, offset, "float32")
+    check((1,), packed, wide, 4, HOST)
+    found = BlockScaled.of(product((1,), 256, packed, 4))
+    assert found is not None and found.nbytes == 0.5 + (4 + packed[2].itemsize) / 64
+
+
 def test_sums_of_many_blocks_are_exact():
-    packed, wide = weights(11008, 96, 32, 4, True, "float32")
+    packed, wide = weights(11008, 96, 32, 4, "int8", "float32")
     x = numbers((1, len(wide)))
     run = run_prim_func(product((1,), len(wide), packed, 4), [x, *packed], (1, 2, 3))
     want = x.astype("float64") @ wide
@@ -95,7 +103,7 @@ def test_sums_of_many_blocks_are_exact():
 
 @pytest.mark.parametrize("rows", [(1,), (3,), (30,)])
 def test_what_is_fused_behind_a_product_is_its_epilogue(rows):
-    packed, wide = weights(128, 80, 32, 4, True, "float32")
+    packed, wide = weights(128, 80, 32, 4, "int8", "float32")
     x = numbers((*rows, 128))
     want = 1 / (1 + np.exp(-(x.astype("float64") @ wide)))
     run = run_prim_func(
@@ -112,7 +120,7 @@ def test_what_is_fused_behind_a_product_is_its_epilogue(rows):
 
 
 def test_every_choice_gives_the_same():
-    packed, wide = weights(256, 200, 32, 4, True, "float32")
+    packed, wide = weights(256, 200, 32, 4, "int8", "float32")
     func, x = product((1,), 256, packed, 4), numbers((1, 256))
     found = choices(func, frozenset({1, 2, 3}), HOST)
     assert len(found) > 2
@@ -122,7 +130,7 @@ def test_every_choice_gives_the_same():
 
 
 def test_finer_tiles_give_the_same_bits():
-    packed, _ = weights(256, 2048, 32, 4, False, "float32")
+    packed, _ = weights(256, 2048, 32, 4, None, "float32")
     func, x = product((1,), 256, packed, 4), numbers((1, 256))
     runs = [run_prim_func(func, [x, *packed], (1, 2), seed=seed) for seed in range(4)]
     candidates = runs[0].kernel.stages[0].candidates
@@ -132,7 +140,7 @@ def test_finer_tiles_give_the_same_bits():
 
 
 def test_only_constants_are_packed_and_others_are_computed_all_the_same():
-    packed, wide = weights(64, 48, 32, 4, True, "float32")
+    packed, wide = weights(64, 48, 32, 4, "int8", "float32")
     func, x = product((1,), 64, packed, 4), numbers((1, 64))
     assert FewBitsRule().match(func, frozenset({1, 2}), HOST) is None
     run = run_prim_func(func, [x, *packed], ())
@@ -141,7 +149,7 @@ def test_only_constants_are_packed_and_others_are_computed_all_the_same():
 
 
 def test_other_products_are_none():
-    packed, _ = weights(64, 48, 32, 4, True, "float32")
+    packed, _ = weights(64, 48, 32, 4, "int8", "float32")
     func = product((1,), 64, packed, 4)
     assert find_contraction(func) is None
     found = BlockScaled.of(func)
