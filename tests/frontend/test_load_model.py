@@ -729,3 +729,52 @@ def test_a_torch_file_without_torch(tmp_path, monkeypatch):
     path = tmp_path / "m.pt2"
     path.write_bytes(b"x")
     assert message(ModelError, path) == f"{path}: needs PyTorch to be read: pip install torch"
+
+
+QUANTISE_AND_SAVE = """
+import sys, torch
+import torch.ao.quantization.fx._decomposed
+operator = torch.ops.quantized_decomposed.dequantize_per_tensor
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return operator(x, 0.5, 3, -128, 127, torch.int8)
+program = torch.export.export(Model(), (torch.ones(3, dtype=torch.int8),))
+torch.export.save(program, sys.argv[1])
+"""
+LOAD = "import sys, tvm_rammer; print(tvm_rammer.load_model(sys.argv[1]).input_names)"
+SAVE_WITH_OTHERS = """
+import sys, torch
+library = torch.library.Library("torchao", "DEF")
+library.define("twice(Tensor x) -> Tensor")
+library.impl("twice", lambda x: 2 * x, "CompositeExplicitAutograd")
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.ops.torchao.twice(x)
+torch.export.save(torch.export.export(Model(), (torch.ones(3),)), sys.argv[1])
+"""
+
+
+def in_its_own_process(code, path):
+    command = [sys.executable, "-c", code, str(path)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
+def test_a_saved_program_may_have_operators_that_pytorch_does_not_know_unasked(tmp_path):
+    path = tmp_path / "m.pt2"
+    assert in_its_own_process(QUANTISE_AND_SAVE, path).returncode == 0
+    result = in_its_own_process(LOAD, path)
+    assert (result.stdout, result.stderr) == ("('x',)\n", "")
+
+
+@pytest.mark.skipif(
+    find_spec("torch") is None or find_spec("torchao") is not None,
+    reason="PyTorch is not installed, or torchao is",
+)
+def test_a_saved_program_says_which_module_it_needs(tmp_path):
+    path = tmp_path / "m.pt2"
+    assert in_its_own_process(SAVE_WITH_OTHERS, path).returncode == 0
+    assert message(ModelError, path) == (
+        f"{path}: needs the module 'torchao' to be read, which has operators or kinds of tensors "
+        "of the program; install it"
+    )

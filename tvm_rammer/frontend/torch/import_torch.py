@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+import re
+import zipfile
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,14 @@ from tvm_rammer.frontend.input_constants import Constants
 from tvm_rammer.frontend.input_shapes import Shapes
 from tvm_rammer.frontend.loaded_model import LoadedModel, one_line
 from tvm_rammer.frontend.relax_module import from_relax
+
+_OPERATOR = re.compile(rb"torch\.ops\.(\w+)\.")
+#: Modules that make operators known to PyTorch, by the names that those begin with.
+_DEFINING = {
+    "quantized_decomposed": "torch.ao.quantization.fx._decomposed",
+    "torchao": "torchao",
+    "torchvision": "torchvision",
+}
 
 
 def read_pt2(path: Path) -> Any:
@@ -23,19 +32,28 @@ def read_pt2(path: Path) -> Any:
     except ImportError as error:
         raise ModelError(f"{path}: needs PyTorch to be read: pip install torch") from error
     try:
-        try:
-            return torch.export.load(io.BytesIO(data))
-        except Exception:
-            if find_spec("torchvision") is None:
-                raise
-            # PyTorch knows torchvision's operators once that is imported.
-            import_module("torchvision")
-            return torch.export.load(io.BytesIO(data))
+        for family in _families(data) & _DEFINING.keys():
+            import_module(_DEFINING[family])
+        return torch.export.load(io.BytesIO(data))
+    except ModuleNotFoundError as error:
+        raise ModelError(
+            f"{path}: needs the module {error.name!r} to be read, which has operators or kinds of "
+            "tensors of the program; install it"
+        ) from error
     except Exception as error:
         raise ModelError(
             f"{path}: not a program saved by torch.export.save, or damaged ({one_line(error)}); "
             "save it again"
         ) from error
+
+
+def _families(data: bytes) -> set[str]:
+    """What the names of a saved program's operators begin with."""
+    if not zipfile.is_zipfile(io.BytesIO(data)):
+        return set()
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        graphs = [archive.read(name) for name in archive.namelist() if name.endswith(".json")]
+    return {name.decode() for graph in graphs for name in _OPERATOR.findall(graph)}
 
 
 def from_torch(program: Any, shapes: Shapes, constants: Constants, where: str) -> LoadedModel:
