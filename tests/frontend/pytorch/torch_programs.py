@@ -1546,6 +1546,17 @@ class PackedProduct(nn.Module):
         return torch.ops.aten._weight_int4pack_mm_for_cpu(x, self.words, 32, self.scales)
 
 
+class SmallFloats(nn.Module):
+    """Weights of 8 bits, and a scale."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Buffer(floats(5, 8).to(torch.float8_e4m3fn))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.linear(x, self.weight.to(x.dtype) * 0.3)
+
+
 def rounded_rows(x: torch.Tensor, choose: Any) -> torch.Tensor:
     scales, points = choose(x, torch.int8)
     steps = DQ.quantize_per_token(x, scales, points, *BYTES)
@@ -1588,6 +1599,12 @@ QUANTIZED = {
     "packed": Program(PackedProduct(), (floats(3, 64),)),
     "packed_twice": Program(
         Using(PackedProduct(), lambda product, x: (product(x), product(x + 1))), (floats(3, 64),)
+    ),
+    "small_floats": Program(SmallFloats(), (floats(3, 8),)),
+    "small_floats_unknown": Program(
+        lambda x: x.float(),
+        (floats(3).to(torch.float8_e4m3fn),),
+        refusal="is a tensor of float8_e4m3fn, which is supported for weights only",
     ),
     "packed_unknown": Program(
         lambda x, words: torch.ops.aten._weight_int4pack_mm_for_cpu(x, words, 32, SCALES_OF_FOUR),

@@ -10,7 +10,7 @@
 ``complex_weights``        complex numbers where a program begins and ends
 ``operator_call``          a call of an operator, as its converter sees it
 ``quantized_definitions``  operators of quantised programs by others of PyTorch's
-``unpack_weights``         weights of 4 bits become floats
+``unpack_weights``         packed weights, and those of 8 bits, become floats
 ``widening``               what is computed in float32 instead of floats of 16 bits
 =========================  ===============================================================
 """

@@ -16,7 +16,7 @@ from tvm_rammer.frontend.torch.converters import CONVERTERS
 from tvm_rammer.frontend.torch.known_values import with_known_sizes
 from tvm_rammer.frontend.torch.operator_call import place, refusal
 from tvm_rammer.frontend.torch.quantized_definitions import quantized_definitions
-from tvm_rammer.frontend.torch.unpack_weights import unpack_weights
+from tvm_rammer.frontend.torch.unpack_weights import unpack_weights, widen_small_floats
 
 _ASSERTIONS = frozenset(
     {"_assert_async.msg", "_assert_async.default", "_assert_scalar.default"}
@@ -57,6 +57,7 @@ def prepared(program: Any, shapes: Shapes, constants: Constants, where: str) -> 
     _check_inputs(program, where)
     _drop_what_is_no_tensor(program)
     unpack_weights(program, where)
+    widen_small_floats(program, where)
     _share_equal_weights(program)
     _check_operators(program, where)
     return program

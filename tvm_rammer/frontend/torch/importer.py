@@ -31,7 +31,8 @@ def imported(program: Any, where: str) -> tvm.IRModule:
     try:
         return importer.from_exported_program(program, False, False, False, None)
     except Exception:
-        end_blocks(importer.block_builder)
+        if importer.block_builder is not None:
+            end_blocks(importer.block_builder)
         raise
 
 

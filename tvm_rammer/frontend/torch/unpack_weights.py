@@ -1,4 +1,4 @@
-"""Weights of 4 bits that PyTorch keeps packed become floats.
+"""Weights of 4 bits that PyTorch keeps packed, and those that are floats of 8, become plain floats.
 
 What is worth to be kept short is found later, by the numbers.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from tvm_rammer.errors import ModelError
-from tvm_rammer.frontend.torch.operator_call import refusal
+from tvm_rammer.frontend.torch.operator_call import refusal, tvm_dtype
 
 
 def unpack_weights(program: Any, where: str) -> None:
@@ -30,6 +30,30 @@ def unpack_weights(program: Any, where: str) -> None:
             values = [_value(program, each, node, where) for each in packed]
             made[key] = _constant(program, f"weights_of_{node.name}", _unpacked(*values))
         _multiply(node, x, made[key])
+
+
+def widen_small_floats(program: Any, where: str) -> None:
+    """Give a decomposed program weights of float32 in place of floats of 8 bits.
+
+    Raises
+    ------
+    ModelError
+        An input is of such a type.
+    """
+    for node in program.graph.find_nodes(op="placeholder"):
+        dtype = getattr(node.meta.get("val"), "dtype", None)
+        if not str(dtype).startswith("torch.float8"):
+            continue
+        specs = program.graph_signature.input_specs
+        target = next(spec.target for spec in specs if spec.arg.name == node.name)
+        weights = next((w for w in (program.state_dict, program.constants) if target in w), None)
+        if weights is None:
+            raise ModelError(
+                f"{where}: input {node.name!r} is a tensor of {tvm_dtype(dtype)}, which is "
+                "supported for weights only; export the program with one of float16 or float32"
+            )
+        weights[target] = weights[target].detach().float()
+        node.meta["val"] = node.meta["val"].float()
 
 
 def _unpacked(words: Any, size: int, scales: Any) -> Any:
