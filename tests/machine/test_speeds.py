@@ -53,6 +53,7 @@ OTHERS = {
     "transform/fold_affine.py": ({256.0}, "a bound of values"),
     "transform/merge_products.py": ({0.98}, "a gain that is worth a longer path"),
     "transform/scaled_bytes.py": ({3e-7}, "a rounding"),
+    "transform/affine_blocks.py": ({0.02}, "a part of a step of a quantiser"),
     "transform/widen_convolutions.py": (
         {0.8, 0.6, 1.2},
         "a gain that is worth a rewriting; instructions of half a vector and of two that overlap",

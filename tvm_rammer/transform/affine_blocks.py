@@ -6,6 +6,8 @@ integers whose difference from it has no 8 bits. As for bytes, what counts are t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from tvm_rammer.transform.few_bits import FEW, WORD, FewBits, shortened
@@ -21,13 +23,13 @@ _SAMPLE = 4
 _PART = 1 << 20
 
 
-def affine_blocks(weights: np.ndarray, short_floats: tuple[str, ...] = ()) -> FewBits | None:
+def affine_blocks(weights: np.ndarray, short_floats: Sequence[str] = ()) -> FewBits | None:
     """The integers, scales and offsets of a matrix, ``None`` if it has none.
 
     Parameters
     ----------
     weights : ndarray of float32, [K, N]
-    short_floats : tuple of str
+    short_floats : sequence of str
         Types of 16 bits that scales may have.
     """
     rows, columns = weights.shape
