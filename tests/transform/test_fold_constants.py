@@ -1,5 +1,6 @@
 """Operators on constants become constants, with the values that TVM itself computes."""
 
+import tracemalloc
 from collections.abc import Callable
 
 import numpy as np
@@ -381,3 +382,21 @@ def test_division_by_zero_is_infinite_and_says_nothing(recwarn):
     mod = module(op.divide, np.ones(3, "float32"), np.zeros(3, "float32"))
     np.testing.assert_array_equal(folded(mod), np.full(3, np.inf))
     assert not recwarn.list
+
+
+def test_steps_in_between_are_forgotten():
+    """A model may unpack its weights in many steps."""
+    array = values("float32", 1).repeat(1 << 14)
+
+    def steps(x):
+        return op.add(op.add(op.negative(op.abs(op.negative(op.abs(x)))), x), x)
+
+    mod = relax.transform.Normalize()(module(steps, array))
+    tracemalloc.start()
+    try:
+        found = folded(mod)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_array_equal(found, 2 * array - np.abs(array))
+    assert peak < 4.5 * array.nbytes

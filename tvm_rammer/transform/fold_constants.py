@@ -15,7 +15,13 @@ from tvm import relax
 from tvm.ir import GenericConst
 from tvm.tirx import FloatImm, IntImm
 
-from tvm_rammer.relax_util import bound_value, operator_name, rewrite, static_shape
+from tvm_rammer.relax_util import (
+    bound_value,
+    operator_name,
+    rewrite,
+    static_shape,
+    variables_read,
+)
 from tvm_rammer.tensors import as_array, constant
 from tvm_rammer.transform.remove_dead_code import clean_up
 
@@ -293,6 +299,36 @@ class FoldConstants:
 
 @relax.expr_functor.mutator
 class _Folder(relax.PyExprMutator):
+    """Constants that only other operators read are forgotten once these are evaluated.
+
+    Weights that a model unpacks in ten steps would else take ten times the memory.
+    """
+
+    def __init__(self, mod: tvm.IRModule) -> None:
+        super().__init__(mod)
+        self.found: dict[Any, Any] = {}
+        self.read_last: dict[Any, list[Any]] = {}
+
+    def visit_function_(self, func: Any) -> Any:
+        self.read_last |= _read_last(func)
+        return super().visit_function_(func)
+
+    def visit_var_binding_(self, binding: Any) -> None:
+        value = self.visit_expr(binding.value)
+        for var in self.read_last.get(binding.var, ()):
+            self.found.pop(var, None)
+        if isinstance(value, GenericConst) and isinstance(binding.var, relax.DataflowVar):
+            self.found[binding.var] = value
+            return
+        value = self.builder_.normalize(value)
+        var = self.with_type(self.visit_var_def(binding.var), value.ty)
+        if not var.same_as(binding.var):
+            self.set_var_remap(binding.var, var)
+        self.builder_.emit_normalized(relax.VarBinding(var, value))
+
+    def visit_dataflow_var_(self, var: Any) -> Any:
+        return self.found[var] if var in self.found else super().visit_dataflow_var_(var)
+
     def visit_call_(self, call: Any) -> Any:
         call = super().visit_call_(call)
         name = operator_name(call).removeprefix("relax.")
@@ -360,6 +396,19 @@ class _Folder(relax.PyExprMutator):
                     return None
                 values.append(value)
         return values or None
+
+
+def _read_last(func: Any) -> dict[Any, list[Any]]:
+    """The variables that nobody reads after a binding, by its variable."""
+    readers: dict[Any, Any] = {}
+    for block in func.body.blocks:
+        for binding in block.bindings:
+            for var in variables_read(binding.value):
+                readers[var] = binding.var
+    found: dict[Any, list[Any]] = {}
+    for var, reader in readers.items():
+        found.setdefault(reader, []).append(var)
+    return found
 
 
 def _is_plain(operand: str, result: str) -> bool:
