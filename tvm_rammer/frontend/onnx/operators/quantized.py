@@ -92,6 +92,10 @@ def blocked(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
         return None
     shape = node.shape(x)
     axis = node.attributes.get("axis", 1) % len(shape)
+    names = [name for name in node.inputs if name]
+    known = [value for name in names if (value := node.value(name)) is not None]
+    if node.kind == "DequantizeLinear" and len(known) == len(names):
+        return (nodes.constant(_weights(*known, axis=axis, size=size), node.dtype(scale)),)
     scales = _repeated(node, nodes, scale, axis, size, shape[axis])
     point = node.input(2)
     points = _repeated(node, nodes, point, axis, size, shape[axis]) if point else ""
@@ -112,6 +116,26 @@ def blocked(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
     steps = nodes.op("Max", steps, nodes.constant(limits.min, real))
     steps = nodes.op("Min", steps, nodes.constant(limits.max, real))
     return (nodes.cast(steps, dtype),)
+
+
+def _weights(
+    integers: np.ndarray,
+    scale: np.ndarray,
+    point: np.ndarray | None = None,
+    *,
+    axis: int,
+    size: int,
+) -> np.ndarray:
+    """The real values of constants, without one copy for each step."""
+    real = integers.astype(scale.dtype)
+    for number in range(scale.shape[axis]):
+        block = [slice(None)] * real.ndim
+        block[axis] = slice(number * size, (number + 1) * size)
+        part, shared = real[tuple(block)], [*block[:axis], slice(number, number + 1)]
+        if point is not None:
+            part -= point[tuple(shared)].astype(scale.dtype)
+        part *= scale[tuple(shared)]
+    return real
 
 
 def _repeated(
