@@ -93,7 +93,7 @@ def blocked(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
     shape = node.shape(x)
     axis = node.attributes.get("axis", 1) % len(shape)
     names = [name for name in node.inputs if name]
-    known = [value for name in names if (value := node.value(name)) is not None]
+    known = [found for name in names if (found := node.value(name)) is not None]
     if node.kind == "DequantizeLinear" and len(known) == len(names):
         return (nodes.constant(_weights(*known, axis=axis, size=size), node.dtype(scale)),)
     scales = _repeated(node, nodes, scale, axis, size, shape[axis])
