@@ -54,19 +54,26 @@ def _index_by_positions(graph: Any) -> None:
                 if index is None or index.meta["val"].dtype is not torch.bool:
                     positions.append(index)
                     continue
-                places = _inserted(graph, node, aten.nonzero.default, index)
-                axes = range(index.meta["val"].ndim)
-                positions += [
-                    _inserted(graph, node, aten.select.int, places, 1, axis) for axis in axes
-                ]
+                places = _positions(graph, node, index)
+                for axis in range(index.meta["val"].ndim):
+                    column = graph.call_function(aten.select.int, (places, 1, axis))
+                    column.meta = dict(node.meta)
+                    positions.append(column)
         node.args = (node.args[0], positions)
 
 
-def _inserted(graph: Any, like: Any, operator: Any, *args: Any) -> Any:
-    """A call whose size depends on data as that of another does; which it is comes out later."""
-    node = graph.call_function(operator, args)
-    node.meta = dict(like.meta)
-    return node
+def _positions(graph: Any, node: Any, mask: Any) -> Any:
+    """The positions of a mask: their number, which was the node's to name, is theirs now."""
+    import torch
+    from torch.utils._pytree import SequenceKey
+
+    positions = graph.call_function(torch.ops.aten.nonzero.default, (mask,))
+    sizes = node.meta.pop("unbacked_bindings", None)
+    positions.meta = dict(node.meta)
+    if sizes is not None:
+        named = {name: (path[0], SequenceKey(0)) for name, path in sizes.items()}
+        positions.meta["unbacked_bindings"] = named
+    return positions
 
 
 def _is_open(node: Any) -> bool:
