@@ -320,8 +320,12 @@ class _Folder(relax.PyExprMutator):
         if isinstance(value, GenericConst) and isinstance(binding.var, relax.DataflowVar):
             self.found[binding.var] = value
             return
+        kept = value.same_as(binding.value)
         value = self.builder_.normalize(value)
         var = self.with_type(self.visit_var_def(binding.var), value.ty)
+        if kept and var.same_as(binding.var):
+            self.builder_.emit_normalized(binding)
+            return
         if not var.same_as(binding.var):
             self.set_var_remap(binding.var, var)
         self.builder_.emit_normalized(relax.VarBinding(var, value))

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from torch import nn
-from torch_programs import Wrapped, floats
 
-from tvm_rammer import build
-from tvm_rammer.errors import InputError, ModelError
+torch = pytest.importorskip("torch")
+
+from torch_programs import Wrapped, floats  # noqa: E402
+
+from tvm_rammer import build  # noqa: E402
+from tvm_rammer.errors import InputError, ModelError  # noqa: E402
 
 EDGES = torch.tensor([[0, 1, 2, 2, 3], [1, 1, 0, 2, 0]])
 
@@ -26,7 +27,7 @@ def number_of(x: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
     return x * edges.max().item()
 
 
-class Chosen(nn.Module):
+class Chosen(torch.nn.Module):
     """Columns that a buffer chooses; it may be another buffer after each run."""
 
     def __init__(self, moves: bool) -> None:
@@ -42,7 +43,7 @@ class Chosen(nn.Module):
 
 
 def exported(model: Any, *inputs: torch.Tensor) -> Any:
-    model = model if isinstance(model, nn.Module) else Wrapped(model)
+    model = model if isinstance(model, torch.nn.Module) else Wrapped(model)
     return torch.export.export(model.eval(), inputs, strict=False)
 
 
