@@ -7,6 +7,7 @@ in words.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -142,6 +143,11 @@ class BlockScaled:
     def rows(self) -> tuple[Axis, ...]:
         """The axes along which weights are the same."""
         return tuple(axis for axis in self.contraction.spatial if axis is not self.column)
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows there are along all of them."""
+        return prod(axis.extent for axis in self.rows)
 
     @property
     def count(self) -> int:

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
-from math import prod
 from operator import add as plus
 from typing import Any
 
@@ -20,6 +19,7 @@ from tvm import tirx
 from tvm.tirx import ForKind
 
 from tvm_rammer.backend.cpu.templates.columns import Layout
+from tvm_rammer.backend.cpu.templates.nest import unrolled
 from tvm_rammer.backend.cpu.templates.register_tile import RegisterTile
 from tvm_rammer.backend.cpu.templates.repeated_results import (
     looped_stores,
@@ -72,10 +72,6 @@ class _Kernel(ABC):
     @property
     def _dtype(self) -> str:
         return self.func.contraction.dtype
-
-    @property
-    def _rows(self) -> int:
-        return prod(axis.extent for axis in self.func.rows)
 
     @property
     def _steps(self) -> int:
@@ -132,7 +128,7 @@ class _Kernel(ABC):
         return looped_stores(
             self.func.contraction,
             self.tile,
-            self._rows,
+            self.func.num_rows,
             lambda *at: totals[self._place(*at)],
             lambda *at: self._values(task, *at),
         )
@@ -142,10 +138,10 @@ class FewRows(_Kernel):
     """All rows are one register tile."""
 
     def _task(self, task: Any) -> Any:
-        size = self._rows * self.tile.vectors * self.tile.lanes
+        size = self.func.num_rows * self.tile.vectors * self.tile.lanes
         sums, totals = self._buffer("sums", size * self.tile.chains), self._buffer("totals", size)
         # The sum of a block's data, in all lanes: a scalar would be another chain of additions.
-        of_data = self._buffer("of_data", self._rows * self.tile.lanes)
+        of_data = self._buffer("of_data", self.func.num_rows * self.tile.lanes)
         shifted = self.func.offset is not None
 
         def start(*at: Any) -> Any:
@@ -157,7 +153,7 @@ class FewRows(_Kernel):
         return sequence(
             [
                 *map(tirx.AllocBuffer, (sums, totals, *([of_data] if shifted else []))),
-                _unrolled(self.tile, start),
+                unrolled(self.func.num_rows, self.tile, start),
                 for_each("block", self.func.blocks, block),
                 *self._writes(task, totals),
             ]
@@ -189,7 +185,7 @@ class FewRows(_Kernel):
                 return tirx.BufferStore(of_data, value, [place])
 
             also = [] if of_data is None else [self._of_rows(add_data)]
-            return sequence([_unrolled(tile, add), *also])
+            return sequence([unrolled(self.func.num_rows, tile, add), *also])
 
         def scaled(row: Any, vector: Any, lane: Any) -> Any:
             total = reduce(plus, (sums[place] for place in chains(row, vector, lane)))
@@ -203,11 +199,11 @@ class FewRows(_Kernel):
         def clear_data(place: Any, _: Any) -> Any:
             return tirx.BufferStore(of_data, zero, [place])
 
-        clears = [_unrolled(tile, clear)]
+        clears = [unrolled(self.func.num_rows, tile, clear)]
         if of_data is not None:
             clears.append(self._of_rows(clear_data))
         additions = for_each("group", func.size // self._steps, steps)
-        return sequence([*clears, additions, _unrolled(tile, scaled)])
+        return sequence([*clears, additions, unrolled(self.func.num_rows, tile, scaled)])
 
     def _writes(self, task: Any, totals: Any) -> list[Any]:
         if repeats_much(self.func.contraction):
@@ -217,14 +213,14 @@ class FewRows(_Kernel):
             def keep(*at: Any) -> Any:
                 return tirx.BufferStore(kept, totals[self._place(*at)], [self._place(*at)])
 
-            keeps = _unrolled(self.tile, keep)
+            keeps = unrolled(self.func.num_rows, self.tile, keep)
             return [tirx.AllocBuffer(kept), keeps, self._looped(task, kept)]
 
         def write(*at: Any) -> Any:
             total, values = totals[self._place(*at)], self._values(task, *at)
             return unrolled_stores(self.func.contraction, total, values)
 
-        return [_unrolled(self.tile, write)]
+        return [unrolled(self.func.num_rows, self.tile, write)]
 
     def _of_rows(self, body: Callable[[Any, Any], Any]) -> Any:
         """``body(place, row)`` for a vector of each row."""
@@ -234,7 +230,7 @@ class FewRows(_Kernel):
             first = row * lanes
             return for_each("lane", lanes, lambda lane: body(first + lane, row), ForKind.VECTORIZED)
 
-        return for_each("row", self._rows, of_row, ForKind.UNROLLED)
+        return for_each("row", self.func.num_rows, of_row, ForKind.UNROLLED)
 
 
 class ManyRows(_Kernel):
@@ -245,7 +241,7 @@ class ManyRows(_Kernel):
         length = self.func.size * self.func.blocks
         near_steps = range(_NEAR_BYTES // width // dtype_bytes(self._dtype), 0, -1)
         steps = next(n for n in near_steps if n % self._steps == length % n == 0)
-        totals = self._buffer("totals", self._rows * width)
+        totals = self._buffer("totals", self.func.num_rows * width)
         near = self._buffer("near", steps * width)
 
         def start(*at: Any) -> Any:
@@ -267,10 +263,9 @@ class ManyRows(_Kernel):
 
     def _each_row(self, body: Statement) -> Any:
         def of_row(row: Any) -> Any:
-            one = replace(self.tile, rows=1)
-            return _unrolled(one, lambda _, vector, lane: body(row, vector, lane))
+            return unrolled(1, self.tile, lambda _, vector, lane: body(row, vector, lane))
 
-        return for_each("row", self._rows, of_row)
+        return for_each("row", self.func.num_rows, of_row)
 
     def _widened(self, task: Any, first: Any, steps: int, near: Any) -> Any:
         """Floats of a part of the columns, ``[step, vector, lane]``."""
@@ -288,9 +283,9 @@ class ManyRows(_Kernel):
                 return tirx.BufferStore(near, value, [self._place(done + step, vector, lane)])
 
             # Steps lie inside of vectors: one word and what its block has in common are live.
-            one = replace(self.tile, rows=1)
-            return _unrolled(
-                one,
+            return unrolled(
+                1,
+                self.tile,
                 lambda _, vector, lane: sequence(
                     store(step, vector, lane) for step in range(self._steps)
                 ),
@@ -302,7 +297,7 @@ class ManyRows(_Kernel):
         """Add what a part of the columns gives to the totals of all rows."""
 
         def rows_from(first_row: Any, count: int) -> Any:
-            tile = replace(self.tile, rows=count)
+            tile = self.tile
             sums = self._buffer("sums", count * tile.vectors * tile.lanes)
             zero = tirx.const(0, self._dtype)
 
@@ -316,7 +311,7 @@ class ManyRows(_Kernel):
                     product *= near[self._place(place, vector, lane)]
                     return tirx.BufferStore(sums, sums[at] + product, [at])
 
-                return _unrolled(tile, add)
+                return unrolled(count, tile, add)
 
             def keep(row: Any, vector: Any, lane: Any) -> Any:
                 at = self._place(first_row + row, vector, lane)
@@ -326,29 +321,15 @@ class ManyRows(_Kernel):
             return sequence(
                 [
                     tirx.AllocBuffer(sums),
-                    _unrolled(tile, clear),
+                    unrolled(count, tile, clear),
                     for_each("step", steps, step),
-                    _unrolled(tile, keep),
+                    unrolled(count, tile, keep),
                 ]
             )
 
-        full, ragged = divmod(self._rows, self.tile.rows)
+        full, ragged = divmod(self.func.num_rows, self.tile.rows)
         height = self.tile.rows
         tiles = [for_each("rows", full, lambda at: rows_from(at * height, height))]
         if ragged:
             tiles.append(rows_from(number(full * height), ragged))
         return sequence(tiles)
-
-
-def _unrolled(tile: RegisterTile, body: Statement) -> Any:
-    """``body(row, vector, lane)`` for all of a register tile, without a loop that is left."""
-
-    def lanes(row: Any, vector: Any) -> Any:
-        return for_each(
-            "lane", tile.lanes, lambda lane: body(row, vector, lane), ForKind.VECTORIZED
-        )
-
-    def vectors(row: Any) -> Any:
-        return for_each("vector", tile.vectors, lambda vector: lanes(row, vector), ForKind.UNROLLED)
-
-    return for_each("row", tile.rows, vectors, ForKind.UNROLLED)

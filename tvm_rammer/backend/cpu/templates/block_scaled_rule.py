@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import prod
 from typing import Any
 
 from tvm import tirx
@@ -50,35 +49,30 @@ class FewBitsProduct:
     constants: dict[int, Any]
     vdevice: VDevice
 
-    @property
-    def rows(self) -> int:
-        """How many there are."""
-        return prod(axis.extent for axis in self.func.rows)
-
     def tiles(self) -> list[RegisterTile]:
         """All tiles: those of all rows, if there are any.
 
         The sums of a single row are chains, which hide some of their latency.
         """
         columns, steps = self.func.column.extent, self.func.size * self.func.blocks
-        found = tiles_in_registers(self.rows, columns, self.vdevice, steps=steps)
+        found = tiles_in_registers(self.func.num_rows, columns, self.vdevice, steps=steps)
         lanes = max((tile.lanes for tile in found), default=0)
         chains = max((tile.chains for tile in found if tile.chains <= 2), default=0)
-        chains = chains if self.rows == 1 else 1
+        chains = chains if self.func.num_rows == 1 else 1
         found = [tile for tile in found if (tile.lanes, tile.chains) == (lanes, chains)]
-        return [tile for tile in found if tile.rows == self.rows] or found
+        return [tile for tile in found if tile.rows == self.func.num_rows] or found
 
     def option(self, tile: RegisterTile) -> Option[RegisterTile]:
         """Its tasks, and the modelled cycles of each."""
         core, func = self.vdevice.speeds.cycles, self.func
         each = operation_cycles(tile.lanes * 4, self.vdevice)
         widening = _WIDENING[func.bits] * tile.vectors * each
-        if tile.rows == self.rows:
+        if tile.rows == self.func.num_rows:
             operations = tile.vectors * tile.rows * each + widening
             step = max(operations, core.multiply_add_latency / tile.chains)
         else:
             widening += _KEEPING * tile.vectors * each
-            step = cycles_of_step(tile, self.rows, self.vdevice) + widening
+            step = cycles_of_step(tile, self.func.num_rows, self.vdevice) + widening
         streamed = tile.vectors * tile.lanes * func.nbytes / self.vdevice.speeds.cache_bytes
         cycles = max(step, streamed) * func.size * func.blocks + core.task
         return Option(tile, self.layout(tile).tiles, cycles)
@@ -158,7 +152,7 @@ class FewBitsRule(Template[FewBitsProduct, RegisterTile]):
             shape = packing.shape(tuple(int(extent) for extent in source.shape))
             packed[source] = tirx.decl_buffer(shape, str(source.dtype), str(source.name))
             params[position] = packed[source]
-        kernel = FewRows if configuration.rows == found.rows else ManyRows
+        kernel = FewRows if configuration.rows == found.func.num_rows else ManyRows
         layout, together = found.layout(configuration), found.together(configuration)
         body = kernel(found.func, configuration, layout, together, packed).statement()
         made = tirx.PrimFunc(params, body, func.ret_type, func.attrs)

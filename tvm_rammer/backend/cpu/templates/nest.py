@@ -194,7 +194,7 @@ class Nest:
                 values = self._values(at, first_row, row, vector, lane)
                 return store(element(row, vector, lane), vector, values, lane)
 
-            return _unrolled(rows, tile, statement, marks)
+            return unrolled(rows, tile, statement, marks)
 
         def cleared(place: Any, chains: Iterable[int]) -> list[Any]:
             return [tirx.BufferStore(sums, zero, [place + k * size]) for k in chains]
@@ -348,11 +348,11 @@ class _Place:
     tile: Any
 
 
-def _unrolled(
+def unrolled(
     rows: int,
     tile: RegisterTile,
     body: Callable[[Any, Any, Any], Any],
-    marks: Mapping[str, int] | None,
+    marks: Mapping[str, int] | None = None,
 ) -> Any:
     """``body(row, vector, lane)`` for all of a register tile, without a loop that is left.
 
