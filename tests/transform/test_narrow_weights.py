@@ -158,6 +158,14 @@ def in_blocks(shape, size, bits=4, seed=0, zero=0):
     return values * np.repeat(scale, size, axis=0)
 
 
+def real(found):
+    """What integers of few bits stand for."""
+    size = len(found.values) // len(found.scale)
+    offset = np.zeros(found.scale.shape) if found.offset is None else found.offset
+    offset, scale = (np.repeat(x.astype("float64"), size, axis=0) for x in (offset, found.scale))
+    return (found.values + offset) * scale
+
+
 @settings(deadline=None, max_examples=25)
 @given(
     blocks=st.integers(2, 5),
@@ -218,12 +226,7 @@ def test_weights_of_few_bits_stay_what_they_are(blocks, size, columns, bits, poi
     assert (found.scale.dtype == np.float16) or not short or blocks == 1
     half = 1 << (found.bits - 1)
     assert found.values.min() >= -half and found.values.max() < half
-
-    def wide(of_block):
-        return np.repeat(of_block.astype("float32"), len(weights) // len(of_block), axis=0)
-
-    made = found.values if found.offset is None else found.values + wide(found.offset)
-    np.testing.assert_allclose(made * wide(found.scale), weights, rtol=6e-7)
+    np.testing.assert_allclose(real(found), weights, rtol=6e-7)
 
 
 def test_bytes_with_a_scale_for_each_column_stay_bytes():
@@ -287,12 +290,7 @@ def test_blocks_may_have_any_zero_point(blocks, size, columns, bits, points, see
     assert found.bits <= max(2, 1 << (bits - 1).bit_length())
     half = 1 << (found.bits - 1)
     assert found.values.min() >= -half and found.values.max() < half
-
-    def wide(of_block):
-        return np.repeat(of_block.astype("float64"), len(weights) // len(of_block), axis=0)
-
-    made = (found.values + wide(found.offset)) * wide(found.scale)
-    np.testing.assert_allclose(made, weights, rtol=0, atol=1e-6 * np.abs(weights).max())
+    np.testing.assert_allclose(real(found), weights, rtol=0, atol=1e-6 * np.abs(weights).max())
 
 
 def test_what_is_not_all_steps_has_no_blocks():

@@ -11,6 +11,7 @@
 ``operator_call``          a call of an operator, as its converter sees it
 ``quantized_definitions``  operators of quantised programs by others of PyTorch's
 ``unpack_weights``         packed weights, and those of 8 bits, become floats
+``weights``                which an input is, and new ones
 ``widening``               what is computed in float32 instead of floats of 16 bits
 =========================  ===============================================================
 """

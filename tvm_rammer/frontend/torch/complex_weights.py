@@ -7,6 +7,7 @@ from typing import Any
 
 from tvm_rammer.errors import ModelError
 from tvm_rammer.frontend.torch.operator_call import place
+from tvm_rammer.frontend.torch.weights import weight_of
 
 
 def has_complex_numbers(node: Any) -> bool:
@@ -39,16 +40,15 @@ def _make_real(program: Any, node: Any, where: str) -> None:
     """Store a weight as a real tensor, which the program takes for complex numbers."""
     import torch
 
-    specs = program.graph_signature.input_specs
-    target = next(spec.target for spec in specs if spec.arg.name == node.name)
-    weights = next((w for w in (program.state_dict, program.constants) if target in w), None)
-    if weights is None:
+    weight = weight_of(program, node)
+    if weight is None:
         raise ModelError(
             f"{where}: input {node.name!r} is complex; take torch.view_as_real of it, and begin "
             "with torch.view_as_complex"
         )
-    parts = torch.view_as_real(weights[target].detach().resolve_conj()).contiguous()
-    weights[target] = parts
+    table, name = weight
+    parts = torch.view_as_real(table[name].detach().resolve_conj()).contiguous()
+    table[name] = parts
     with program.graph.inserting_after(node):
         joined = program.graph.call_function(torch.ops.aten.view_as_complex.default, (node,))
     node.replace_all_uses_with(joined, delete_user_cb=lambda user: user is not joined)

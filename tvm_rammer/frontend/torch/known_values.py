@@ -15,6 +15,7 @@ import numpy as np
 
 from tvm_rammer.frontend.input_constants import Constants, as_constant
 from tvm_rammer.frontend.torch.operator_call import tvm_dtype
+from tvm_rammer.frontend.torch.weights import new_constant, weight_of
 
 
 def with_known_sizes(program: Any, constants: Constants, where: str) -> Any:
@@ -126,14 +127,12 @@ def _given(program: Any, constants: Constants, where: str) -> Iterator[tuple[Any
 
     signature = program.graph_signature
     written = {*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()}
-    weights = {**program.state_dict, **program.constants}
-    names = {spec.arg.name: spec.target for spec in signature.input_specs}
     for node in program.graph.find_nodes(op="placeholder"):
-        value, name = node.meta["val"], names[node.name]
+        value, weight = node.meta["val"], weight_of(program, node)
         if node.name in constants and isinstance(value, torch.Tensor):
             yield node, _tensor(node.name, constants[node.name], value, where)
-        elif name in weights and name not in written:
-            yield node, weights[name]
+        elif weight is not None and weight[1] not in written:
+            yield node, weight[0][weight[1]]
 
 
 def _tensor(name: str, value: Any, like: Any, where: str) -> Any:
@@ -165,7 +164,7 @@ def _replaced(program: Any, computed: Mapping[Any, Any]) -> Any:
             if isinstance(value, bool | int | float):
                 _replace_by_number(node, value)
             elif node.name in values and isinstance(value, torch.Tensor):
-                constant = _new_constant(module.graph, signature, node.name)
+                constant = new_constant(module.graph, signature, f"known_{node.name}")
                 constants[constant.name] = value
                 constant.meta["val"] = fake.from_tensor(value, static_shapes=True)
                 node.replace_all_uses_with(constant)
@@ -195,21 +194,6 @@ def _replace_by_number(node: Any, number: float) -> None:
         user.args, user.kwargs = torch.fx.node.map_arg(
             args, lambda each: number if each is node else each
         )
-
-
-def _new_constant(graph: Any, signature: Any, name: str) -> Any:
-    """A constant among the inputs of a graph, before those that a user gives."""
-    from torch.export.graph_signature import InputKind, InputSpec, TensorArgument
-
-    kinds = [spec.kind for spec in signature.input_specs]
-    at = kinds.index(InputKind.USER_INPUT) if InputKind.USER_INPUT in kinds else len(kinds)
-    with graph.inserting_before(list(graph.nodes)[at]):
-        constant = graph.placeholder(f"known_{name}")
-    spec = InputSpec(
-        InputKind.CONSTANT_TENSOR, TensorArgument(constant.name), constant.name, persistent=False
-    )
-    signature.input_specs.insert(at, spec)
-    return constant
 
 
 def _erase_what_is_left(graph: Any) -> None:

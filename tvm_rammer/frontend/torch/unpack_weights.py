@@ -9,6 +9,7 @@ from typing import Any
 
 from tvm_rammer.errors import ModelError
 from tvm_rammer.frontend.torch.operator_call import refusal, tvm_dtype
+from tvm_rammer.frontend.torch.weights import new_constant, weight_of
 
 
 def unpack_weights(program: Any, where: str) -> None:
@@ -44,15 +45,14 @@ def widen_small_floats(program: Any, where: str) -> None:
         dtype = getattr(node.meta.get("val"), "dtype", None)
         if not str(dtype).startswith("torch.float8"):
             continue
-        specs = program.graph_signature.input_specs
-        target = next(spec.target for spec in specs if spec.arg.name == node.name)
-        weights = next((w for w in (program.state_dict, program.constants) if target in w), None)
-        if weights is None:
+        weight = weight_of(program, node)
+        if weight is None:
             raise ModelError(
                 f"{where}: input {node.name!r} is a tensor of {tvm_dtype(dtype)}, which is "
                 "supported for weights only; export the program with one of float16 or float32"
             )
-        weights[target] = weights[target].detach().float()
+        table, name = weight
+        table[name] = table[name].detach().float()
         node.meta["val"] = node.meta["val"].float()
 
 
@@ -75,10 +75,9 @@ def _value(program: Any, argument: Any, user: Any, where: str) -> Any:
     if not isinstance(argument, torch.fx.Node):
         return argument
     if argument.op == "placeholder":
-        weights = {**program.state_dict, **program.constants}
-        for spec in program.graph_signature.input_specs:
-            if spec.arg.name == argument.name and spec.target in weights:
-                return weights[spec.target].detach()
+        weight = weight_of(program, argument)
+        if weight is not None:
+            return weight[0][weight[1]].detach()
         why = "its packed weights are known only at run time"
         advice = "make them parameters or buffers of the model"
         raise ModelError(f"{where}: {refusal(user, why, advice)}")
@@ -88,15 +87,9 @@ def _value(program: Any, argument: Any, user: Any, where: str) -> Any:
 
 def _constant(program: Any, name: str, value: Any) -> Any:
     """The node of a new constant of a program."""
-    from torch.export.graph_signature import InputKind, InputSpec, TensorArgument
-
-    first = next(iter(program.graph.nodes))
-    with program.graph.inserting_before(first):
-        node = program.graph.placeholder(name)
+    node = new_constant(program.graph, program.graph_signature, name)
     node.meta["val"] = value.to("meta")
-    spec = InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(node.name), name)
-    program.graph_signature.input_specs.insert(0, spec)
-    program.constants[name] = value
+    program.constants[node.name] = value
     return node
 
 
