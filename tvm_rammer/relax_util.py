@@ -26,6 +26,15 @@ def relax_functions(mod: tvm.IRModule) -> dict[GlobalVar, relax.Function]:
     }
 
 
+def entry_functions(mod: tvm.IRModule) -> dict[GlobalVar, relax.Function]:
+    """Those that others may call by their names: regions and branches are private."""
+    return {
+        symbol: func
+        for symbol, func in relax_functions(mod).items()
+        if func.attrs and "global_symbol" in func.attrs
+    }
+
+
 def with_functions(
     mod: tvm.IRModule, change: Callable[[relax.Function], relax.Function]
 ) -> tvm.IRModule:

@@ -24,7 +24,7 @@ from tvm_rammer.kernel.work import Work, work_of
 from tvm_rammer.machine import VDevice
 from tvm_rammer.machine.ceilings import Ceilings
 from tvm_rammer.region.kernel_library import KernelLibrary
-from tvm_rammer.region.operator_graph import RegionGraph, region_graph
+from tvm_rammer.region.operator_graph import ConstantPool, RegionGraph, region_graph
 from tvm_rammer.rprogram import OperatorGraph
 from tvm_rammer.transform.prepare import Prepare
 
@@ -137,7 +137,7 @@ def _region(problem: Problem, target: tvm.target.Target, library: KernelLibrary)
         builder.emit_func_output(result)
     with target:
         mod = tvm.transform.Sequential([Prepare()])(builder.get())
-        return region_graph("main", mod["main"], mod, library)
+        return region_graph("main", mod["main"], mod, library, ConstantPool())
 
 
 def _job(graph: OperatorGraph) -> Job:

@@ -4,6 +4,7 @@
 ``load``                    tells what a model is, and has it imported
 ``loaded_model``            what comes out
 ``input_shapes``            the shapes of inputs: what the model says, what the user gives
+``several_shapes``          one model for inputs of several shapes
 ``input_constants``         inputs that the user fixes to a value
 ``input_states``            inputs that outputs become, from one run to the next
 ``relax_module``            Relax modules

@@ -19,7 +19,8 @@ from tvm_rammer.kernel.operands import operands_of
 from tvm_rammer.progress import tell, tell_each
 from tvm_rammer.region.kernel_library import KernelLibrary
 from tvm_rammer.region.marks import regions_of
-from tvm_rammer.region.operator_graph import RegionGraph, region_graph
+from tvm_rammer.region.operator_graph import ConstantPool, RegionGraph, region_graph
+from tvm_rammer.relax_util import entry_functions
 from tvm_rammer.rprogram import Buffer, OperatorGraph, RProgram
 from tvm_rammer.schedule.decisions import Decision
 
@@ -56,6 +57,8 @@ class RegionCompiler:
             Start to compile the kernels as soon as they are known.
         """
         symbols = regions_of(mod)
+        # Functions of one model have the same weights, regions of one function hardly any.
+        together = ConstantPool() if len(entry_functions(mod)) > 1 else None
         for symbol in symbols:
 
             def watch(complete: bool, last: bool = symbol == symbols[-1]) -> None:
@@ -65,9 +68,14 @@ class RegionCompiler:
             if symbol not in self._graphs:
                 with self.target:
                     self._graphs[symbol] = region_graph(
-                        symbol.name_hint, mod[symbol], mod, self.kernels, watch
+                        symbol.name_hint,
+                        mod[symbol],
+                        mod,
+                        self.kernels,
+                        together or ConstantPool(),
+                        watch,
                     )
-        return {symbol: self._graphs[symbol] for symbol in symbols}
+        return {symbol: self._graphs[symbol].with_all_constants() for symbol in symbols}
 
     def module(self, signatures: tuple[RegionSignature, ...]) -> tvm.runtime.Module:
         """The compiled kernels of regions with these signatures: all that there are by now."""

@@ -15,10 +15,10 @@ from tvm_rammer.relax_util import operator_name
 
 @dataclass(frozen=True)
 class DirectCall:
-    """``main`` calls ``region`` and nothing else.
+    """A function calls ``region`` and nothing else.
 
-    ``inputs[k]`` is the parameter of ``main`` that the kernel takes as input ``k``; ``outputs[k]``
-    is the kernel's output that ``main`` returns at place ``k``.
+    ``inputs[k]`` is its parameter that the kernel takes as input ``k``; ``outputs[k]`` is the
+    kernel's output that it returns at place ``k``.
     """
 
     region: str

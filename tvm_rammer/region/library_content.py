@@ -23,11 +23,11 @@ from tvm_rammer.schedule import CostModel, Decision, Explanation
 from tvm_rammer.typed_json import read_as
 
 #: Increased whenever a library can no longer be read by older versions of this package.
-FORMAT_VERSION = 10
+FORMAT_VERSION = 11
 #: Returns the description, see :func:`packed`.
 DESCRIBE = "tvm_rammer_describe"
-#: Returns (constants, table) of the region that ``main`` calls directly.
-STATE = "tvm_rammer_state"
+#: With the name of a function: returns (constants, table) of the region that it calls directly.
+STATE = "tvm_rammer_state_"
 #: Returns what the states that are not zero are before the first run, in their order.
 INITIAL_STATE = "tvm_rammer_initial_state"
 #: Returns the number of vEUs that the library was planned for.
@@ -67,9 +67,7 @@ class TensorInfo:
 
 @dataclass(frozen=True)
 class StateInfo:
-    """A tensor that every run leaves for the next one.
-
-    ``main`` takes the states after the inputs, and returns them after the outputs.
+    """A tensor that every run leaves for the next one, whichever function it is of.
 
     Attributes
     ----------
@@ -77,13 +75,40 @@ class StateInfo:
     zero : bool
         Whether the first run finds zeros; else :data:`INITIAL_STATE` has what it finds.
     in_place : bool
-        Whether the kernel that ``main`` calls directly may be given one tensor for what a run finds
-        and for what it leaves.
+        Whether the kernel that the function calls directly may be given one tensor for what a run
+        finds and for what it leaves.
     """
 
     tensor: TensorInfo
     zero: bool
     in_place: bool = False
+
+
+@dataclass(frozen=True)
+class Interface:
+    """What a function of the library takes and returns: the model, for inputs of some shapes.
+
+    Attributes
+    ----------
+    function : str
+        It takes the inputs, then the states, and returns the outputs, then the states.
+    inputs, outputs : tuple of TensorInfo
+    states : tuple of StateInfo
+        Of all functions the same.
+    direct : DirectCall, optional
+        How it calls its only kernel, if that is all it does.
+    """
+
+    function: str
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
+    states: tuple[StateInfo, ...]
+    direct: DirectCall | None
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...] | None, ...]:
+        """The shapes of the inputs."""
+        return tuple(info.shape for info in self.inputs)
 
 
 @dataclass(frozen=True)
@@ -111,10 +136,7 @@ class LibraryContent:
     vdevice: str
     backend: str
     costs: CostModel
-    inputs: tuple[TensorInfo, ...]
-    outputs: tuple[TensorInfo, ...]
-    states: tuple[StateInfo, ...]
-    direct: DirectCall | None
+    interfaces: tuple[Interface, ...]
     programs: tuple[Any, ...]
     plans: tuple[RegionPlan, ...]
     arenas: dict[str, int]

@@ -37,6 +37,10 @@ class RegionGraph:
         """The bytes of the constants (one-dimensional, uint8)."""
         return self.pool.array()
 
+    def with_all_constants(self) -> RegionGraph:
+        """The same graph, once other regions have put theirs into the pool as well."""
+        return replace(self, graph=replace(self.graph, constant_bytes=self.pool.nbytes))
+
     def with_costs(self, seconds: Mapping[str, float]) -> RegionGraph:
         """The same graph, its kernels costing so many seconds per tile (by kernel name)."""
         return replace(self, graph=self.graph.with_costs(seconds))
@@ -51,6 +55,7 @@ def region_graph(
     func: relax.Function,
     mod: tvm.IRModule,
     kernels: KernelLibrary,
+    pool: ConstantPool,
     watch: Callable[[bool], None] = unwatched,
 ) -> RegionGraph:
     """Build the operator graph of a region function.
@@ -65,20 +70,20 @@ def region_graph(
         Where the PrimFuncs are.
     kernels : KernelLibrary
         Makes and remembers the rKernels of every distinct PrimFunc.
+    pool : ConstantPool
+        Gets the constants; another region may have put some there.
     watch : callable
         Is told whenever there may be more bodies, and whether these are all of the region.
     """
     region = _without_copies(region_calls(func, mod), kernels.backend.vector_bytes)
     region = with_marked_replacements(region)
-    builder = _Builder(kernels, list(region.buffers))
+    builder = _Builder(kernels, pool, list(region.buffers))
     for call in tell_each("choosing kernels", region.calls):
         builder.add_operator(call)
         watch(False)
     watch(True)
-    graph = OperatorGraph(
-        name, tuple(builder.buffers), tuple(builder.operators), builder.pool.nbytes
-    )
-    return RegionGraph(graph, builder.pool)
+    graph = OperatorGraph(name, tuple(builder.buffers), tuple(builder.operators), pool.nbytes)
+    return RegionGraph(graph, pool)
 
 
 def _without_copies(region: RegionCalls, alignment: int) -> RegionCalls:
@@ -140,9 +145,9 @@ class ConstantPool:
 @dataclass
 class _Builder:
     kernels: KernelLibrary
+    pool: ConstantPool
     buffers: list[Buffer]
     operators: list[Operator] = field(default_factory=list)
-    pool: ConstantPool = field(default_factory=ConstantPool)
     constant_buffers: dict[tuple[int, str], int] = field(default_factory=dict)
     strided: dict[Any, tirx.PrimFunc] = field(default_factory=dict)
     names: dict[str, int] = field(default_factory=dict)

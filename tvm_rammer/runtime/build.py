@@ -11,10 +11,10 @@ import tvm
 
 from tvm_rammer.backend.protocol import DEFAULT_TOLERANCE, WAIT_LIMIT
 from tvm_rammer.errors import InputError, ModelError, RammerError, last_line
-from tvm_rammer.frontend import LoadedModel, load_model
+from tvm_rammer.frontend import LoadedModel
 from tvm_rammer.frontend.input_constants import Constants, as_constant
-from tvm_rammer.frontend.input_shapes import Shapes
 from tvm_rammer.frontend.input_states import States
+from tvm_rammer.frontend.several_shapes import SeveralShapes, joined, load_several
 from tvm_rammer.one_at_a_time import one_at_a_time
 from tvm_rammer.options import Form, Options
 from tvm_rammer.progress import tell
@@ -22,7 +22,6 @@ from tvm_rammer.relax_util import type_shape
 from tvm_rammer.runtime.check import check_library, require_reference
 from tvm_rammer.runtime.library import Library, assemble
 from tvm_rammer.tensors import as_tensor
-from tvm_rammer.transform.attach_description import ModelNames
 from tvm_rammer.transform.pipeline import Records, partition_module
 from tvm_rammer.units import listed
 
@@ -39,7 +38,7 @@ def build(
     num_veus: int | None = None,
     *,
     form: Form = "program",
-    shapes: Shapes | None = None,
+    shapes: SeveralShapes = None,
     constants: Constants | None = None,
     states: States | None = None,
     oversubscribe: bool = False,
@@ -71,8 +70,9 @@ def build(
         vEUs to plan for; the cores that this process may use if not given.
     form : {"program", "wavefront", "per-op"}
         See :class:`~tvm_rammer.options.Options`.
-    shapes : mapping of str to sequence of int, optional
-        Shapes of inputs with symbolic dimensions.
+    shapes : mapping of str to sequence of int, or sequence of such mappings, optional
+        Shapes of inputs with symbolic dimensions. With several mappings the library has a plan for
+        each, and the weights once; an instance takes inputs of any of them.
     constants : mapping of str to array_like, optional
         Values of inputs, which are none any more; what they decide is computed when compiling.
     states : mapping of str to str, optional
@@ -127,14 +127,13 @@ def build(
     # Whether there is such a device is known before the model is.
     goal = options.resolve(target)
     tell("reading the model")
-    loaded = load_model(model, shapes, constants, states)
-    if params:
-        loaded = _bind(loaded, params)
-    names = ModelNames(loaded.input_names, loaded.output_names, loaded.states)
+    loaded = load_several(model, shapes, constants, states)
+    module, names = joined([_bind(each, params) for each in loaded] if params else loaded)
     try:
-        partitions = partition_module(loaded.module, goal, database)
         # The weights as they were read make room for the packed ones: new memory takes long.
         del loaded
+        partitions = partition_module(module, goal, database)
+        del module
         library = assemble(partitions, goal, names)
     except RammerError:
         raise

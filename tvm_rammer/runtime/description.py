@@ -15,6 +15,7 @@ from tvm_rammer.errors import LibraryError, PlanError, RammerError
 from tvm_rammer.region.direct_call import DirectCall
 from tvm_rammer.region.library_content import (
     DESCRIBE,
+    Interface,
     LibraryContent,
     StateInfo,
     TensorInfo,
@@ -85,24 +86,29 @@ class LibraryDescription:
         return self._said.options.form
 
     @property
+    def interfaces(self) -> tuple[Interface, ...]:
+        """What the library takes and returns: one for each of the shapes that it was built for."""
+        return self._said.interfaces
+
+    @property
     def inputs(self) -> tuple[TensorInfo, ...]:
-        """The model's inputs, in the order of ``main``'s parameters, before the states."""
-        return self._said.inputs
+        """The model's inputs, of the first shapes."""
+        return self.interfaces[0].inputs
 
     @property
     def outputs(self) -> tuple[TensorInfo, ...]:
-        """The model's outputs."""
-        return self._said.outputs
+        """The model's outputs, of the first shapes."""
+        return self.interfaces[0].outputs
 
     @property
     def states(self) -> tuple[StateInfo, ...]:
         """What every run leaves for the next one."""
-        return self._said.states
+        return self.interfaces[0].states
 
     @property
     def direct(self) -> DirectCall | None:
         """How ``main`` calls its only kernel, if that is all it does."""
-        return self._said.direct
+        return self.interfaces[0].direct
 
     @cached_property
     def programs(self) -> dict[str, RProgram]:
@@ -162,10 +168,15 @@ class LibraryDescription:
         for name in ("num_veus", "merged_rows"):
             if (count := getattr(said, name)) < 1:
                 raise ValueError(f"{name} is {count}; it must be at least 1")
-        kept = (state.tensor for state in said.states)
-        for info in (*said.inputs, *said.outputs, *kept):
-            if info.shape is not None and min(info.shape, default=0) < 0:
-                raise ValueError(f"{info.name!r} has the shape {info.shape}; give it sizes from 0")
+        if not said.interfaces:
+            raise ValueError("interfaces is empty; list what the library takes and returns")
+        for interface in said.interfaces:
+            kept = (state.tensor for state in interface.states)
+            for info in (*interface.inputs, *interface.outputs, *kept):
+                if info.shape is not None and min(info.shape, default=0) < 0:
+                    raise ValueError(
+                        f"{info.name!r} has the shape {info.shape}; give it sizes from 0"
+                    )
         try:
             resolve_target(said.target, said.backend)
         except RammerError as error:

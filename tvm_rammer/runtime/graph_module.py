@@ -3,15 +3,17 @@
 What a model keeps between runs, such as a decoder's keys and values, is of the instance: the kernel
 takes it as inputs and writes its new values as outputs, and the two change places after a run.
 Where only a part of a tensor is replaced, both are one tensor, and the rest is never copied.
+
+A library that was built for several shapes has a function for each. The shapes of the inputs that
+are set choose it, and all find the same states.
 """
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import mean, median, stdev
 from typing import Any, NoReturn, SupportsIndex
 
@@ -22,15 +24,11 @@ from tvm import relax
 
 from tvm_rammer.errors import InputError, LibraryError
 from tvm_rammer.frontend.loaded_model import one_line
-from tvm_rammer.region.library_content import INITIAL_STATE, STATE, TensorInfo
+from tvm_rammer.region.library_content import INITIAL_STATE
+from tvm_rammer.runtime.bound_function import BoundFunction, copied, zeros
 from tvm_rammer.runtime.description import LibraryDescription
 from tvm_rammer.runtime.profile import Profile, profile_kernel
 from tvm_rammer.units import listed
-
-#: What TVM's VM says where a size is another one than the model's.
-_SIZES_DIFFER = re.compile(
-    r"\((-?\d+) vs\. (-?\d+)\).*match_cast error,\s*shape\[(\d+)\]", re.DOTALL
-)
 
 
 @dataclass(frozen=True)
@@ -95,17 +93,16 @@ class GraphModule:
         self._prepare_thread, self._elsewhere = self._binding.prepare, self._binding.elsewhere
         self._vm = relax.VirtualMachine(module, device)
         self._names = [info.name for info in description.inputs]
-        self._inputs = [self._empty(info) for info in description.inputs]
-        self._states = [self._empty(state.tensor) for state in description.states]
+        self._by_shapes = {interface.shapes: interface for interface in description.interfaces}
+        #: The shapes of the inputs that are set, the tensors of all shapes, and functions that ran.
+        self._shapes = list(description.interfaces[0].shapes)
+        self._tensors: dict[tuple[int, Any], Any] = {}
+        self._functions: dict[str, BoundFunction] = {}
+        self._states = [zeros(state.tensor, device) for state in description.states]
         self.reset_state()
-        self._outputs: list[Any] = []
-        self._kernel: Any = None
-        self._arguments: list[Any] = []
-        #: Where in them the outputs begin, and which are the new states.
-        self._first_output = 0
-        self._state_places: list[int] = []
-        if description.direct is not None:
-            self._bind_kernel()
+        #: The one for the shapes that are set, and the one that has outputs.
+        self._function: BoundFunction | None = None
+        self._last = self._chosen()
 
     def __reduce__(self) -> NoReturn:
         raise LibraryError(
@@ -178,7 +175,8 @@ class GraphModule:
         Raises
         ------
         InputError
-            As :meth:`set_input`, or if values of inputs lead to sizes that the model forbids.
+            As :meth:`set_input`, if the library was built for other shapes of the inputs together,
+            or if values of inputs lead to sizes that the model forbids.
         RuntimeError
             If an rTask waited for another vEU for longer than the build's ``wait_limit``.
         """
@@ -186,42 +184,47 @@ class GraphModule:
             self.set_input(**inputs)
         left = self._run()
         if left:
-            self._take_over(left)
+            self._states = self._last.take_over(self._states, left)
 
     def _run(self) -> list[Any]:
-        """Run once; what it leaves in the place of the states.
-
-        They stay as they are, but for those that are changed in place.
-        """
+        """Run once; what it leaves in the place of the states."""
         if not self._prepare_thread():
             found: list[Any] = self._elsewhere(self._run)
             return found
-        if self._kernel is not None:
-            self._kernel(*self._arguments)
-            return [self._arguments[place] for place in self._state_places]
-        results, count = _flat(self._run_main()), self.get_num_outputs()
-        self._outputs = results[:count]
-        return results[count:]
+        self._last = self._function or self._chosen()
+        return self._last.run(self._states)
 
-    def _take_over(self, left: list[Any]) -> None:
-        """What a run left is the state of the next one, which writes where this one read."""
-        direct = self._description.direct
-        if direct is None:
-            # It may be an input's own tensor or a constant's, or the same for two states.
-            self._states = [_copy(tensor, self._device) for tensor in left]
-            return
-        for number, (place, tensor) in enumerate(
-            zip(self._state_places, self._states, strict=True)
-        ):
-            if direct.outputs.count(place - self._first_output) > 1:
-                left[number] = tensor.copyfrom(left[number])
-            else:
-                self._arguments[place] = tensor
-        first = len(self._inputs)
-        for position, number in enumerate(direct.inputs):
-            if number >= first:
-                self._arguments[position] = left[number - first]
-        self._states = left
+    def _chosen(self) -> BoundFunction:
+        """The function for the shapes of the inputs that are set."""
+        interface = self._by_shapes.get(tuple(self._shapes))
+        if interface is None:
+            known = "; or ".join(map(self._shapes_text, self._by_shapes))
+            raise InputError(
+                f"the inputs are {self._shapes_text(self._shapes)}; the library was built for "
+                f"{known}: set all inputs to the shapes of one"
+            )
+        if interface.function not in self._functions:
+            direct = interface.direct
+            self._functions[interface.function] = BoundFunction(
+                interface,
+                self._vm,
+                self._binding,
+                [self._tensor(number, shape) for number, shape in enumerate(interface.shapes)],
+                0 if direct is None else self._description.arena_bytes(direct.region),
+                self._device,
+            )
+        self._function = self._functions[interface.function]
+        return self._function
+
+    def _shapes_text(self, shapes: Sequence[Any]) -> str:
+        return listed(map("{} {}".format, self._names, shapes))
+
+    def _tensor(self, number: int, shape: Any) -> Any:
+        """What an input of a shape is read from; functions for other shapes of others share it."""
+        if (number, shape) not in self._tensors:
+            info = replace(self._description.inputs[number], shape=shape)
+            self._tensors[number, shape] = zeros(info, self._device)
+        return self._tensors[number, shape]
 
     @property
     def state(self) -> dict[str, Any]:
@@ -234,7 +237,7 @@ class GraphModule:
         states = self._description.states
         given = iter([] if all(each.zero for each in states) else self._vm[INITIAL_STATE]())
         for info, tensor in zip(states, self._states, strict=True):
-            tensor.copyfrom(self._empty(info.tensor) if info.zero else next(given))
+            tensor.copyfrom(zeros(info.tensor, self._device) if info.zero else next(given))
 
     def __call__(self, *values: Any, **inputs: Any) -> list[Any]:
         """Set inputs by position or by name, run, and return all outputs; see :meth:`run`."""
@@ -244,7 +247,7 @@ class GraphModule:
         return [self.get_output(number) for number in range(self.get_num_outputs())]
 
     def get_input(self, index: int | str) -> Any:
-        """The tensor that an input is read from; writing to it is setting the input.
+        """The tensor that an input of the shape that is set is read from; writing to it sets it.
 
         Parameters
         ----------
@@ -255,7 +258,8 @@ class GraphModule:
         -------
         tvm.runtime.Tensor
         """
-        return self._inputs[self._number(index)]
+        number = self._number(index)
+        return self._tensor(number, self._shapes[number])
 
     def get_output(self, index: int | str, out: Any | None = None) -> Any:
         """An output of the last run; the next run overwrites it.
@@ -279,9 +283,9 @@ class GraphModule:
         """
         names = [info.name for info in self._description.outputs]
         number = _number("output", index, names)
-        if not self._outputs:
+        if not self._last.outputs:
             raise InputError("no output yet: call run() first")
-        output = self._outputs[number]
+        output = self._last.outputs[number]
         if out is None:
             return output
         if not isinstance(out, tvm.runtime.Tensor):
@@ -302,9 +306,14 @@ class GraphModule:
         return len(self._description.outputs)
 
     def get_input_info(self) -> tuple[dict[str, tuple[int, ...] | None], dict[str, str]]:
-        """Shapes and dtypes of the inputs by name; a shape is None where it is dynamic."""
+        """Shapes that are set and dtypes of the inputs by name; a dynamic shape is None."""
         infos = self._description.inputs
-        return {i.name: i.shape for i in infos}, {i.name: i.dtype for i in infos}
+        return dict(zip(self._names, self._shapes, strict=True)), {i.name: i.dtype for i in infos}
+
+    @property
+    def shapes(self) -> list[dict[str, tuple[int, ...] | None]]:
+        """Shapes that the inputs may have together, by name: what the library was built for."""
+        return [dict(zip(self._names, shapes, strict=True)) for shapes in self._by_shapes]
 
     def get_input_index(self, name: str) -> int:
         """Number of an input, -1 if there is none of that name."""
@@ -369,7 +378,8 @@ class GraphModule:
         """
         if not isinstance(runs, SupportsIndex) or runs < 1:
             raise InputError(f"runs is {runs!r}; it must be a whole number of at least 1")
-        direct = self._description.direct
+        function = self._chosen()
+        direct = function.interface.direct
         if direct is None:
             raise InputError(
                 "only a model that is one planned region can be profiled; "
@@ -382,19 +392,19 @@ class GraphModule:
             return self._elsewhere(lambda: self.profile(runs))
         program = self._description.programs[direct.region]
         with self._state_kept():
+            function.run(self._states)
             return profile_kernel(
-                stamps, self._kernel, self._arguments, len(direct.inputs), program, runs
+                stamps, function.kernel, function.arguments, len(direct.inputs), program, runs
             )
 
     @contextmanager
     def _state_kept(self) -> Iterator[None]:
         """Let runs leave the state as it was, also what they change in place."""
+        states = self._chosen().interface.states
         changed = [
-            tensor
-            for state, tensor in zip(self._description.states, self._states, strict=True)
-            if state.in_place
+            tensor for state, tensor in zip(states, self._states, strict=True) if state.in_place
         ]
-        kept = [_copy(tensor, self._device) for tensor in changed]
+        kept = [copied(tensor, self._device) for tensor in changed]
         try:
             yield
         finally:
@@ -409,47 +419,6 @@ class GraphModule:
         self._device.sync()
         return (time.perf_counter() - started) / number
 
-    def _run_main(self) -> Any:
-        """Run the VM; sizes that it checks against the model may follow from values of inputs."""
-        try:
-            return self._vm["main"](*self._inputs, *self._states)
-        except RuntimeError as error:
-            if (sizes := _SIZES_DIFFER.search(str(error))) is None:
-                raise
-            found, expected, axis = sizes.groups()
-            raise InputError(
-                f"the values of the inputs lead to a tensor whose dimension {axis} is {found}, "
-                f"and the model says {expected}: give values from which sizes follow that fit"
-            ) from error
-
-    def _bind_kernel(self) -> None:
-        """Prepare the call of the region that ``main`` consists of."""
-        direct = self._description.direct
-        assert direct is not None
-        self._kernel = self._binding.kernel(direct.region)
-        constants, table = self._vm[STATE]()
-        count = 1 + max(direct.outputs, default=-1)
-        results: list[Any] = [None] * count
-        made = [self._empty(info) for info in self._description.outputs]
-        for state, tensor in zip(self._description.states, self._states, strict=True):
-            made.append(tensor if state.in_place else self._empty(state.tensor))
-        # Where several are one result of the kernel, it writes the first of them.
-        for place, tensor in reversed(list(zip(direct.outputs, made, strict=True))):
-            results[place] = tensor
-        self._first_output = len(direct.inputs) + len((constants, table))
-        count = self.get_num_outputs()
-        self._state_places = [self._first_output + place for place in direct.outputs[count:]]
-        self._outputs = [results[place] for place in direct.outputs[:count]]
-        arena = tvm.runtime.empty(
-            (self._description.arena_bytes(direct.region),), "uint8", self._device
-        )
-        given = [*self._inputs, *self._states]
-        inputs = [given[number] for number in direct.inputs]
-        self._arguments = [*inputs, constants, table, *results, arena]
-
-    def _empty(self, info: TensorInfo) -> Any:
-        return tvm.runtime.tensor(np.zeros(info.static_shape(), info.dtype), self._device)
-
     def _number(self, key: int | str) -> int:
         return _number("input", key, self._names)
 
@@ -457,16 +426,15 @@ class GraphModule:
         info = self._description.inputs[number]
         value = _readable(value, info.name)
         shape, dtype = tuple(map(int, value.shape)), str(value.dtype)
-        if shape != info.shape or dtype != info.dtype:
+        known = list(dict.fromkeys(shapes[number] for shapes in self._by_shapes))
+        if shape not in known or dtype != info.dtype:
             raise InputError(
-                f"input {info.name!r} is {info.dtype} of shape {info.shape}; "
+                f"input {info.name!r} is {info.dtype} of shape {' or '.join(map(str, known))}; "
                 f"got {dtype} of shape {shape}"
             )
-        self._inputs[number].copyfrom(value)
-
-
-def _copy(tensor: Any, device: Any) -> Any:
-    return tvm.runtime.empty(tensor.shape, tensor.dtype, device).copyfrom(tensor)
+        if shape != self._shapes[number]:
+            self._shapes[number], self._function = shape, None
+        self._tensor(number, shape).copyfrom(value)
 
 
 def _readable(value: Any, name: str) -> Any:
@@ -503,10 +471,3 @@ def _read_params(data: bytes) -> Mapping[str, Any]:
         raise InputError(
             "the parameters cannot be read; give the bytes of tvm.runtime.save_param_dict"
         ) from error
-
-
-def _flat(result: Any) -> list[Any]:
-    """The tensors of a (nested) result in order."""
-    if isinstance(result, tvm.runtime.Tensor):
-        return [result]
-    return [tensor for part in result for tensor in _flat(part)]

@@ -6,7 +6,7 @@ import errno
 import os
 import platform
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -63,7 +63,7 @@ class Library:
         What it was planned from: only a library that was built in this process can be planned anew.
     options : Options, optional
         Those of the build.
-    names : ModelNames, optional
+    names : sequence of ModelNames
         What the model itself calls its inputs and outputs, and what it keeps between runs.
     copy : PrivateCopy, optional
         The file in memory that a loaded library runs from.
@@ -73,7 +73,7 @@ class Library:
     description: LibraryDescription
     source: Partitions | None = None
     options: Options | None = None
-    names: ModelNames | None = None
+    names: Sequence[ModelNames] = ()
     copy: PrivateCopy | None = field(default=None, compare=False)
 
     @property
@@ -262,7 +262,7 @@ class Library:
 
 
 @one_at_a_time
-def assemble(partitions: Partitions, goal: Goal, names: ModelNames | None = None) -> Library:
+def assemble(partitions: Partitions, goal: Goal, names: Sequence[ModelNames] = ()) -> Library:
     """Plan a partitioned module and link the library."""
     planned = plan_module(partitions, goal, names)
     tell("linking")

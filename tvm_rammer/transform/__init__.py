@@ -15,6 +15,7 @@
   ``fold_transposes``, ``plan_sorting``, ``legalize_operators``,
   ``reduce_nothing``, ``compute_again``, ``fuse_operators`` up to ``fusion_ends``;
   ``remove_dead_code`` after many of them
+- ``share_constants``: functions for other shapes have the same weights
 - ``partition_regions``: what can be planned together
 - ``co_schedule``: regions become kernels
 - ``schedule_operators``: what stays outside gets the same rKernels

@@ -19,6 +19,7 @@ from tvm.ir import Call
 from tvm_rammer.backend.protocol import GUARD
 from tvm_rammer.backend.registry import backend_named
 from tvm_rammer.machine import VDevice
+from tvm_rammer.relax_util import entry_functions
 from tvm_rammer.transform.co_schedule import link
 
 T = TypeVar("T")
@@ -44,18 +45,14 @@ class AddGuard:
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Guard the functions of a module; one that is guarded already stays as it is."""
         guarded = mod.attrs and GUARD in mod.attrs
-        entries = [
-            (symbol, func)
-            for symbol, func in mod.functions_items()
-            if isinstance(func, relax.Function) and func.attrs and "global_symbol" in func.attrs
-        ]
+        entries = entry_functions(mod)
         if guarded or not entries:
             return mod
         guard = self._guard()
         if guard is None:
             return mod
         result = tvm.IRModule(dict(mod.functions_items()), attrs=mod.attrs)
-        for symbol, func in entries:
+        for symbol, func in entries.items():
             result[symbol] = _guarded(func)
         return link(relax.transform.Normalize()(result), guard).with_attr(GUARD, True)
 

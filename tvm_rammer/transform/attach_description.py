@@ -1,9 +1,10 @@
 """Describes a planned module, and puts the description into it.
 
 Relax functions are added: one returns the description, so that a library can be listed, drawn and
-driven by the names of the model's own inputs wherever it is loaded; one returns the constants and
-the instruction table of the region that ``main`` consists of, so that a runtime may call the
-region's kernel without the VM between; one returns what states begin with that are not zero.
+driven by the names of the model's own inputs wherever it is loaded; one for each function of the
+model that consists of a region returns the constants and the instruction table of that, so that a
+runtime may call the region's kernel without the VM between; one returns what states begin with that
+are not zero.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from tvm_rammer.region.library_content import (
     INITIAL_STATE,
     NUM_VEUS,
     STATE,
+    Interface,
     LibraryContent,
     RegionPlan,
     StateInfo,
@@ -58,12 +60,13 @@ class State:
 class ModelNames:
     """What the model itself calls its inputs and outputs, and what it keeps between runs.
 
-    States stand behind the inputs among ``main``'s parameters, and behind its outputs.
+    States stand behind the inputs among the parameters of a ``function``, and behind its outputs.
     """
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     states: tuple[State, ...] = ()
+    function: str = "main"
 
 
 def describe(
@@ -71,7 +74,7 @@ def describe(
     regions: Sequence[Region],
     goal: Goal,
     merged_rows: int = 1,
-    names: ModelNames | None = None,
+    names: Sequence[ModelNames] = (),
 ) -> dict[str, Any]:
     """What a library of a module will say about itself.
 
@@ -84,8 +87,9 @@ def describe(
     goal : Goal
     merged_rows : int
         Of merged products at most.
-    names : ModelNames, optional
-        What the model itself calls its inputs and outputs.
+    names : sequence of ModelNames
+        What the model itself calls the inputs and outputs of its functions; of ``main`` alone, the
+        names of its parameters, if not given.
 
     Returns
     -------
@@ -95,16 +99,8 @@ def describe(
     symbols = {symbol.name_hint for symbol in mod.get_global_vars()}
     if "main" not in symbols or DESCRIBE in symbols:
         return {}
-    main, vdevice = mod["main"], goal.vdevice
+    vdevice = goal.vdevice
     costs = backend_named(vdevice.kind).costs(vdevice)
-    results = list(main.ret_ty.fields) if _is_tuple(main.ret_ty) else [main.ret_ty]
-    names = names or ModelNames(
-        tuple(param.name for param in main.params),
-        tuple(f"output_{k}" for k in range(len(results))),
-    )
-    params = list(main.params)
-    count = len(names.states)
-    direct = direct_call(main, {region.signature.name for region in regions})
     return LibraryContent(
         format=FORMAT_VERSION,
         tvm=tvm.__version__,
@@ -115,6 +111,35 @@ def describe(
         vdevice=vdevice.name,
         backend=vdevice.kind,
         costs=costs,
+        interfaces=tuple(
+            _interface(mod[each.function], each, regions)
+            for each in names or [_own_names(mod["main"])]
+        ),
+        programs=tuple(as_data(region.program) for region in regions),
+        plans=tuple(
+            RegionPlan(region.program.name, region.decision, explain(region.program, costs))
+            for region in regions
+        ),
+        arenas={region.program.name: region.code.arena_bytes for region in regions},
+        left_out=tuple(read_left_out(mod)),
+    ).plain()
+
+
+def _results(func: relax.Function) -> list[Any]:
+    return list(func.ret_ty.fields) if _is_tuple(func.ret_ty) else [func.ret_ty]
+
+
+def _own_names(main: relax.Function) -> ModelNames:
+    outputs = (f"output_{k}" for k in range(len(_results(main))))
+    return ModelNames(tuple(param.name for param in main.params), tuple(outputs))
+
+
+def _interface(func: relax.Function, names: ModelNames, regions: Sequence[Region]) -> Interface:
+    params, results, count = list(func.params), _results(func), len(names.states)
+    direct = direct_call(func, {region.signature.name for region in regions})
+    in_place = _in_place(direct, regions, len(params) - count, count)
+    return Interface(
+        names.function,
         inputs=tuple(
             _tensor(name, param.ty)
             for name, param in zip(names.inputs, params[: len(params) - count], strict=True)
@@ -125,23 +150,13 @@ def describe(
             for tensor in _tensors(name, ty)
         ),
         states=tuple(
-            StateInfo(_tensor(state.name, param.ty), state.initial is None, in_place)
-            for state, param, in_place in zip(
-                names.states,
-                params[len(params) - count :],
-                _in_place(direct, regions, len(params) - count, count),
-                strict=True,
+            StateInfo(_tensor(state.name, param.ty), state.initial is None, stays)
+            for state, param, stays in zip(
+                names.states, params[len(params) - count :], in_place, strict=True
             )
         ),
         direct=direct,
-        programs=tuple(as_data(region.program) for region in regions),
-        plans=tuple(
-            RegionPlan(region.program.name, region.decision, explain(region.program, costs))
-            for region in regions
-        ),
-        arenas={region.program.name: region.code.arena_bytes for region in regions},
-        left_out=tuple(read_left_out(mod)),
-    ).plain()
+    )
 
 
 def attach_description(
@@ -153,10 +168,11 @@ def attach_description(
     builder = relax.BlockBuilder(mod)
     with builder.function(DESCRIBE, []):
         builder.emit_func_output(builder.emit(relax.const(packed(content))))
-    if content["direct"] is not None:
-        constants, table = _state(mod["main"])
-        with builder.function(STATE, []):
-            builder.emit_func_output(builder.emit(relax.Tuple([constants, table])))
+    for interface in content["interfaces"]:
+        if interface["direct"] is not None:
+            function = interface["function"]
+            with builder.function(STATE + function, []):
+                builder.emit_func_output(builder.emit(relax.Tuple(_state(mod[function]))))
     initial = [relax.const(state.initial) for state in states if state.initial is not None]
     if initial:
         with builder.function(INITIAL_STATE, []):
@@ -169,7 +185,7 @@ def attach_description(
 def _in_place(
     direct: DirectCall | None, regions: Sequence[Region], first: int, count: int
 ) -> list[bool]:
-    """Which of so many states, parameters of ``main`` from the ``first`` on, may stay in place."""
+    """Which of so many states, a function's parameters from the ``first`` on, may stay in place."""
     if direct is None:
         return [False] * count
     (program,) = (each.program for each in regions if each.signature.name == direct.region)
@@ -212,9 +228,9 @@ def _tensor(name: str, ty: Any) -> TensorInfo:
     return TensorInfo(name, type_shape(ty), dtype)
 
 
-def _state(main: Any) -> tuple[GenericConst, GenericConst]:
-    """The constants and the table that ``main`` passes to its one kernel."""
-    for block in main.body.blocks:
+def _state(func: relax.Function) -> tuple[GenericConst, GenericConst]:
+    """The constants and the table that a function passes to its one kernel."""
+    for block in func.body.blocks:
         for binding in block.bindings:
             if isinstance(binding.value, Call) and (
                 operator_name(binding.value) == "relax.call_dps_packed"

@@ -1,28 +1,20 @@
 """A compiler pass that evaluates equal operators on equal operands once, and keeps weights once.
 
 EliminateCommonSubexpr compares constants by their elements: it reads all weights of a network, a
-second for half a gigabyte. To it, large constants are parameters here; those of one type are
-compared beforehand, most by a few of their elements.
+second for half a gigabyte. To it, large constants are parameters here, of which equal ones are one.
 """
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
-import numpy as np
 import tvm
 from tvm import relax
 from tvm.ir import GenericConst
 from tvm_ffi import structural_map
 
-from tvm_rammer.relax_util import relax_functions, static_shape
-from tvm_rammer.tensors import as_array
-
-#: Constants of more elements are compared here.
-_LARGE = 1 << 10
-#: So many bytes of two constants are compared before all are.
-_SAMPLES = 1 << 8
+from tvm_rammer.relax_util import relax_functions
+from tvm_rammer.transform.share_constants import KnownConstants, is_large
 
 
 @tvm.transform.module_pass(opt_level=0, name="MergeEqualOperators")
@@ -31,7 +23,7 @@ class MergeEqualOperators:
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Merge within every Relax function of a module."""
-        known = _Known()
+        known = KnownConstants()
         hidden = {
             symbol: _without_large_constants(func, known)
             for symbol, func in relax_functions(mod).items()
@@ -46,45 +38,14 @@ class MergeEqualOperators:
         return result
 
 
-class _Known:
-    """Large constants, of which equal ones are one."""
-
-    def __init__(self) -> None:
-        self._first: dict[Any, Any] = {}
-        self._alike: dict[Any, list[tuple[Any, np.ndarray]]] = {}
-
-    def first(self, constant: Any) -> Any:
-        """The tensor of the first constant with these elements, bit by bit."""
-        tensor = constant.value
-        if tensor not in self._first:
-            self._first[tensor] = tensor
-            elements = as_array(tensor)
-            if elements.flags.c_contiguous:
-                self._first[tensor] = self._equal(tensor, elements)
-        return self._first[tensor]
-
-    def _equal(self, tensor: Any, elements: np.ndarray) -> Any:
-        content = elements.reshape(-1).view(np.uint8)
-        # An odd step meets all bytes of elements: the low ones may be zeros everywhere.
-        step = max(1, content.size // _SAMPLES) | 1
-        key = (elements.shape, str(tensor.dtype), content[::step].tobytes())
-        alike = self._alike.setdefault(key, [])
-        for other, bytes_of_other in alike:
-            if np.array_equal(content, bytes_of_other):
-                return other
-        alike.append((tensor, content))
-        return tensor
-
-
 def _without_large_constants(
-    func: relax.Function, known: _Known
+    func: relax.Function, known: KnownConstants
 ) -> tuple[relax.Function, dict[Any, Any]]:
     """A function that has its large constants as parameters, and which is which."""
     parameters: dict[Any, Any] = {}
 
     def hide(constant: Any) -> Any:
-        shape = static_shape(constant)
-        if shape is None or prod(shape) <= _LARGE:
+        if not is_large(constant):
             return constant
         value = known.first(constant)
         if value not in parameters:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -23,6 +23,7 @@ from tvm_rammer.progress import tell
 from tvm_rammer.region.compiler import RegionCompiler
 from tvm_rammer.region.kernel_library import KernelLibrary, Tuned, untuned
 from tvm_rammer.region.marks import is_region
+from tvm_rammer.relax_util import entry_functions
 from tvm_rammer.transform.add_guard import AddGuard
 from tvm_rammer.transform.attach_description import ModelNames, attach_description, describe
 from tvm_rammer.transform.co_schedule import co_schedule
@@ -32,6 +33,7 @@ from tvm_rammer.transform.merge_products import Mergeable, MergeProducts
 from tvm_rammer.transform.partition_regions import PartitionRegions
 from tvm_rammer.transform.prepare import Prepare
 from tvm_rammer.transform.schedule_operators import ScheduleOperators
+from tvm_rammer.transform.share_constants import ShareConstants
 
 # Errors of passes cross TVM's C++, from where those that it does not know return as RuntimeErrors.
 _ERRORS: list[type] = [KeyboardInterrupt, *RammerError.__subclasses__()]
@@ -112,8 +114,10 @@ class Partitions:
         ]
         refusal = partial(backend.refusal, vdevice=vdevice)
         partition = [PartitionRegions(refusal=refusal)] if self._form != "per-op" else []
+        # Each function's passes have made weights of their own.
+        share = [ShareConstants()] if len(entry_functions(mod)) > 1 else []
         with self.compiler.target:
-            return tvm.transform.Sequential([*prepare, *partition])(mod)
+            return tvm.transform.Sequential([*prepare, *share, *partition])(mod)
 
 
 def forget_constants(mod: tvm.IRModule) -> tvm.IRModule:
@@ -152,7 +156,7 @@ def partition_module(mod: tvm.IRModule, goal: Goal, records: Records | None = No
 
 @no_collection()
 def plan_module(
-    partitions: Partitions, goal: Goal, names: ModelNames | None = None
+    partitions: Partitions, goal: Goal, names: Sequence[ModelNames] = ()
 ) -> PlannedModule:
     """The passes that make the plan and put it into the module.
 
@@ -162,8 +166,8 @@ def plan_module(
     ----------
     partitions : Partitions
     goal : Goal
-    names : ModelNames, optional
-        What the model itself calls its inputs and outputs.
+    names : sequence of ModelNames
+        What the model itself calls the inputs and outputs of its functions.
     """
     compiler, target, rows = partitions.compiler, goal.target, partitions.best_rows(goal.vdevice)
     add_guard = AddGuard(target, goal.vdevice)
@@ -178,7 +182,7 @@ def plan_module(
         ]
         mod = tvm.transform.Sequential(rest)(planned.module)
     content = describe(mod, planned.regions, goal, rows, names)
-    states = names.states if names else ()
+    states = names[0].states if names else ()
     return PlannedModule(attach_description(mod, content, states), content)
 
 
