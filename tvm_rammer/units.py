@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import floor, log10
 
 #: The prefix as a page spells it; a terminal gets a plain ``u``.
@@ -32,6 +32,13 @@ def size(nbytes: int) -> str:
 def counted(number: int, noun: str) -> str:
     """A number with its noun, e.g. ``"1,920 rTasks"``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def dimensions(shape: Sequence[int] | None) -> str:
+    """A shape as people write it."""
+    if shape is None:
+        return "dynamic"
+    return "x".join(map(str, shape)) or "scalar"
 
 
 def listed(items: Iterable[str], most: int = 8) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 
+import numpy as np
 import onnx
 import pytest
 from conftest import write_model
@@ -29,7 +31,11 @@ def test_json_is_one_document(call, model):
     document = json.loads(call("compile", model, "-o", "tiny.so", "--json").stdout)
     assert document["library"] == "tiny.so"
     assert document["options"]["policy"] == "auto"
-    assert document["outputs"][0] == {"name": "z", "shape": [4, 8], "dtype": "float32"}
+    assert document["interfaces"][0]["outputs"][0] == {
+        "name": "z",
+        "shape": [4, 8],
+        "dtype": "float32",
+    }
     assert document["report"]["regions"][0]["operators"] == 3
 
 
@@ -150,9 +156,38 @@ def test_a_shape_for_an_unknown_input(refused, model):
     assert line == (f"error: {model}: there is no input 'q'; its inputs: 'x' (4, 8), 'w' (8, 8)")
 
 
+def test_several_shapes(call, tmp_path):
+    model = write_model(tmp_path / "symbolic.onnx", batch="n")
+    shapes = ("--shape", "x=2,8", "--shape", "w=8,8", "--shape", "x=5,8")
+    result = call("compile", model, "-o", "s.so", "--check", *shapes)
+    assert result.exit_code == 0, result.stderr
+    for rows in (2, 5):
+        assert re.search(rf"inputs +x float32 {rows}x8, w float32 8x8 *\n", result.stdout)
+        assert f"error z of x {rows}x8, w 8x8" in result.stdout
+    interfaces = tvm_rammer.load("s.so").description.interfaces
+    assert [interface.inputs[0].shape for interface in interfaces] == [(2, 8), (5, 8)]
+    np.save("x.npy", np.ones((5, 8), np.float32))
+    ran = json.loads(call("run", "s.so", "--input", "x=x.npy", "--repeat", 1, "--json").stdout)
+    assert [each["shape"] for each in ran["outputs"]] == [[5, 8], [5, 8]]
+    shown = json.loads(call("show", "s.so", "--measured", "--json").stdout)
+    assert len(shown["measured"]) == len(shown["programs"]) == 2
+
+
 def test_a_shape_given_twice(refused, model):
     line = refused("compile", model, "-o", "a.so", "--shape", "x=4,8", "--shape", "x=4,8")
-    assert line == "error: --shape gives input 'x' twice; give each input once"
+    assert line == (
+        "error: shapes[1] and shapes[0] are the same for the model: x (4, 8), w (8, 8); give each "
+        "once"
+    )
+
+
+def test_shapes_that_are_not_as_many(refused, model):
+    given = [("--shape", text) for text in ("x=4,8", "x=5,8", "x=6,8", "w=8,8", "w=8,9")]
+    line = refused("compile", model, "-o", "a.so", *(part for pair in given for part in pair))
+    assert line == (
+        "error: --shape gives input 'w' 2 shapes, and another input 3: give each input one for "
+        "all, or one for each"
+    )
 
 
 def test_a_constant_given_twice(refused, model):

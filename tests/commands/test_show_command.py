@@ -95,7 +95,7 @@ def test_a_plan_with_a_wrong_field(call, refused, library, tmp_path):
     )
 
 
-@pytest.mark.parametrize("missing", ["num_veus", "inputs", "left_out"])
+@pytest.mark.parametrize("missing", ["num_veus", "interfaces", "left_out"])
 def test_a_plan_without_a_field(call, refused, library, tmp_path, missing):
     document = plan(call, library)
     del document[missing]

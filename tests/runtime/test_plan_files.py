@@ -60,6 +60,9 @@ def set_at(document: Any, *path: Any) -> Any:
 
 
 DAMAGED = "not a plan that `tvm-rammer show --json` wrote, or damaged: "
+#: The way to an interface, and to a size of its first input.
+INTERFACE = ("interfaces", 0)
+FIRST = (*INTERFACE, "inputs", 0, "shape", 0)
 
 
 @pytest.mark.parametrize(
@@ -70,15 +73,24 @@ DAMAGED = "not a plan that `tvm-rammer show --json` wrote, or damaged: "
         (("plans", 0, "region", "x"), "plans is of x, programs of {name}; list the same regions"),
         (("num_veus", 0), "num_veus is 0; it must be at least 1"),
         (("num_veus", "2"), 'num_veus is "2"; it must be an integer'),
-        (("interfaces", 0, "inputs", 0, "shape", 0, -1), "'x' has the shape (-1, 8, 8, 4); give it sizes from 0"),
-        (("interfaces", 0, "inputs", 0, "shape", 0, None), "interfaces[0].inputs[0].shape[0] is null; it must be an integer"),
+        (
+            ("interfaces", 0, "inputs", 0, "shape", 0, -1),
+            "'x' has the shape (-1, 8, 8, 4); give it sizes from 0",
+        ),
+        (
+            ("interfaces", 0, "inputs", 0, "shape", 0, None),
+            "interfaces[0].inputs[0].shape[0] is null; it must be an integer",
+        ),
         (("options", "policy", "best"), "options is none: there is no policy 'best'"),
         (("options", "form", []), "options.form is []; it must be one of 'program', 'wavefront'"),
         (("left_out", [{"operator": "x"}]), "left_out[0] lacks the key 'reason'; add it"),
         (("plans", 0, "explanation", "work", "much"), 'plans[0].explanation.work is "much"; it'),
         (("plans", 0, "explanation", None), "plans[0].explanation is null; it must be an object"),
         (("plans", 0, "decision", {}), "plans[0].decision lacks the key 'chosen'; add it"),
-        (("interfaces", 0, "direct", "inputs", ["0"]), 'interfaces[0].direct.inputs[0] is "0"; it must be'),
+        (
+            ("interfaces", 0, "direct", "inputs", ["0"]),
+            'interfaces[0].direct.inputs[0] is "0"; it must be',
+        ),
         (("interfaces", []), "interfaces is empty; list what the library takes and returns"),
         (("target", "nonsense"), "target: "),
     ],

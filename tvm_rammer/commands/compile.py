@@ -22,6 +22,7 @@ _EXAMPLES = """\b
 Examples:
   tvm-rammer compile squeezenet.onnx -o squeezenet.so
   tvm-rammer compile model.onnx -o model.so --shape data=1,3,224,224
+  tvm-rammer compile model.onnx -o model.so --shape ids=1,16 --shape ids=1,128
   tvm-rammer compile model.onnx -o model.so --check
   tvm-rammer compile model.onnx -o model.so --num-veus 4 --policy sequential
   tvm-rammer compile model.onnx -o model.so --target '{"kind": "llvm", "mcpu": "x86-64-v3"}'
@@ -85,8 +86,7 @@ def command(model: Path, output: Path, check: bool, **options: Any) -> Result:
             "target": description.target,
             "options": dict(description.content["options"]),
             "num_veus": description.num_veus,
-            "inputs": description.content["inputs"],
-            "outputs": description.content["outputs"],
+            "interfaces": description.content["interfaces"],
             "report": report.to_dict(),
             "check": [asdict(error) for error in errors] if check else None,
         },

@@ -69,7 +69,7 @@ def show_kernels(model: Path, show_all: bool, options: dict[str, Any]) -> Result
 def _measured(model: Path, options: dict[str, Any]) -> KernelReport:
     from tvm_rammer.commands.native_work import progress
     from tvm_rammer.commands.sources import REPEATED, given_options
-    from tvm_rammer.frontend import load_model
+    from tvm_rammer.frontend.several_shapes import joined, load_several
     from tvm_rammer.options import Options
     from tvm_rammer.runtime.kernel_report import kernel_report
     from tvm_rammer.transform.pipeline import partition_module
@@ -80,8 +80,8 @@ def _measured(model: Path, options: dict[str, Any]) -> KernelReport:
         target, records = given.pop("target", None), given.pop("database", None)
         inputs = {name: given.pop(name) for name in REPEATED if name in given}
         goal = Options(**given).resolve(target)
-        loaded = load_model(model, **inputs)
-        partitions = partition_module(loaded.module, goal, records)
+        module, _ = joined(load_several(model, **inputs))
+        partitions = partition_module(module, goal, records)
 
         def advance(done: int, total: int) -> None:
             display.update(task, description="measuring kernels", completed=done, total=total)

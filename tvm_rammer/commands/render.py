@@ -13,11 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from tvm_rammer.machine.target import target_text
-from tvm_rammer.units import counted, listed, size
+from tvm_rammer.units import counted, dimensions, listed, size
 from tvm_rammer.view import timeline_text
 
 if TYPE_CHECKING:
-    from tvm_rammer.region.library_content import TensorInfo
+    from tvm_rammer.region.library_content import Interface, TensorInfo
     from tvm_rammer.rprogram import RProgram
     from tvm_rammer.runtime.description import LibraryDescription
     from tvm_rammer.runtime.report import RegionReport, Report
@@ -56,23 +56,19 @@ def tensor(info: TensorInfo) -> str:
     return f"{info.name} {info.dtype} {dimensions(info.shape)}"
 
 
-def dimensions(shape: Sequence[int] | None) -> str:
-    """A shape as people write it."""
-    if shape is None:
-        return "dynamic"
-    return "x".join(map(str, shape)) or "scalar"
-
-
 def description_facts(description: LibraryDescription) -> list[tuple[str, Any]]:
     """What a library is."""
     states = [state.tensor for state in description.states]
     return [
-        ("inputs", _tensors(description.inputs)),
-        ("outputs", _tensors(description.outputs)),
+        *(fact for interface in description.interfaces for fact in _interface(interface)),
         *([("kept between runs", _tensors(states))] if states else []),
         ("target", target_text(description.target)),
         ("plan", f"{description.policy}, {_form(description)}"),
     ]
+
+
+def _interface(interface: Interface) -> list[tuple[str, Any]]:
+    return [("inputs", _tensors(interface.inputs)), ("outputs", _tensors(interface.outputs))]
 
 
 def report_facts(report: Report) -> list[tuple[str, Any]]:
@@ -103,7 +99,7 @@ def _region(region: RegionReport) -> list[tuple[str, Any]]:
     return [
         (
             "region",
-            f"{region.name}: {counted(region.operators, 'operator')} as "
+            f"{region.title}: {counted(region.operators, 'operator')} as "
             f"{counted(region.tasks, 'rTask')} in {counted(region.waves, 'wave')} on "
             f"{counted(region.num_veus, 'vEU')}",
         ),

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from tvm_rammer.commands.tensor_files import InputTensor
-    from tvm_rammer.region.library_content import TensorInfo
+    from tvm_rammer.region.library_content import Interface, TensorInfo
     from tvm_rammer.runtime.graph_module import BenchmarkResult, GraphModule
+    from tvm_rammer.runtime.library import Library
 
 _EXAMPLES = """\b
 Examples:
@@ -73,15 +74,15 @@ def command(
         raise InputError(f"--seed is {seed}; it must be at least 0")
     _make_folder(output)
     library = open_library(source, **options)
-    infos = library.description.inputs
-    given = {tensor.name: tensor for tensor in read_inputs(inputs, infos)}
+    given = {each.name: each for each in read_inputs(inputs, library.description.inputs)}
+    interface = _fitting(library, given)
     rng = np.random.default_rng(seed)
-    values = [given.get(info.name) or random_input(info, rng) for info in infos]
+    values = [given.get(info.name) or random_input(info, rng) for info in interface.inputs]
     with native_work(f"running {source.name}"):
         module = library.create()
         _set_inputs(module, values)
         module.run()
-        results = _outputs(module, library.description.outputs)
+        results = _outputs(module, interface.outputs)
         times = module.benchmark(repeat=repeat, number=1, warm_up=1)
     measured = {name: statistics(value) for name, value in results.items()}
     saved = save_outputs(output, results) if output else []
@@ -113,6 +114,20 @@ def _make_folder(folder: Path | None) -> None:
             folder.mkdir(parents=True, exist_ok=True)
 
 
+def _fitting(library: Library, given: Mapping[str, InputTensor]) -> Interface:
+    """The first interface with inputs of the shapes that are given; the first if there is none."""
+    every = library.description.interfaces
+
+    def fits(interface: Interface) -> bool:
+        return all(
+            given[info.name].value.shape == info.shape
+            for info in interface.inputs
+            if info.name in given
+        )
+
+    return next(filter(fits, every), every[0])
+
+
 def _set_inputs(module: GraphModule, tensors: Sequence[InputTensor]) -> None:
     for tensor in tensors:
         try:
@@ -133,7 +148,8 @@ def _document(name: str, value: np.ndarray) -> dict[str, Any]:
 
 
 def _input_table(tensors: Sequence[InputTensor]) -> Table:
-    from tvm_rammer.commands.render import columns, dimensions
+    from tvm_rammer.commands.render import columns
+    from tvm_rammer.units import dimensions
 
     table = columns("input", "dtype", "shape", "from")
     for tensor in tensors:
@@ -145,7 +161,8 @@ def _input_table(tensors: Sequence[InputTensor]) -> Table:
 def _output_table(
     results: Mapping[str, np.ndarray], measured: Mapping[str, Mapping[str, Any]]
 ) -> Table:
-    from tvm_rammer.commands.render import columns, dimensions
+    from tvm_rammer.commands.render import columns
+    from tvm_rammer.units import dimensions
 
     broken = any(numbers["not_finite"] for numbers in measured.values())
     names = ("min", "mean", "max", "std", *(("not_finite",) if broken else ()))

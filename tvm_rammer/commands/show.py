@@ -104,7 +104,7 @@ def command(
 
 
 def _profiles(source: Path, library: Library | None) -> list[Profile]:
-    """One run on random inputs, measured; nothing where nothing was planned."""
+    """A run on random inputs of all shapes, measured; nothing where nothing was planned."""
     import numpy as np
 
     from tvm_rammer.commands.native_work import native_work
@@ -117,9 +117,12 @@ def _profiles(source: Path, library: Library | None) -> list[Profile]:
     with native_work(f"running {source.name}"):
         module = library.create()
         generator = np.random.default_rng(0)
-        for info in library.description.inputs:
-            module.set_input(info.name, random_input(info, generator).value)
-        return [module.profile()]
+        profiles = []
+        for interface in library.description.interfaces:
+            for info in interface.inputs:
+                module.set_input(info.name, random_input(info, generator).value)
+            profiles.append(module.profile())
+        return profiles
 
 
 def _measured(profiles: Sequence[Profile]) -> list[dict[str, Any]]:

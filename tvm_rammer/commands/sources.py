@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -118,7 +119,8 @@ _OPTIONS = {
         "shapes",
         type=_ShapeType(),
         multiple=True,
-        help="Shape of an input with symbolic dimensions (repeatable).",
+        help="Shape of an input with symbolic dimensions (repeatable; what is given more than once "
+        "for an input are shapes that the library can be run with, one after the other).",
     ),
     "constants": click.option(
         "--constant",
@@ -258,12 +260,13 @@ def _refuse_options(source: Path, options: dict[str, Any]) -> None:
 def given_options(options: dict[str, Any]) -> dict[str, Any]:
     """The options that were given; shapes, constants and states by the names of their inputs.
 
-    Of a database its records.
+    Shapes are a list of mappings if there are several. Of a database its records.
     """
     given = _given(options)
     for name, option in REPEATED.items():
         if name in given:
-            given[name] = _distinct(option, given[name])
+            collect = _several if name == "shapes" else partial(_distinct, option)
+            given[name] = collect(given[name])
     if "database" in given:
         from tvm_rammer.tuning.database import Database
 
@@ -273,6 +276,25 @@ def given_options(options: dict[str, Any]) -> dict[str, Any]:
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None and value != ()}
+
+
+def _several(pairs: tuple[Shape, ...]) -> Any:
+    """Shapes by name; a list of such if an input has several. One that has one has it in all."""
+    found: dict[str, list[tuple[int, ...]]] = {}
+    for name, shape in pairs:
+        found.setdefault(name, []).append(shape)
+    count = max(map(len, found.values()))
+    for name, shapes in found.items():
+        if len(shapes) not in (1, count):
+            raise InputError(
+                f"--shape gives input {name!r} {len(shapes)} shapes, and another input {count}: "
+                "give each input one for all, or one for each"
+            )
+    several = [
+        {name: shapes[min(number, len(shapes) - 1)] for name, shapes in found.items()}
+        for number in range(count)
+    ]
+    return several if count > 1 else several[0]
 
 
 def _distinct(option: str, pairs: tuple[tuple[str, Any], ...]) -> dict[str, Any]:

@@ -6,7 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tvm
+from tvm import relax
 from tvm.ir import GlobalVar
+from tvm.relax.expr import _update_type
+from tvm.relax.utils import copy_with_new_vars
+from tvm.s_tir import renew_defs
 from tvm_ffi import structural_map
 
 from tvm_rammer.errors import InputError
@@ -26,7 +30,7 @@ SeveralShapes = Shapes | Sequence[Shapes] | None
 
 def load_several(
     model: Any,
-    shapes: SeveralShapes,
+    shapes: SeveralShapes = None,
     constants: Constants | None = None,
     states: States | None = None,
 ) -> list[LoadedModel]:
@@ -72,7 +76,7 @@ def _name(name: str, number: int) -> str:
 
 def _renamed(mod: tvm.IRModule, number: int) -> dict[GlobalVar, Any]:
     """The functions of a module, whose names end with a number."""
-    symbols = {symbol: GlobalVar(_name(symbol.name_hint, number)) for symbol in mod.functions}
+    symbols = {symbol: _named_as(symbol, number) for symbol in mod.functions}
 
     def rename(symbol: GlobalVar) -> GlobalVar:
         return symbols.get(symbol, symbol)
@@ -80,10 +84,19 @@ def _renamed(mod: tvm.IRModule, number: int) -> dict[GlobalVar, Any]:
     functions = {}
     for symbol, func in mod.functions_items():
         made = structural_map(func, (GlobalVar, rename))
+        # A variable, also one that no size was given, is of one function.
+        made = copy_with_new_vars(made) if isinstance(made, relax.Function) else renew_defs(made)
         if made.attrs and "global_symbol" in made.attrs:
             made = made.with_attr("global_symbol", symbols[symbol].name_hint)
         functions[symbols[symbol]] = made
     return functions
+
+
+def _named_as(symbol: GlobalVar, number: int) -> GlobalVar:
+    made = GlobalVar(_name(symbol.name_hint, number))
+    if symbol.ty is not None:
+        _update_type(made, symbol.ty)
+    return made
 
 
 def _shapes(model: LoadedModel) -> list[tuple[int, ...] | None]:

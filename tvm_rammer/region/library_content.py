@@ -21,6 +21,7 @@ from tvm_rammer.region.direct_call import DirectCall
 from tvm_rammer.region.marks import LeftOut
 from tvm_rammer.schedule import CostModel, Decision, Explanation
 from tvm_rammer.typed_json import read_as
+from tvm_rammer.units import dimensions, listed
 
 #: Increased whenever a library can no longer be read by older versions of this package.
 FORMAT_VERSION = 11
@@ -109,6 +110,11 @@ class Interface:
     def shapes(self) -> tuple[tuple[int, ...] | None, ...]:
         """The shapes of the inputs."""
         return tuple(info.shape for info in self.inputs)
+
+
+def shapes_text(interface: Interface) -> str:
+    """What a function takes, for people, e.g. ``ids 1x16, mask 1x16``."""
+    return listed(f"{info.name} {dimensions(info.shape)}" for info in interface.inputs)
 
 
 @dataclass(frozen=True)

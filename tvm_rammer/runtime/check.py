@@ -17,8 +17,7 @@ from tvm_rammer.frontend.input_constants import Constants, as_numbers
 from tvm_rammer.frontend.input_states import States
 from tvm_rammer.frontend.loaded_model import one_line
 from tvm_rammer.frontend.onnx.fix_inputs import typed_constants
-from tvm_rammer.region.library_content import TensorInfo
-from tvm_rammer.runtime.description import LibraryDescription
+from tvm_rammer.region.library_content import Interface, TensorInfo, shapes_text
 from tvm_rammer.runtime.library import Library
 from tvm_rammer.runtime.onnx_reference import run_onnxruntime
 from tvm_rammer.tensors import random_values
@@ -77,7 +76,8 @@ def check_library(
 ) -> tuple[OutputError, ...]:
     """Run a library and the model that it was compiled from on the same seeded inputs.
 
-    Floats are standard normal, bytes are those of images, integers are small, masks are ones.
+    A library for several shapes is run with each of them, from the states of a new instance. Floats
+    are standard normal, bytes are those of images, integers are small, masks are ones.
 
     Parameters
     ----------
@@ -99,24 +99,27 @@ def check_library(
         There is nothing to compare with.
     """
     reference = require_reference(model)
-    described = library.description
-    known = _Reference(reference, model, constants or {}, states or {}, described)
-    inputs, expected = known.results()
-    instance = library.create()
-    outputs = instance(*inputs.values())
-    found = [tensor.numpy() for tensor in (*outputs, *instance.state.values())]
-    names = [info.name for info in described.outputs] + list(instance.state)
-    errors = tuple(
-        OutputError(name, _error(got, want), _tolerance(want))
-        for name, got, want in zip(names, found, expected, strict=True)
-    )
+    several = len(library.description.interfaces) > 1
+    errors: list[OutputError] = []
+    for interface in library.description.interfaces:
+        known = _Reference(reference, model, constants or {}, states or {}, interface)
+        inputs, expected = known.results()
+        instance = library.create()
+        outputs = instance(*inputs.values())
+        found = [tensor.numpy() for tensor in (*outputs, *instance.state.values())]
+        names = [info.name for info in interface.outputs] + list(instance.state)
+        of = f" of {shapes_text(interface)}" if several else ""
+        errors += [
+            OutputError(name + of, _error(got, want), _tolerance(want))
+            for name, got, want in zip(names, found, expected, strict=True)
+        ]
     if wrong := [each for each in errors if not each.error <= each.tolerance]:
         worst = max(wrong, key=lambda each: each.error)
         raise ModelError(
             f"check: output {worst.name!r} differs from {reference}'s by {worst.error:.2g} of its "
             f"largest value (allowed: {worst.tolerance:.2g}); please report it with the model"
         )
-    return errors
+    return tuple(errors)
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,7 @@ class _Reference:
     model: Any
     constants: Constants
     states: States
-    described: LibraryDescription
+    described: Interface
 
     def results(self) -> tuple[dict[str, np.ndarray], list[np.ndarray]]:
         """Inputs that the program takes; its outputs, and what becomes of the states."""

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tvm_rammer.printable import printable
+from tvm_rammer.region.library_content import shapes_text
 from tvm_rammer.region.marks import LeftOut
 from tvm_rammer.rprogram import RProgram
 from tvm_rammer.runtime.description import LibraryDescription
@@ -24,6 +25,8 @@ class RegionReport:
 
     Attributes
     ----------
+    shapes : str
+        The inputs that it is for, of a library for several shapes.
     operators, tasks, waves, waits : int
         Counts of the plan.
     width : int
@@ -66,6 +69,12 @@ class RegionReport:
     explanation: Explanation
     decision: Decision | None
     notes: tuple[tuple[str, str], ...] = ()
+    shapes: str = ""
+
+    @property
+    def title(self) -> str:
+        """Its name, and what it is for."""
+        return f"{self.name} ({self.shapes})" if self.shapes else self.name
 
     def reasons(self) -> list[tuple[str, str]]:
         """Why it is this plan, and what limits it: pairs of a heading and a sentence."""
@@ -90,7 +99,7 @@ class RegionReport:
         kernels = ", ".join(f"{count} {name}" for name, count in self.kernels.items())
         stock = "" if self.stock_bytes is None else f", TVM's plan {size(self.stock_bytes)}"
         return (
-            f"{self.name}: {counted(self.operators, 'operator')} as "
+            f"{self.title}: {counted(self.operators, 'operator')} as "
             f"{counted(self.tasks, 'rTask')} in "
             f"{counted(self.waves, 'wave')} on {counted(self.num_veus, 'vEU')} ({self.policy}, "
             f"{counted(self.waits, 'wait')}, at most {counted(self.width, 'operator')} at once)\n"
@@ -160,13 +169,14 @@ def make_report(
     compile_seconds : mapping of str to float, optional
         What the back end took for each body, by rKernel name.
     """
-    known = stock_bytes or {}
+    known, shapes = stock_bytes or {}, _shapes(description)
     regions = [
         _region(
             program,
             known.get(name),
             description.explanations[name],
             description.decisions.get(name),
+            shapes.get(name, ""),
         )
         for name, program in description.programs.items()
     ]
@@ -179,6 +189,17 @@ def make_report(
         _slow_bodies(description, compile_seconds or {}),
         description.merged_rows,
     )
+
+
+def _shapes(description: LibraryDescription) -> dict[str, str]:
+    """Which inputs regions are for that are all of a function; of a function alone, nothing."""
+    if len(description.interfaces) == 1:
+        return {}
+    return {
+        interface.direct.region: shapes_text(interface)
+        for interface in description.interfaces
+        if interface.direct is not None
+    }
 
 
 def _slow_bodies(
@@ -198,6 +219,7 @@ def _region(
     stock_bytes: int | None,
     explanation: Explanation,
     decision: Decision | None,
+    shapes: str,
 ) -> RegionReport:
     memory = memory_report(program)
     per_wave = Counter(
@@ -222,6 +244,7 @@ def _region(
         explanation,
         decision,
         tuple(_notes(program)),
+        shapes,
     )
 
 
