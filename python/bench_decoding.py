@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Time one token of decoders whose keys and values are buffers of a fixed length.
+"""Time tokens of decoders whose keys and values are buffers of a fixed length.
 
     python python/bench_decoding.py --places 256,1024,4096 --groups 2,8
+    python python/bench_decoding.py --tokens 1,16,64 --places 1024
     python python/bench_decoding.py --bits 32,8,4 --heads 32 --places 256 --groups 8
 
 ONNX Runtime is given one buffer for what its GroupQueryAttention takes and leaves, which is how it
@@ -39,8 +40,9 @@ _PEER, _ROUNDING, _OURS, _WITHOUT = "onnxruntime", "it rounding data", "states",
 
 @dataclass(frozen=True)
 class Row:
-    """A decoder: median milliseconds of a token by contender, and ours over ONNX Runtime's."""
+    """A decoder: median milliseconds of a run by contender, and ours over ONNX Runtime's."""
 
+    tokens: int
     bits: int
     places: int
     groups: int
@@ -54,6 +56,7 @@ class Row:
 @click.option("--groups", default="2,8", show_default=True, help="Heads of keys.")
 @click.option("--heads", default=8, show_default=True, help="Of queries, 64 elements each.")
 @click.option("--bits", default="32", show_default=True, help="Of weights: 32, 8, 4 or 2.")
+@click.option("--tokens", default="1", show_default=True, help="Of a run.")
 @click.option("--threads", type=click.IntRange(1), help="All CPUs of this process unless given.")
 @click.option("--seconds", default=10.0, show_default=True, help="For a decoder.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -62,21 +65,26 @@ def main(
     groups: str,
     heads: int,
     bits: str,
+    tokens: str,
     threads: int | None,
     seconds: float,
     as_json: bool,
 ) -> None:
-    """Compare this project with ONNX Runtime on single tokens."""
-    count = threads or available_threads()
-    cases = product(*(map(int, each.split(",")) for each in (bits, places, groups)))
-    sizes = [DecoderSizes(length, kept, heads=heads, bits=width) for width, length, kept in cases]
-    rows = [timed(each, count, seconds) for each in sizes]
+    """Compare this project with ONNX Runtime on single tokens, or on some at once."""
+    cores = threads or available_threads()
+    cases = product(*(map(int, each.split(",")) for each in (tokens, bits, places, groups)))
+    sizes = [
+        DecoderSizes(length, kept, heads=heads, bits=width, tokens=count)
+        for count, width, length, kept in cases
+    ]
+    rows = [timed(each, cores, seconds) for each in sizes]
     if as_json:
         click.echo(json.dumps([vars(row) for row in rows], indent=2))
         return
     names = (_PEER, _ROUNDING, _WITHOUT, _OURS)
     cells = [
         (
+            str(row.tokens),
             str(row.bits),
             f"{row.places:,}",
             str(row.groups),
@@ -86,8 +94,8 @@ def main(
         for row in rows
     ]
     times = (f"{name}, ms" for name in names)
-    columns = ("bits", "places", "heads of keys", *times, "states to onnxruntime")
-    title = f"One token of a decoder of {sizes[0].layers} layers of {sizes[0].width}"
+    columns = ("tokens", "bits", "places", "heads of keys", *times, "states to onnxruntime")
+    title = f"A run of a decoder of {sizes[0].layers} layers of {sizes[0].width}"
     Console().print(console_table(title, columns, cells))
 
 
@@ -116,7 +124,7 @@ def timed(sizes: DecoderSizes, threads: int, seconds: float) -> Row:
         ]
         settings = Settings(session_s=seconds)
         found = medians(time_contenders([*peers, *ours], settings), _OURS, [_PEER])
-    return Row(sizes.bits, sizes.places, sizes.groups, *found)
+    return Row(sizes.tokens, sizes.bits, sizes.places, sizes.groups, *found)
 
 
 if __name__ == "__main__":

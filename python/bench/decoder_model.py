@@ -1,4 +1,4 @@
-"""A decoder of ONNX with random weights that takes one token, as ONNX Runtime's exporters write it.
+"""A decoder of ONNX with random weights, as ONNX Runtime's exporters write it, for some tokens.
 
 Its keys and values are buffers of a fixed length (GroupQueryAttention of com.microsoft): what goes
 in as ``past`` comes out as ``present`` with one more row.
@@ -18,7 +18,7 @@ _FLOAT, _INT32 = onnx.TensorProto.FLOAT, onnx.TensorProto.INT32
 
 @dataclass(frozen=True)
 class DecoderSizes:
-    """Of a decoder: places of its buffers, heads, and heads of keys and values.
+    """Of a decoder: places of its buffers, heads, heads of keys and values, and tokens of a run.
 
     Weights have so many ``bits``: of 4 or 8, neighbours of a column in blocks have a scale each.
     """
@@ -30,6 +30,7 @@ class DecoderSizes:
     head_size: int = 64
     bits: int = 32
     block: int = 32
+    tokens: int = 1
 
     @property
     def inner(self) -> int:
@@ -42,6 +43,11 @@ class DecoderSizes:
         return self.heads * self.head_size
 
     @property
+    def data(self) -> list[int]:
+        """The shape of the tokens."""
+        return [1, self.tokens, self.width]
+
+    @property
     def cache(self) -> list[int]:
         """The shape of the keys of a layer."""
         return [1, self.groups, self.places, self.head_size]
@@ -52,10 +58,11 @@ class DecoderSizes:
         return {f"past.{name}": f"present.{name}" for name in names}
 
     def inputs(self) -> dict[str, np.ndarray]:
-        """A token in the middle of buffers of zeros."""
+        """Tokens that begin in the middle of buffers of zeros."""
         caches = {name: np.zeros(self.cache, np.float32) for name in self.states()}
-        token = np.random.default_rng(0).standard_normal((1, 1, self.width)).astype(np.float32)
-        return {"token": token, "before": np.array([self.places // 2], np.int32), **caches}
+        token = np.random.default_rng(0).standard_normal(self.data).astype(np.float32)
+        last = self.places // 2 + self.tokens - 1
+        return {"token": token, "before": np.array([last], np.int32), **caches}
 
 
 def decoder(sizes: DecoderSizes, rounds_data: bool = False) -> onnx.ModelProto:
@@ -65,8 +72,8 @@ def decoder(sizes: DecoderSizes, rounds_data: bool = False) -> onnx.ModelProto:
     for layer in range(sizes.layers):
         token = graph.layer(f"{layer}", token)
     graph.add("Identity", [token], "result")
-    inputs = {"token": (_FLOAT, [1, 1, sizes.width]), "before": (_INT32, [1])}
-    outputs = {"result": (_FLOAT, [1, 1, sizes.width])}
+    inputs = {"token": (_FLOAT, sizes.data), "before": (_INT32, [1])}
+    outputs = {"result": (_FLOAT, sizes.data)}
     for given, left in sizes.states().items():
         inputs[given] = outputs[left] = (_FLOAT, sizes.cache)
     made = helper.make_graph(

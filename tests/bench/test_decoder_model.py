@@ -17,16 +17,16 @@ pytest.importorskip("onnxruntime")
 SIZES = DecoderSizes(places=8, groups=2, layers=2, heads=4, head_size=16)
 
 
-@pytest.mark.parametrize("bits", [32, 4])
-def test_a_token_is_the_same_with_states_and_without(tmp_path, bits):
-    sizes = replace(SIZES, bits=bits, head_size=32)
+@pytest.mark.parametrize(("bits", "tokens"), [(32, 1), (4, 1), (32, 3)])
+def test_tokens_are_the_same_with_states_and_without(tmp_path, bits, tokens):
+    sizes = replace(SIZES, bits=bits, head_size=32, tokens=tokens)
     model, inputs = str(tmp_path / "m.onnx"), str(tmp_path / "inputs.npz")
     onnx.save(decoder(sizes), model)
     np.savez(inputs, **sizes.inputs())
     run, outputs = onnxruntime_decoder(model, inputs, sizes.states(), 1)
     run()
     (want,) = outputs()
-    assert want.shape == (1, 1, sizes.width)
+    assert want.shape == (1, tokens, sizes.width)
     for states in (sizes.states(), {}):
         library = tvm_rammer.build(model, states=states, policy="sequential", num_veus=2)
         kernels = library.report.regions[0].kernels
