@@ -163,7 +163,7 @@ def test_several_shapes(call, tmp_path):
     assert result.exit_code == 0, result.stderr
     for rows in (2, 5):
         assert re.search(rf"inputs +x float32 {rows}x8, w float32 8x8 *\n", result.stdout)
-        assert f"error z of x {rows}x8, w 8x8" in result.stdout
+        assert f"of its largest value with x {rows}x8, w 8x8" in result.stdout
     interfaces = tvm_rammer.load("s.so").description.interfaces
     assert [interface.inputs[0].shape for interface in interfaces] == [(2, 8), (5, 8)]
     np.save("x.npy", np.ones((5, 8), np.float32))

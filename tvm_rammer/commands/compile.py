@@ -98,7 +98,10 @@ def command(model: Path, output: Path, check: bool, **options: Any) -> Result:
                     *description_facts(description),
                     *report_facts(report),
                     *(
-                        (f"error {error.name}", f"{error.error:.2g} of its largest value")
+                        (
+                            f"error {error.name}",
+                            f"{error.error:.2g} of its largest value{error.place}",
+                        )
                         for error in errors
                     ),
                 ]

@@ -40,11 +40,19 @@ class OutputError:
         The largest difference, relative to the largest value.
     tolerance : float
         What is allowed.
+    shapes : str
+        Of which inputs, where a library is for several shapes.
     """
 
     name: str
     error: float
     tolerance: float
+    shapes: str = ""
+
+    @property
+    def place(self) -> str:
+        """The same as a part of a sentence."""
+        return f" with {self.shapes}" if self.shapes else ""
 
 
 def require_reference(model: Any) -> str:
@@ -108,16 +116,17 @@ def check_library(
         outputs = instance(*inputs.values())
         found = [tensor.numpy() for tensor in (*outputs, *instance.state.values())]
         names = [info.name for info in interface.outputs] + list(instance.state)
-        of = f" of {shapes_text(interface)}" if several else ""
+        shapes = shapes_text(interface) if several else ""
         errors += [
-            OutputError(name + of, _error(got, want), _tolerance(want))
+            OutputError(name, _error(got, want), _tolerance(want), shapes)
             for name, got, want in zip(names, found, expected, strict=True)
         ]
     if wrong := [each for each in errors if not each.error <= each.tolerance]:
         worst = max(wrong, key=lambda each: each.error)
         raise ModelError(
-            f"check: output {worst.name!r} differs from {reference}'s by {worst.error:.2g} of its "
-            f"largest value (allowed: {worst.tolerance:.2g}); please report it with the model"
+            f"check: output {worst.name!r}{worst.place} differs from {reference}'s by "
+            f"{worst.error:.2g} of its largest value (allowed: {worst.tolerance:.2g}); please "
+            "report it with the model"
         )
     return tuple(errors)
 
