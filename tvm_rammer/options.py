@@ -44,6 +44,10 @@ class Options:
         vEUs; without a plan that fits the build fails.
     backend : str, optional
         Name of the back end; the one that serves the target's kind if not given.
+    round_data : bool
+        Where weights are 8 bits times a scale, round what many rows multiply to 8 bits too, each
+        row by its largest magnitude: three or four times the instructions' speed, and errors of
+        some thousandths.
     """
 
     policy: str = AUTO
@@ -54,6 +58,7 @@ class Options:
     wait_limit: float = WAIT_LIMIT
     max_arena_bytes: int | None = None
     backend: str | None = None
+    round_data: bool = False
 
     def __post_init__(self) -> None:
         check_policy(self.policy)
@@ -66,8 +71,9 @@ class Options:
             if (count := getattr(self, name)) is not None:
                 # Also numpy's integers, which no description could hold.
                 object.__setattr__(self, name, positive_count(name, count))
-        if not isinstance(self.oversubscribe, bool):
-            raise InputError(f"oversubscribe is {self.oversubscribe!r}: it must be True or False")
+        for name in ("oversubscribe", "round_data"):
+            if not isinstance(given := getattr(self, name), bool):
+                raise InputError(f"{name} is {given!r}: it must be True or False")
         if not _is_number(self.wait_limit) or self.wait_limit > MAX_WAIT_LIMIT:
             raise InputError(
                 f"wait_limit is {self.wait_limit!r}: it must be a number of seconds from 0, which "

@@ -96,9 +96,10 @@ def counting(tmp_path):
 
 
 def test_the_tolerance_is_written_down(call, model):
-    call("compile", model, "-o", "tiny.so", "--winograd-tolerance", "1e-3")
+    call("compile", model, "-o", "tiny.so", "--winograd-tolerance", "1e-3", "--round-data")
     options = tvm_rammer.load("tiny.so").description.content["options"]
     assert options["winograd_tolerance"] == 1e-3
+    assert options["round_data"] is True
 
 
 def test_limits_are_written_down(call, model):

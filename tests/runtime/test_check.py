@@ -119,3 +119,29 @@ def test_a_program_of_short_floats():
     errors = check_library(library, program)
     assert [each.tolerance for each in errors] == [8 / 128, 1e-3]
     assert all(each.error < 0.01 for each in errors)
+
+
+def test_data_that_only_the_library_rounds_may_differ_more():
+    rng = np.random.default_rng(0)
+    weights = rng.integers(-127, 128, (64, 48)).astype("int8")
+    parts = {"w": weights, "scale": rng.uniform(0.01, 0.02, 48).astype("float32")}
+    parts["point"] = np.zeros(48, "int8")
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "scale", "point"], ["real"], axis=1),
+        helper.make_node("MatMul", ["x", "real"], ["y"]),
+        helper.make_node("Relu", ["y"], ["z"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "rounded",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [32, 64])],
+        [helper.make_tensor_value_info("z", TensorProto.FLOAT, [32, 48])],
+        [numpy_helper.from_array(value, name) for name, value in parts.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    exact, rounded = (
+        check_library(tvm_rammer.build(model, round_data=each, check=True), model)[0]
+        for each in (False, True)
+    )
+    assert (exact.tolerance, rounded.tolerance) == (1e-3, 5e-2)
+    assert exact.error < 1e-6 and 1e-4 < rounded.error < 2e-2

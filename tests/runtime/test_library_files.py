@@ -352,6 +352,8 @@ def test_a_library_that_was_loaded_is_not(exported):
 def test_other_kernels_need_a_build_of_their_own(library):
     with pytest.raises(InputError, match=r"^another winograd_tolerance needs a build of its own$"):
         library.replan(winograd_tolerance=0)
+    with pytest.raises(InputError, match=r"^another round_data needs a build of its own$"):
+        library.replan(round_data=True)
     with pytest.raises(InputError, match=r'^form="per-op" needs a build of its own$'):
         library.replan(form="per-op")
     with pytest.raises(InputError, match=r"^there is no option 'plolicy'; choose of policy, num_v"):

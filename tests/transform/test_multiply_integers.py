@@ -69,8 +69,12 @@ def multiplied(mod: tvm.IRModule, neighbours: int = 2) -> tvm.IRModule:
 
 def integers_in(mod: tvm.IRModule, neighbours: int = 2) -> list[str]:
     """The operators of a rewritten module that make integers of 32 bits."""
-    after = multiplied(mod, neighbours)
-    made = [each for each in calls_of(after) if isinstance(each.ty, relax.TensorType)]
+    return integers_of(multiplied(mod, neighbours))
+
+
+def integers_of(mod: tvm.IRModule) -> list[str]:
+    """The operators of a module that make integers of 32 bits."""
+    made = [each for each in calls_of(mod) if isinstance(each.ty, relax.TensorType)]
     return [operator_name(each) for each in made if str(each.ty.dtype) == "int32"]
 
 
@@ -424,3 +428,53 @@ def test_devices_get_what_they_have_an_instruction_for(vector_bytes, features, c
     script = Prepare(4, count)(mod).script()
     assert ("int16" in script, "uint8" in script) == (count > 1, count > 2)
     assert backend_named("interpret").most_neighbours(vdevice) == 1
+
+
+def rounding(mod: tvm.IRModule, neighbours: int = 2) -> tvm.IRModule:
+    """Where data may be rounded that the model does not round."""
+    return MultiplyIntegers(IntegerProducts(4, neighbours), round_data=True)(mod)
+
+
+@pytest.mark.parametrize("neighbours", [2, 4])
+@pytest.mark.parametrize("shape", [(9, 22), (3, 5, 22)])
+def test_rows_are_rounded_by_their_own_largest_magnitude(shape, neighbours):
+    weights, data = scaled((22, 16), per_column=True), RNG.standard_normal(shape)
+    data = (data * 10.0 ** RNG.integers(-3, 4, (*shape[:-1], 1))).astype("float32")
+    data[..., 1, :] = 0
+    mod = module(lambda x: OP.matmul(x, relax.const(weights)), (shape, "float32"))
+    assert "relax.matmul" in integers_of(rounding(mod, neighbours))
+    assert not integers_in(mod, neighbours)
+    step = np.maximum(np.abs(data).max(-1, keepdims=True), np.finfo("float32").tiny) / 127
+    wanted = np.rint(data / step).astype(np.float64) * step @ weights.astype(np.float64)
+    got = computed(rounding(mod, neighbours), data)
+    # What lies between two integers may be rounded to either of them.
+    either = step * np.abs(weights).max() * 1.01
+    assert (np.abs(got - wanted) <= 2e-6 * np.abs(wanted).max(-1, keepdims=True) + either).all()
+    close = np.abs(got - wanted) <= 2e-6 * np.abs(wanted).max(-1, keepdims=True)
+    assert close.mean() > 0.95
+    assert (got[..., 1, :] == 0).all()
+
+
+def test_what_several_products_read_is_rounded_once():
+    weights = [relax.const(scaled((6, 8))) for _ in range(3)]
+
+    def build(x: Any) -> Any:
+        first, second, third = (OP.matmul(x, weight) for weight in weights)
+        return OP.add(OP.add(first, second), third)
+
+    names = [operator_name(each) for each in calls_of(rounding(module(build, ((5, 6), "float32"))))]
+    assert (names.count("relax.round"), names.count("relax.matmul")) == (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("rows", "weights"),
+    [(4, scaled((6, 8))), (5, RNG.standard_normal((6, 8)).astype("float32"))],
+)
+def test_few_rows_and_weights_that_are_no_bytes_meet_data_as_they_are(rows, weights):
+    mod = module(lambda x: OP.matmul(x, relax.const(weights)), ((rows, 6), "float32"))
+    assert rounding(mod).same_as(mod)
+
+
+def test_convolutions_meet_data_as_they_are():
+    mod = module(lambda x: convolution(x, scaled((16, 1, 1, 8))), (IMAGE[0], "float32"))
+    assert rounding(mod).same_as(mod)

@@ -151,6 +151,13 @@ _OPTIONS = {
         help="Error, relative to its outputs, that a convolution may gain by Winograd's algorithm; "
         "0 for none.",
     ),
+    "round_data": click.option(
+        "--round-data",
+        is_flag=True,
+        default=None,
+        help="Where weights have 8 bits, round what many rows multiply to 8 bits too: faster, with "
+        "errors of some thousandths.",
+    ),
     "wait_limit": click.option(
         "--wait-limit",
         type=float,

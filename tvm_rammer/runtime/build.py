@@ -46,6 +46,7 @@ def build(
     wait_limit: float = WAIT_LIMIT,
     max_arena_bytes: int | None = None,
     backend: str | None = None,
+    round_data: bool = False,
     check: bool = False,
     database: Records | None = None,
 ) -> Library:
@@ -90,6 +91,9 @@ def build(
         vEUs.
     backend : str, optional
         Name of the back end; the one that serves the target's kind if not given.
+    round_data : bool
+        Where weights are 8 bits times a scale, also round what many rows multiply to 8 bits; see
+        :class:`~tvm_rammer.options.Options`.
     check : bool
         Run the library, and the model in ONNX Runtime or PyTorch, and compare the outputs; see
         :func:`~tvm_rammer.runtime.check.check_library`.
@@ -123,6 +127,7 @@ def build(
         wait_limit,
         max_arena_bytes,
         backend,
+        round_data,
     )
     # Whether there is such a device is known before the model is.
     goal = options.resolve(target)

@@ -86,6 +86,11 @@ class LibraryDescription:
         return self._said.options.form
 
     @property
+    def round_data(self) -> bool:
+        """Whether data may have been rounded that the model does not round."""
+        return self._said.options.round_data
+
+    @property
     def interfaces(self) -> tuple[Interface, ...]:
         """What the library takes and returns: one for each of the shapes that it was built for."""
         return self._said.interfaces

@@ -215,8 +215,9 @@ class Library:
             raise InputError('form="per-op" needs a build of its own')
         if changed.backend != self.options.backend:
             raise InputError("another back end needs a build of its own")
-        if changed.winograd_tolerance != self.options.winograd_tolerance:
-            raise InputError("another winograd_tolerance needs a build of its own")
+        for name in ("winograd_tolerance", "round_data"):
+            if getattr(changed, name) != getattr(self.options, name):
+                raise InputError(f"another {name} needs a build of its own")
         return assemble(self.source, changed.resolve(self.source.compiler.target), self.names)
 
     def export_library(self, path: str | os.PathLike[str]) -> Path:

@@ -33,6 +33,8 @@ def run_onnxruntime(
     options.log_severity_level = 3
     # Without VNNI it adds pairs of 8-bit products in 16 bits, which overflow, unless told not to.
     options.add_session_config_entry("session.x64quantprecision", "1")
+    # What meets weights of few bits is rounded as well, unless it is to be left as it is.
+    options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
     source = model.SerializeToString() if isinstance(model, onnx.ModelProto) else str(model)
     session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
     return [np.asarray(value) for value in session.run(None, dict(inputs))]

@@ -6,11 +6,15 @@ and some vectors multiply neighbouring integers in one instruction: two of 16 bi
 those of the data without a sign. For pairs, data are kept as 16-bit integers without their zero
 point. Bytes keep it, and what it adds to a sum, the same for all places, is subtracted. The scales
 multiply the sums.
+
+A model whose weights alone were rounded computes with floating-point numbers as they are. Where the
+user allows it, the rows of its products are rounded to 8 bits here, each by a scale of its own.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -42,33 +46,49 @@ _LARGEST = 255
 _MOST = np.iinfo(np.int32).max
 
 
+#: What rounded rows have the largest magnitude of, and of a row of zeros its scale has this.
+_MAGNITUDE, _TINY = 127, float(np.finfo(np.float32).tiny)
+
+
 @dataclass(frozen=True)
 class _Scaled:
-    """``integers * scale``."""
+    """``integers * scale``, and times a scale for each row if there are such."""
 
     integers: Integers
     scale: np.float32
+    row_scales: Any = None
 
 
 @tvm.transform.module_pass(opt_level=0, name="MultiplyIntegers")
 class MultiplyIntegers:
-    """Rewrite products and convolutions of what was rounded with constant weights."""
+    """Rewrite products and convolutions of what was rounded with constant weights.
 
-    def __init__(self, products: IntegerProducts) -> None:
+    Parameters
+    ----------
+    products : IntegerProducts
+    round_data : bool
+        Round what products of more than a few rows multiply.
+    """
+
+    def __init__(self, products: IntegerProducts, round_data: bool = False) -> None:
         self.products = products
+        self.round_data = round_data
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Rewrite every Relax function of a module."""
-        if not calls_any(mod, {DEQUANTIZE, _ROUND}):
+        if not calls_any(mod, {MATMUL} if self.round_data else {DEQUANTIZE, _ROUND}):
             return mod
-        return rewrite(mod, _Multiplier(mod, self.products), clean_up)
+        return rewrite(mod, _Multiplier(mod, self.products, self.round_data), clean_up)
 
 
 @relax.expr_functor.mutator
 class _Multiplier(relax.PyExprMutator):
-    def __init__(self, mod: tvm.IRModule, products: IntegerProducts) -> None:
+    def __init__(self, mod: tvm.IRModule, products: IntegerProducts, round_data: bool) -> None:
         super().__init__(mod)
         self.products = products
+        self.round_data = round_data
+        #: Data that were rounded here.
+        self.rounded: dict[tuple[Any, int], _Scaled] = {}
         #: Of data that were asked for: what several operators read is made once.
         self.scaled: dict[tuple[Any, int], _Scaled | None] = {}
         self.weights: dict[Any, ScaledBytes | None] = {}
@@ -87,12 +107,36 @@ class _Multiplier(relax.PyExprMutator):
         if weights is None:
             return call
         data = self._scaled_of(call.args[0], count)
+        if data is None and self.round_data and self._has_many_rows(call):
+            data = self._rounded_here(call.args[0], count)
         if data is None or (meets_zeros(call) and not isinstance(data.integers.point, int)):
             return call
         sums = sums_of(self.builder_.emit, call, data.integers, self._small(call, weights, count))
-        floats = relax.op.astype(self.builder_.emit(sums), "float32")
-        factor = self._factor(call, weights, data.scale)
-        return floats if factor is None else relax.op.multiply(self.builder_.emit(floats), factor)
+        result = relax.op.astype(self.builder_.emit(sums), "float32")
+        for factor in (data.row_scales, self._factor(call, weights, data.scale)):
+            if factor is not None:
+                result = relax.op.multiply(self.builder_.emit(result), factor)
+        return result
+
+    def _has_many_rows(self, call: Any) -> bool:
+        """Whether a call is a product of so many rows that it takes longer than to read weights."""
+        shape = static_shape(call.args[0]) or ()
+        return operator_name(call) == MATMUL and prod(shape[:-1]) > self.products.few_rows
+
+    def _rounded_here(self, data: Any, count: int) -> _Scaled:
+        """Rows as integers, the largest magnitude of each being 127. A NaN becomes some byte."""
+        if (data, count) not in self.rounded:
+            emit = self.builder_.emit
+            largest = emit(relax.op.max(emit(relax.op.abs(data)), axis=-1, keepdims=True))
+            step = relax.op.maximum(largest, constant(np.array(_TINY, np.float32)))
+            step = emit(
+                relax.op.multiply(emit(step), constant(np.array(1 / _MAGNITUDE, np.float32)))
+            )
+            whole = emit(relax.op.round(emit(relax.op.divide(data, step))))
+            bytes_ = emit(relax.op.astype(whole, "int8"))
+            integers = small_integers(emit, bytes_, 0, count)
+            self.rounded[data, count] = _Scaled(integers, np.float32(1), step)
+        return self.rounded[data, count]
 
     def _small(self, call: Any, weights: ScaledBytes, count: int) -> SmallWeights:
         key = call.args[1].value, count

@@ -64,13 +64,13 @@ class Partitions:
         Whose products are not merged.
     compiler : RegionCompiler
         Of the regions of all modules.
-    form : Form
-        Per operator there are no regions.
+    options : Options
+        Per operator there are no regions; and whether data may be rounded.
     """
 
-    def __init__(self, mod: tvm.IRModule, compiler: RegionCompiler, form: Form) -> None:
+    def __init__(self, mod: tvm.IRModule, compiler: RegionCompiler, options: Options) -> None:
         self.compiler = compiler
-        self._form = form
+        self._form, self._round_data = options.form, options.round_data
         self._unmerged = Mergeable.of(mod)
         # Without a choice nobody keeps the model as it was.
         self._modules = {} if self._unmerged else {1: self._partition(mod, 1)}
@@ -110,7 +110,7 @@ class Partitions:
         short_floats = backend.short_floats(vdevice)
         prepare = [
             MergeProducts(rows),
-            Prepare(backend.few_rows, neighbours, apart, short_floats),
+            Prepare(backend.few_rows, neighbours, apart, short_floats, self._round_data),
         ]
         refusal = partial(backend.refusal, vdevice=vdevice)
         partition = [PartitionRegions(refusal=refusal)] if self._form != "per-op" else []
@@ -143,7 +143,7 @@ class PlannedModule:
 
 @no_collection()
 def partition_module(mod: tvm.IRModule, goal: Goal, records: Records | None = None) -> Partitions:
-    """The passes before the plan: of what the user chose only the form matters to them."""
+    """The passes before the plan: of the options, those matter that make other operators."""
     tell("preparing the operators")
     vdevice, tolerance = goal.vdevice, goal.options.winograd_tolerance
     tuned = records.tuned(vdevice, tolerance) if records is not None else untuned
@@ -151,7 +151,7 @@ def partition_module(mod: tvm.IRModule, goal: Goal, records: Records | None = No
     # What an importer repeats for every step is one before its weights are copied.
     with goal.target:
         mod = tvm.transform.Sequential([LiftBranches(), MergeEqualOperators()])(mod)
-    return Partitions(mod, compiler, goal.options.form)
+    return Partitions(mod, compiler, goal.options)
 
 
 @no_collection()
@@ -210,6 +210,7 @@ def pipeline(
     wait_limit: float = WAIT_LIMIT,
     max_arena_bytes: int | None = None,
     backend: str | None = None,
+    round_data: bool = False,
 ) -> tvm.transform.Pass:
     """The pipeline for ``relax.build(mod, target, relax_pipeline=tvm_rammer.pipeline(...))``.
 
@@ -218,7 +219,9 @@ def pipeline(
 
     Parameters
     ----------
-    policy, num_veus, form, oversubscribe, winograd_tolerance, wait_limit, max_arena_bytes, backend
+    policy, num_veus, form, oversubscribe, winograd_tolerance, wait_limit
+        See :class:`Options`.
+    max_arena_bytes, backend, round_data
         See :class:`Options`.
 
     Raises
@@ -237,6 +240,7 @@ def pipeline(
         wait_limit,
         max_arena_bytes,
         backend,
+        round_data,
     )
 
     @tvm.transform.module_pass(opt_level=0, name="rammer")

@@ -59,6 +59,8 @@ class Prepare:
         Elements of a result up to which products stay apart that meet in it.
     short_floats : tuple of str
         As in :class:`.NarrowWeights`.
+    round_data : bool
+        As in :class:`.MultiplyIntegers`.
     """
 
     def __init__(
@@ -67,8 +69,9 @@ class Prepare:
         neighbours: int = 1,
         apart: int = 0,
         short_floats: tuple[str, ...] = (),
+        round_data: bool = False,
     ) -> None:
-        self.apart, self.short_floats = apart, short_floats
+        self.apart, self.short_floats, self.round_data = apart, short_floats, round_data
         self.few_rows = backend_for().few_rows if few_rows is None else few_rows
         self.products = IntegerProducts(self.few_rows, neighbours)
 
@@ -94,7 +97,7 @@ class Prepare:
             SeparatePools(),
             SplitTransposedConvolutions(),
             WidenConvolutions(),
-            MultiplyIntegers(self.products),
+            MultiplyIntegers(self.products, self.round_data),
             NarrowWeights(self.few_rows, self.short_floats),
             SumIntegersInFloats(self.products),
             # 3. PrimFuncs, as few as fusion allows.
