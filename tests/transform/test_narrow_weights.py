@@ -229,6 +229,16 @@ def test_weights_of_few_bits_stay_what_they_are(blocks, size, columns, bits, poi
     np.testing.assert_allclose(real(found), weights, rtol=6e-7)
 
 
+def test_bytes_near_the_largest_have_an_offset_that_is_a_byte():
+    values = np.tile(np.arange(124, 128), 64).reshape(-1, 1)
+    values[:32] = np.maximum(values[:32], 126)
+    weights = (values * np.repeat(RNG.uniform(1e-3, 1e-1, (8, 40)), 32, axis=0)).astype("float32")
+    bytes_ = scaled_bytes(weights, in_blocks=True)
+    found = bytes_ and few_bits(bytes_)
+    assert found and found.bits == 2
+    np.testing.assert_allclose(real(found), weights, rtol=6e-7)
+
+
 def test_bytes_with_a_scale_for_each_column_stay_bytes():
     _, _, weights = quantised(columns=True)
     found = scaled_bytes(weights)

@@ -64,7 +64,8 @@ def few_bits(found: ScaledBytes, short_floats: Sequence[str] = ()) -> FewBits | 
     half = 1 << (bits - 1)
     offset = None
     if low.min() < -half or high.max() >= half:
-        offset = (low + half).astype(np.int8)
+        # An offset is a byte; integers take what is left of one that is too large.
+        offset = np.minimum(low + half, np.iinfo(np.int8).max).astype(np.int8)
         values -= offset[:, None]
     scale = (scale.astype(np.float64) * steps).astype(np.float32)
     values = values.reshape(rows, columns).astype(np.int8)
