@@ -13,6 +13,7 @@ from tvm import relax
 
 import tvm_rammer
 from tvm_rammer.relax_util import operator_name
+from tvm_rammer.tensors import constant
 from tvm_rammer.transform.affine_blocks import affine_blocks
 from tvm_rammer.transform.few_bits import few_bits
 from tvm_rammer.transform.narrow_weights import NarrowWeights
@@ -29,21 +30,16 @@ def quantised(shape=(128, 160), columns=False):
 
 
 def module(weights, rows=1):
-    x = relax.Var("x", relax.TensorType((rows, weights.shape[0]), str(weights.dtype)))
-    builder = relax.BlockBuilder()
-    with builder.function("main", [x]):
-        with builder.dataflow():
-            product = builder.emit_output(relax.op.matmul(x, relax.const(weights)))
-        builder.emit_func_output(product)
-    return builder.get()
+    return products((rows, weights))
 
 
-def checked(x, weights, *tolerance):
+def checked(x, weights, *tolerance, real=None, out_dtype=None):
     """The region of two products, which are those of the wide weights; one alone makes none."""
     pairs = [(len(x), weights), (len(x), np.ascontiguousarray(weights[:, ::-1]))]
-    library = tvm_rammer.build(products(*pairs), policy="sequential")
-    for found, (_, wide) in zip(library.create()(x, x), pairs, strict=True):
-        assert_close(found.numpy(), x @ wide, *tolerance)
+    library = tvm_rammer.build(products(*pairs, out_dtype=out_dtype), policy="sequential")
+    real = weights if real is None else real
+    for found, wide in zip(library.create()(x, x), (real, real[:, ::-1]), strict=True):
+        assert_close(found.numpy().astype(wide.dtype), x.astype(wide.dtype) @ wide, *tolerance)
     (region,) = library.report.regions
     return region
 
@@ -317,7 +313,7 @@ def test_what_is_not_all_steps_has_no_blocks():
 
 def test_scales_that_have_16_bits_are_kept_so():
     scale = RNG.uniform(1e-3, 1e-1, (1, 64)).astype("float16").astype("float32")
-    weights = (RNG.integers(0, 256, (512, 64)) - np.float32(200)) * scale
+    weights = (RNG.integers(0, 256, (512, 64)).astype("float32") - 200) * scale
     found = affine_blocks(weights, ("float16",))
     assert found is not None and found.scale.dtype == np.float16 and found.bits == 8
 
@@ -354,7 +350,7 @@ def test_few_weights_are_read_from_a_near_cache_as_they_are():
     assert not narrows(small, short_floats=("bfloat16",))
 
 
-def products(*pairs):
+def products(*pairs, out_dtype=None):
     """A function of a product for each pair of rows and weights."""
     data = [
         relax.Var(f"x{number}", relax.TensorType((rows, len(weights)), str(weights.dtype)))
@@ -364,7 +360,7 @@ def products(*pairs):
     with builder.function("main", data):
         with builder.dataflow():
             found = [
-                builder.emit(relax.op.matmul(x, relax.const(weights)))
+                builder.emit(relax.op.matmul(x, constant(weights), out_dtype))
                 for x, (_, weights) in zip(data, pairs, strict=True)
             ]
             results = builder.emit_output(relax.Tuple(found))
@@ -410,3 +406,142 @@ def test_a_model_of_16_bits_reads_half_and_computes_the_same(name, rows, shape):
     weights = halves(name, shape)
     region = checked(RNG.standard_normal((rows, shape[0]), "float32"), weights)
     assert region.constant_bytes < 2 * 0.6 * weights.nbytes
+
+
+HALVES = ("float16", "bfloat16")
+
+
+def rounded(name, shape, size, bits=4, zero=False, seed=0, scale_name=None):
+    """Integers less a zero point times a scale of 16 bits, unrounded and as 16 bits have it."""
+    rng = np.random.default_rng(seed)
+    blocks, most = (shape[0] // size, shape[1]), 1 << (bits - 1)
+    points = np.repeat(rng.integers(-most, most, blocks) * zero, size, axis=0)
+    values = rng.integers(-most, most, shape) - points
+    scale = rng.uniform(1e-3, 1e-1, blocks).astype(scale_name or name).astype("float32")
+    exact = values.astype("float32") * np.repeat(scale, size, axis=0)
+    return exact, exact.astype(name)
+
+
+def next_to(weights, place):
+    """The same but for one number, which is the next one that 16 bits have."""
+    other = weights.copy()
+    other[place] = np.nextafter(other[place], other.dtype.type(9))
+    return other
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    name=st.sampled_from(HALVES),
+    blocks=st.integers(2, 5),
+    size=st.sampled_from((16, 32, 128)),
+    columns=st.integers(1, 20),
+    bits=st.integers(2, 8),
+    points=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_what_was_rounded_to_16_bits_is_found_bit_for_bit(
+    name, blocks, size, columns, bits, points, seed
+):
+    _, weights = rounded(name, (blocks * size, columns), size, bits, points and bits < 8, seed)
+    weights[:size, 0] = 0
+    bytes_ = scaled_bytes(weights, in_blocks=True)
+    assert bytes_ is not None
+    found = few_bits(bytes_, HALVES)
+    if found is None:
+        assert bytes_.scale is None or bytes_.scale.ndim == 1
+        return
+    assert found.bits <= max(2, 1 << (bits - 1).bit_length())
+    if bytes_.scale is not None and bytes_.scale.ndim > 1:
+        assert found.scale.dtype.itemsize == 2
+    assert np.array_equal(real(found).astype(name), weights)
+
+
+@pytest.mark.parametrize("name", HALVES)
+@pytest.mark.parametrize(("bits", "zero"), [(4, False), (4, True), (8, False)])
+def test_integers_are_nearer_to_what_was_quantised_than_what_was_rounded(name, bits, zero):
+    exact, weights = rounded(name, (256, 160), 32, bits, zero)
+    found = few_bits(scaled_bytes(weights, in_blocks=True), HALVES)
+    assert found is not None and found.bits == bits
+    np.testing.assert_array_equal(real(found), exact)
+    assert not np.array_equal(weights.astype("float32"), exact)
+
+
+@pytest.mark.parametrize("name", HALVES)
+@pytest.mark.parametrize(("bits", "size"), [(4, 32), (8, 32), (8, 256)])
+@pytest.mark.parametrize("place", [(0, 0), (100, 80), (255, 159)])
+def test_one_other_number_leaves_what_was_rounded_as_it_is(name, bits, size, place):
+    _, weights = rounded(name, (256, 160), size, bits)
+    assert scaled_bytes(weights, in_blocks=True) is not None
+    for odd in (next_to(weights, place)[place], np.inf, np.nan):
+        other = weights.copy()
+        other[place] = odd
+        assert scaled_bytes(other, in_blocks=True) is None
+
+
+@pytest.mark.parametrize("name", HALVES)
+@pytest.mark.parametrize("bits", [4, 8])
+def test_what_merely_resembles_rounded_integers_is_none(name, bits):
+    exact, weights = rounded(name, (256, 160), 32, bits)
+    other = dict(zip(HALVES, HALVES[::-1], strict=True))[name]
+    resembling = {
+        "rounded to another type": weights.astype(other),
+        "cut off, not rounded": np.where(
+            np.abs(weights.astype("float32")) > np.abs(exact),
+            np.nextafter(weights, weights.dtype.type(0)),
+            weights,
+        ),
+        "scales of 32 bits": rounded(name, (256, 160), 32, bits, scale_name="float32")[1],
+        "rounded twice": (weights.astype("float32") * np.float32(1.1)).astype(name),
+        "any numbers": RNG.standard_normal((256, 160)).astype(name),
+        "numbers of one size": RNG.uniform(1, 2, (256, 160)).astype(name),
+    }
+    taken = [why for why, each in resembling.items() if scaled_bytes(each, in_blocks=True)]
+    assert taken == []
+
+
+@pytest.mark.parametrize("name", HALVES)
+def test_weights_of_16_bits_become_shorter_where_they_come_from_memory(name):
+    _, weights = rounded(name, (4096, 4352), 64)
+    assert narrows(weights, 2)
+    assert not narrows(weights, 3), "they are read in half of the time"
+    assert not narrows(weights[:1024])
+    assert narrows(RNG.integers(-128, 128, weights.shape).astype(name))
+
+
+@pytest.mark.parametrize("name", HALVES)
+@pytest.mark.parametrize(("rows", "bits", "zero"), [(1, 4, False), (2, 4, True), (1, 8, False)])
+@pytest.mark.parametrize("out_dtype", ["float32", None])
+def test_products_of_16_bits_are_those_of_the_unrounded_weights(name, rows, bits, zero, out_dtype):
+    exact, weights = rounded(name, (2048, 4352), 64, bits, zero)
+    x = RNG.standard_normal((rows, 2048)).astype(name)
+    rounding = {"float16": 5e-4, "bfloat16": 4e-3}[name] if out_dtype is None else 4e-6
+    region = checked(x, weights, rounding, real=exact, out_dtype=out_dtype)
+    assert region.kernels["few bits"] == 2
+    assert region.constant_bytes < 2 * weights.nbytes * (bits / 16 + 0.03)
+
+
+@pytest.mark.parametrize("name", HALVES)
+def test_rows_of_16_bits_are_widened_once_for_all_products(name):
+    weights = [rounded(name, (2048, 4352), 64, seed=seed)[1] for seed in range(2)]
+    x = relax.Var("x", relax.TensorType((1, 2048), name))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            found = (relax.op.matmul(x, constant(each), "float32") for each in weights)
+            results = builder.emit_output(relax.Tuple([*map(builder.emit, found)]))
+        builder.emit_func_output(results)
+    found = operators(NarrowWeights(4, HALVES)(builder.get()))
+    assert found == ["relax.astype", "relax.call_tir", "relax.call_tir"]
+
+
+@pytest.mark.parametrize("name", HALVES)
+@pytest.mark.parametrize(("bits", "size"), [(4, 32), (8, 64), (8, 256)])
+def test_float32_may_have_what_was_rounded_to_16_bits(name, bits, size):
+    """As ONNX models of 16-bit floats have it that were folded before they were written."""
+    exact, weights = rounded(name, (256, 160), size, bits)
+    wide = weights.astype("float32")
+    assert narrows(wide) and narrows(wide, 4)
+    assert not narrows(next_to(weights, (200, 7)).astype("float32"), 4)
+    x = RNG.standard_normal((3, 256)).astype("float32")
+    region = checked(x, wide, 2e-6, real=exact)
+    assert region.constant_bytes < 2 * wide.nbytes * (bits / 32 + 0.04)

@@ -33,7 +33,7 @@ def affine_blocks(weights: np.ndarray, short_floats: Sequence[str] = ()) -> FewB
         Types of 16 bits that scales may have.
     """
     rows, columns = weights.shape
-    if weights.dtype.kind != "f" or rows % WORD:
+    if weights.dtype != np.float32 or rows % WORD:
         return None
     sample = np.ascontiguousarray(weights[:, columns // 2])
     # What has steps as part of a large block has them as a small one, which is soon told.

@@ -4,14 +4,15 @@ A quantised model's weights are integers of 8 bits or fewer times a scale, and i
 into floating-point numbers of four times the size. A product of few rows takes as long as its
 weights take to be read, so there they become short again: bytes are widened in registers, and the
 scale multiplies the sums; of blocks with a scale of their own each, and perhaps an offset, integers
-of 2 and 4 bits share words. Weights that were trained or kept as floats of 16 bits become these
+of 2 and 4 bits share words. So do integers times scales that were rounded to floats of 16 bits:
+they lose the rounding. Weights that were trained or kept as floats of 16 bits become these
 again, without a scale. Many rows use what was widened several times: they lose nothing, and win
 where weights come from memory. What counts are the numbers, not where a model has them from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -33,6 +34,7 @@ from tvm_rammer.transform.scaled_bytes import scaled_bytes
 _FEWEST_WEIGHTS = 1 << 14
 #: The same for floats of 16 bits and a single row, and for those that take a shift more.
 _FEWEST_HALVES = {"float16": 1 << 16, "bfloat16": 1 << 17}
+_HALVES = tuple(_FEWEST_HALVES)
 #: More bytes than this come from memory in every run: to read half of them is worth more than
 #: several rows, or few weights at a time, lose.
 _NEAR_BYTES = 1 << 25
@@ -87,11 +89,19 @@ def _narrow_weights(
         return far or (count == 1 and weights.size >= _FEWEST_HALVES[name])
 
     def short(weights: np.ndarray, count: int) -> _Short | None:
+        if weights.dtype.name in _HALVES:
+            # They are read in half of the time: from near in less than widening integers takes, and
+            # from memory so by half as many rows.
+            return _of_integers(weights, short_floats) if far and 2 * count <= few_rows else None
         # From near, many rows read wide weights as fast as short ones.
         if count > few_rows and not (far and weights.dtype == np.float32):
             return None
+        halves = [*_halves(weights)]
+        for each in (weights, *halves):
+            if (found := _of_integers(each, short_floats)) is not None:
+                return found
         names = [name for name in short_floats if worth(name, weights, count)]
-        return _of_integers(weights, short_floats) or _of_halves(weights, names)
+        return next((_Short((constant(h),)) for h in halves if h.dtype.name in names), None)
 
     found = {weights: short(as_array(weights), count) for weights, count in rows.items()}
     return {weights: each for weights, each in found.items() if each is not None}
@@ -111,13 +121,12 @@ def _of_integers(weights: np.ndarray, short_floats: Sequence[str]) -> _Short | N
     return _Short((constant(found.values),), scale)
 
 
-def _of_halves(weights: np.ndarray, short_floats: Sequence[str]) -> _Short | None:
-    """The same numbers in 16 bits, in the first type that has them."""
-    for name in short_floats if weights.dtype == np.float32 else ():
+def _halves(weights: np.ndarray) -> Iterator[np.ndarray]:
+    """The same numbers in the types of 16 bits that have them, of float32."""
+    for name in _HALVES if weights.dtype == np.float32 else ():
         # The first rows tell of most weights that they are none.
         if all(_are_exact(part, np.dtype(name)) for part in (weights[:1], weights)):
-            return _Short((constant(weights.astype(name)),))
-    return None
+            yield weights.astype(name)
 
 
 def _are_exact(weights: np.ndarray, dtype: np.dtype) -> bool:
@@ -133,20 +142,31 @@ class _Narrower(relax.PyExprMutator):
         super().__init__(mod)
         self.narrow = narrow
         self.products: dict[Any, Any] = {}
+        self.widened: dict[Any, Any] = {}
 
     def visit_call_(self, call: Any) -> Any:
         call = super().visit_call_(call)
         short = self.narrow.get(call.args[1].value) if _reads_weights(call) else None
         if short is None:
             return call
-        product = self._product(call, short)
-        if short.scale is None:
-            return product
-        return relax.op.multiply(self.builder_.emit(product), short.scale)
+        product = self._product(call, self._data(call.args[0]), short)
+        if short.scale is not None:
+            product = relax.op.multiply(self.builder_.emit(product), short.scale)
+        if str(call.ty.dtype) in _HALVES:
+            product = relax.op.astype(self.builder_.emit(product), str(call.ty.dtype))
+        return product
 
-    def _product(self, call: Any, short: _Short) -> Any:
+    def _data(self, data: Any) -> Any:
+        """Data of a product; those of 16 bits are widened once for all products that read them."""
+        if str(data.ty.dtype) not in _HALVES:
+            return data
+        if data not in self.widened:
+            self.widened[data] = self.builder_.emit(relax.op.astype(data, "float32"))
+        return self.widened[data]
+
+    def _product(self, call: Any, data: Any, short: _Short) -> Any:
         """A call of a function that is the same for operands that are alike."""
-        operands = [call.args[0], *short.operands]
+        operands = [data, *short.operands]
         key = (short.bits, *((static_shape(each), str(each.ty.dtype)) for each in operands))
         if key not in self.products:
             compute = partial(block_scaled_product, bits=short.bits) if short.bits else _product
@@ -158,11 +178,12 @@ class _Narrower(relax.PyExprMutator):
             )
             self.products[key] = made.args[0]
             return made
-        return relax.call_tir(self.products[key], operands, call.ty)
+        result = relax.TensorType(call.ty.shape, data.ty.dtype)
+        return relax.call_tir(self.products[key], operands, result)
 
 
 def _reads_weights(call: Any) -> bool:
-    """Whether a call is a product with many constant weights of its own type."""
+    """Whether a call is a product with many constant weights, all float or all integers."""
     if operator_name(call) != "relax.matmul" or not isinstance(call.args[1], GenericConst):
         return False
     data, weights = map(static_shape, call.args)
@@ -174,7 +195,7 @@ def _reads_weights(call: Any) -> bool:
         and len(data) >= 2
         and prod(data[:-1]) > 0
         and prod(weights) >= _FEWEST_WEIGHTS
-        and dtypes in ({"float32"}, {"int32"})
+        and (dtypes == {"int32"} or any(dtypes <= {"float32", half} for half in _HALVES))
     )
 
 
