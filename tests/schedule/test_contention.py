@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import permutations
 
 from tvm_rammer.machine.topology import PairCosts, Topology
-from tvm_rammer.schedule.contention import Contention
+from tvm_rammer.schedule.traffic import Contention
 
 #: Two sockets, each of two complexes of one core.
 FAR = PairCosts(1e-7, 1e-7, 1e-10)

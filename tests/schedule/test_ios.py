@@ -9,9 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tvm_rammer.schedule import ios, simulate, synchronise
-from tvm_rammer.schedule.ios import cut_into_blocks, live_results
-from tvm_rammer.schedule.stage_search import StageSearch, TooManyEndings
-from tvm_rammer.schedule.stages import StageCosts
+from tvm_rammer.schedule.ios import (
+    StageCosts,
+    StageSearch,
+    TooManyEndings,
+    cut_into_blocks,
+    live_results,
+)
 
 ONE = [(1, 1.0)]
 

@@ -4,15 +4,13 @@
   it; ``policy``: what one is, and the check of those from outside; ``fewer_candidates``: more
   choice never makes one's plans longer; ``cut_alike`` with ``agree``: data stay with who wrote them
 - ``sequential``; ``wavefront`` with ``interplay``; ``estf`` and ``locality`` with
-  ``list_schedule``, ``fill_veus``, ``ranks`` and ``share_tiles``; ``ios`` with
-  ``stage_search`` and ``stages``: the policies
+  ``list_schedule``, ``fill_veus``, ``ranks`` and ``share_tiles``; ``ios``: the policies
 - ``auto``, with ``decisions`` and ``median_interval``: the choice among their plans, those for
   ``fewer_veus`` too
 - ``placement``: what a policy decides; ``synchronise``: the waits that follow from it
 - ``memory`` with ``arena_cap``: the arena
-- ``costs``, ``simulate`` with ``demands``, ``traffic``, ``contention``,
-  ``recent_weights`` and ``transfers``, ``timeline``: plans on paper; ``trials``: several of one
-  graph
+- ``costs``, ``simulate`` with ``demands``, ``traffic`` and ``transfers``, ``timeline``: plans on
+  paper; ``trials``: several of one graph
 - ``critical_path``: the rTasks that a makespan hangs on
 - ``explanation``: why a plan is as it is, and what a better one would need; ``losses``: what each
   cost takes of it

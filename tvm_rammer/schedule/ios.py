@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
+from typing import NamedTuple
 
-from tvm_rammer.rprogram.graph import OperatorGraph
+from tvm_rammer.rprogram.graph import Operator, OperatorGraph
 from tvm_rammer.rprogram.rows import root_of
 from tvm_rammer.schedule.costs import CostModel
+from tvm_rammer.schedule.interplay import worth_weighing
 from tvm_rammer.schedule.placement import Placed, Placement, split
-from tvm_rammer.schedule.stage_search import Stage, StageSearch, TooManyEndings
-from tvm_rammer.schedule.stages import StageCosts
 from tvm_rammer.schedule.wavefront import wavefront
 
 #: A block that has more operators is cut again.
@@ -198,3 +198,195 @@ def _halve(block: range, live: list[int], largest: int, parts: list[range]) -> N
     cut = min(inside, key=lambda c: (live[c], abs(c - middle), c))
     _halve(range(block.start, cut), live, largest, parts)
     _halve(range(cut, block.stop), live, largest, parts)
+
+
+class Allotment(NamedTuple):
+    """Seconds that a stage takes, with so many vEUs for each of its groups."""
+
+    seconds: float
+    widths: tuple[int, ...]
+
+
+class StageCosts:
+    """Estimates for the stages of one block; what is asked twice is computed once.
+
+    Parameters
+    ----------
+    operators : sequence of Operator
+        Of the block: bit ``n`` of a group stands for ``operators[n]``.
+    num_veus : int
+    costs : CostModel
+    """
+
+    def __init__(self, operators: Sequence[Operator], num_veus: int, costs: CostModel) -> None:
+        self.operators = operators
+        self.num_veus = num_veus
+        self.costs = costs
+        self._choices: list[dict[int, tuple[float, int]]] = [{} for _ in operators]
+        self._group_times: dict[tuple[Group, int], float] = {}
+
+    def seconds(self, stage: Stage) -> float:
+        """What a stage takes with the best allotment."""
+        return self.allot(stage).seconds
+
+    def allot(self, stage: Stage) -> Allotment:
+        """One vEU for each group; spare ones for the longest, as long as that makes it shorter.
+
+        If there are more groups than vEUs, the groups share them, the longest first.
+        """
+        times = [self.group_time(group, 1) for group in stage]
+        widths = [1] * len(stage)
+        if len(stage) >= self.num_veus:
+            loads = [0.0] * self.num_veus
+            for time in sorted(times, reverse=True):
+                loads[loads.index(min(loads))] += time
+            return Allotment(max(loads) + self._end(self.num_veus), tuple(widths))
+        spare = self.num_veus - len(stage)
+        while spare:
+            longest = times.index(max(times))
+            width, time = self._wider(stage[longest], widths[longest], spare)
+            if time >= times[longest]:
+                break
+            spare -= width - widths[longest]
+            widths[longest], times[longest] = width, time
+        return Allotment(max(times) + self._end(sum(widths)), tuple(widths))
+
+    def group_time(self, group: Group, width: int) -> float:
+        """Seconds of a group's operators one after the other, each on ``width`` vEUs."""
+        key = (group, width)
+        if key not in self._group_times:
+            members = [n for n in range(group.bit_length()) if group >> n & 1]
+            computing = sum(self.choice(number, width)[0] for number in members)
+            self._group_times[key] = computing + (len(members) - 1) * self._end(width)
+        return self._group_times[key]
+
+    def choice(self, operator: int, width: int) -> tuple[float, int]:
+        """Seconds of computing on ``width`` vEUs, and the candidate that takes them."""
+        known = self._choices[operator]
+        if width not in known:
+            candidates = worth_weighing(self.operators[operator].candidates, width)
+            known[width] = min(
+                (-(-kernel.num_tiles // width) * kernel.tile_time, number)
+                for number, kernel in candidates
+            )
+        return known[width]
+
+    def _wider(self, group: Group, width: int, spare: int) -> tuple[int, float]:
+        """The next width that makes a group shorter, if ``spare`` more vEUs allow one."""
+        before = time = self.group_time(group, width)
+        for wider in range(width + 1, width + spare + 1):
+            time = self.group_time(group, wider)
+            if time < before:
+                return wider, time
+        return width, time
+
+    def _end(self, veus: int) -> float:
+        """Seconds until all of so many vEUs know that the others are done."""
+        return self.costs.barrier if veus > 1 else 0.0
+
+
+#: Operators of a block as bits; a stage is a set of groups.
+Group = int
+Stage = tuple[Group, ...]
+
+
+class TooManyEndings(Exception):
+    """The search would take longer than it may."""
+
+
+class StageSearch:
+    """``dp(S) = min over endings T of S of dp(S - T) + cost(T)``, memoised on bitmasks.
+
+    An ending of ``S`` is a set that no operator of the rest needs. It runs as one stage: its
+    connected parts are groups that run side by side, each in order. A group grows from its last
+    operator backwards and may so have several sources, which the original never forms. (A stage
+    keeps to its limits at every step of this growth.)
+
+    Parameters
+    ----------
+    successors : sequence of int
+        For each operator of the block, in topological order, the mask of those that read from it.
+    cost : callable
+        Seconds of a stage.
+    largest, most : int
+        IOS's r and s: operators of a group, and groups of a stage.
+    budget : int
+        How many endings may be looked at.
+    """
+
+    def __init__(
+        self,
+        successors: Sequence[int],
+        cost: Callable[[Stage], float],
+        largest: int,
+        most: int,
+        budget: int,
+    ) -> None:
+        self.successors = successors
+        self.ancestors = _ancestors(successors)
+        self.cost = cost
+        self.largest = largest
+        self.most = most
+        self.budget = budget
+        self.looked_at = 0
+        self._costs: dict[int, float] = {}
+        self._best: dict[int, tuple[float, int, Stage]] = {0: (0.0, 0, ())}
+
+    def run(self) -> list[Stage]:
+        """The best stages in the order in which they run."""
+        rest = (1 << len(self.successors)) - 1
+        self._solve(rest)
+        stages: list[Stage] = []
+        while rest:
+            _, ending, groups = self._best[rest]
+            stages.append(groups)
+            rest &= ~ending
+        return stages[::-1]
+
+    def _solve(self, rest: int) -> float:
+        if rest in self._best:
+            return self._best[rest][0]
+        best: tuple[float, int, Stage] | None = None
+        for ending, groups in self._endings(rest):
+            self.looked_at += 1
+            if self.looked_at > self.budget:
+                raise TooManyEndings
+            if ending not in self._costs:
+                self._costs[ending] = self.cost(groups)
+            seconds = self._costs[ending]
+            if best is None or seconds < best[0]:
+                seconds += self._solve(rest & ~ending)
+                if best is None or seconds < best[0]:
+                    best = (seconds, ending, groups)
+        assert best is not None, "the last operator of a topological order is an ending"
+        self._best[rest] = best
+        return best[0]
+
+    def _endings(self, rest: int) -> Iterator[tuple[int, Stage]]:
+        """All endings of ``rest`` that the limits allow, each once."""
+        # (operators still to decide on, ending so far, its groups)
+        stack: list[tuple[int, int, Stage]] = [(rest, 0, ())]
+        while stack:
+            allowed, ending, groups = stack.pop()
+            if not allowed:
+                if ending:
+                    yield ending, groups
+                continue
+            operator = allowed.bit_length() - 1
+            bit = 1 << operator
+            stack.append((allowed & ~bit & ~self.ancestors[operator], ending, groups))
+            after = self.successors[operator]
+            group = bit | sum(g for g in groups if g & after)
+            joined = (*(g for g in groups if not g & after), group)
+            if group.bit_count() <= self.largest and len(joined) <= self.most:
+                stack.append((allowed & ~bit, ending | bit, joined))
+
+
+def _ancestors(successors: Sequence[int]) -> list[int]:
+    """For each operator the mask of those that it needs, directly or not."""
+    found = [0] * len(successors)
+    for operator, after in enumerate(successors):
+        for later in range(operator + 1, len(successors)):
+            if after >> later & 1:
+                found[later] |= found[operator] | 1 << operator
+    return found

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import sys
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Sequence
 from functools import cached_property
+from heapq import heappop, heappush
 
-from tvm_rammer.rprogram.program import RKernel, RProgram, RTask
-from tvm_rammer.schedule.contention import Contention
+from tvm_rammer.machine.topology import Topology
+from tvm_rammer.rprogram.program import CELLS, Buffer, RKernel, RProgram, RTask
 from tvm_rammer.schedule.costs import CostModel
 from tvm_rammer.schedule.demands import Demands, Weight
-from tvm_rammer.schedule.recent_weights import LastLevel, RecentWeights
 from tvm_rammer.schedule.transfers import Transfers
 
 #: Share of a vEU's own cache that weights occupy beside intermediate results.
@@ -22,7 +24,7 @@ class Traffic:
     The costs of kernels are those of a vEU alone whose operands come from the last-level cache.
     Five things change them. What a vEU has read lately of a weight is in its own cache, and is not
     drawn again. Weights that the last-level cache does not keep until the next run come from
-    memory, and so do those that it loses during the run (:class:`~.recent_weights.LastLevel`). What
+    memory, and so do those that it loses during the run (:class:`LastLevel`). What
     another vEU has just written has to be fetched from its cache
     (:class:`~.transfers.Transfers`). And vEUs of a complex that together ask for more than its
     last-level cache delivers, or those of a socket for more than its memory, stretch each other.
@@ -133,3 +135,117 @@ def seconds_of_memory(nbytes: float, costs: CostModel) -> float:
 def seconds_saved(alone: float, weight: Weight | None, costs: CostModel) -> float:
     """Seconds that an operator saves whose weight is in the vEU's own cache; at most half."""
     return min(0.5 * alone, weight.nbytes * costs.far_byte) if weight else 0.0
+
+
+#: Parts of a byte per second that are counted: far less than any rate is known to.
+_PARTS = 1 << 20
+#: Of a plan that somebody wrote by hand a rate may be beyond all numbers.
+_MOST_PARTS = sys.float_info.max
+
+
+class Contention:
+    """Bytes per second of the rTasks that run at a time, which never goes back.
+
+    Sums are kept as rTasks start and end, so that nobody looks at all vEUs to know them. They are
+    of whole numbers, which add up to the same in any order.
+
+    Parameters
+    ----------
+    num_veus : int
+    topology : Topology, optional
+        Says whose last-level cache and whose memory a vEU shares; all share one without it.
+    """
+
+    def __init__(self, num_veus: int, topology: Topology | None) -> None:
+        complexes, sockets = (topology.complexes, topology.sockets) if topology else ((0,), (0,))
+        self._complexes = [complexes[veu % len(complexes)] for veu in range(num_veus)]
+        self._sockets = [sockets[veu % len(sockets)] for veu in range(num_veus)]
+        #: By when they end: the vEU, and parts of bytes from its cache and its memory.
+        self._running: list[tuple[float, int, int, int]] = []
+        self._from_caches: dict[int, int] = defaultdict(int)
+        self._from_memories: dict[int, int] = defaultdict(int)
+
+    def beside(self, veu: int, start: float) -> tuple[float, float]:
+        """What others draw from the last-level cache and the memory of a vEU that is free."""
+        while self._running and self._running[0][0] <= start:
+            _, other, cache, memory = heappop(self._running)
+            self._count(other, -cache, -memory)
+        cache = self._from_caches[self._complexes[veu]]
+        return cache / _PARTS, self._from_memories[self._sockets[veu]] / _PARTS
+
+    def add(self, veu: int, stop: float, cache: float, memory: float) -> None:
+        """An rTask that draws so much until it ends."""
+        parts = (_in_parts(cache), _in_parts(memory))
+        heappush(self._running, (stop, veu, *parts))
+        self._count(veu, *parts)
+
+    def _count(self, veu: int, cache: int, memory: int) -> None:
+        if cache:
+            self._from_caches[self._complexes[veu]] += cache
+        if memory:
+            self._from_memories[self._sockets[veu]] += memory
+
+
+def _in_parts(rate: float) -> int:
+    return int(min(rate * _PARTS, _MOST_PARTS)) if rate else 0
+
+
+class RecentWeights:
+    """What a cache, empty at first, holds of weights; the one not read for longest goes first.
+
+    Parameters
+    ----------
+    room : float
+        Bytes; a single weight may take more.
+    buffers : sequence of Buffer
+        Of the program.
+    """
+
+    def __init__(self, room: float, buffers: Sequence[Buffer]) -> None:
+        self.room = room
+        self._buffers = buffers
+        #: Cells that are there, by weight; the latest last.
+        self._cells: OrderedDict[int, int] = OrderedDict()
+        self._nbytes = 0.0
+
+    def read(self, weight: Weight, cells: int) -> int:
+        """Those of the cells that were there; all are from now on."""
+        held, cell = self._cells, weight.nbytes / CELLS
+        known = held.get(weight.buffer, 0)
+        held[weight.buffer] = known | cells
+        held.move_to_end(weight.buffer)
+        self._nbytes += (cells & ~known).bit_count() * cell
+        while len(held) > 1 and self._nbytes > self.room:
+            other, gone = held.popitem(last=False)
+            self._nbytes -= gone.bit_count() * self._buffers[other].nbytes / CELLS
+        return cells & known
+
+    def holds_all_of(self, weight: Weight) -> bool:
+        """Whether what was read of the latest weight fits."""
+        return self._cells[weight.buffer].bit_count() * weight.nbytes / CELLS <= self.room
+
+
+class LastLevel:
+    """The weights in each complex's last-level cache.
+
+    Only constants take room: what operators hand over is small beside them where they do not fit.
+    """
+
+    def __init__(self, program: RProgram, costs: CostModel) -> None:
+        places = costs.topology.complexes if costs.topology is not None else (0,)
+        self._places = [places[veu % len(places)] for veu in range(program.num_veus)]
+        self._caches = {
+            place: RecentWeights(costs.l3_bytes, program.buffers) for place in self._places
+        }
+        #: Whether any weight can be lost.
+        self.overflows = program.constant_bytes > costs.l3_bytes
+        #: Cells that any vEU of a complex has read.
+        self._seen: dict[tuple[int, int], int] = {}
+
+    def lost_bytes(self, veu: int, weight: Weight, cells: int) -> float:
+        """Bytes of ``cells`` that the cache had and has lost; it has them from now on."""
+        place = self._places[veu]
+        there = self._caches[place].read(weight, cells)
+        seen = self._seen.get((place, weight.buffer), 0)
+        self._seen[place, weight.buffer] = seen | cells
+        return (cells & seen & ~there).bit_count() * weight.nbytes / CELLS
