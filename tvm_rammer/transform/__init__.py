@@ -11,7 +11,7 @@
   ``narrow_weights`` with ``scaled_bytes``, ``few_bits`` and ``affine_blocks``,
   ``sum_integers_in_floats``,
   ``fuse_attentions`` with ``attention_chains``,
-  ``fuse_normalizations`` with ``normalization_chains`` and ``normalize``,
+  ``fuse_normalizations`` with ``normalize``,
   ``fold_transposes``, ``plan_sorting``, ``legalize_operators``,
   ``reduce_nothing``, ``compute_again``, ``fuse_operators`` up to ``fusion_ends``;
   ``remove_dead_code`` after many of them

@@ -4,8 +4,8 @@ Slow, and needs no device: a program that is planned wrongly, or computes wrongl
 shows here which rTask read what nobody had written. Nothing is vectorised or packed; bodies are
 TVM's own, on numpy's memory.
 
-- ``interpret_backend``: what the protocol asks
-- ``tiles``: schedules that only cut loops; ``runs``: from a call to the interpreter
+- ``interpret_backend``: what the protocol asks, and schedules that only cut loops
+- ``runs``: from a call to the interpreter
 """
 
 from tvm_rammer.backend.interpret.runs import interleaving
