@@ -15,7 +15,7 @@ from pathlib import Path
 
 import click
 from bench.ablation_tables import TABLES
-from bench.console_table import console_table
+from bench.console_table import console_answers
 from bench.findings import FindingsSetting, chosen_models
 from bench.study import STUDIES, Study, study
 from rich.console import Console
@@ -42,9 +42,8 @@ def main(models: str, seconds: float, patience: float, quick: bool, json_path: P
     except RammerError as error:
         raise click.ClickException(str(error)) from error
     studies = found.of(chosen)
-    for table in TABLES:
-        if rows := table.rows(studies):
-            console.print(console_table(table.title, table.columns(studies), rows))
+    for table in console_answers(TABLES, studies):
+        console.print(table)
     found.print_failed(console, chosen)
 
 

@@ -28,6 +28,7 @@ import click
 import numpy as np
 import onnx
 from bench import machine, markdown, peers
+from bench.console_table import counted_progress
 from bench.contenders import (
     CANDIDATES,
     CORE,
@@ -40,14 +41,7 @@ from bench.own_cores import Patience
 from bench.quantise import quantised
 from bench.records import Record, ResultFile, Setting, resume
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-)
+from rich.progress import Progress
 from rich.table import Table
 
 from tvm_rammer.commands.files import require_writable
@@ -174,7 +168,7 @@ def main(
         left = [model for model in chosen if open_contenders(session, results, model)]
         console.print(estimate(len(left), len(chosen), len(names), budget))
         end = time.monotonic() + (inf if minutes is None else 60 * minutes)
-        with _progress() as progress:
+        with counted_progress() as progress:
             task = progress.add_task("models", total=len(left))
             for model in left:
                 if time.monotonic() > end:
@@ -290,17 +284,6 @@ def page(models: peers.Models, names: Sequence[str], results: ResultFile) -> str
     lines = [heading, markdown.table(peers.columns(names), peers.rows(models, names))]
     notes = [f"- {note}" for note in peers.notes(models, names)]
     return "\n\n".join([*lines, *(["\n".join(notes)] if notes else [])]) + "\n"
-
-
-def _progress() -> Progress:
-    return Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-    )
 
 
 if __name__ == "__main__":

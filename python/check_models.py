@@ -24,6 +24,7 @@ from pathlib import Path
 import click
 import platformdirs
 from bench import machine
+from bench.console_table import counted_progress
 from bench.contenders import available_threads
 from bench.corpus_page import corpus_page, mean_ratio, summary
 from bench.corpus_records import (
@@ -37,26 +38,19 @@ from bench.corpus_records import (
     resume_corpus,
 )
 from bench.own_cores import Patience
-from bench.result_file import write_whole
 from corpus.architectures import ARCHITECTURES
 from corpus.checking import Case, Files, Limits, check
 from corpus.entries import Entry, Form
 from corpus.racing import RaceTimes, race
 from corpus.trained import TRAINED
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-)
+from rich.progress import Progress
 
 from tvm_rammer.commands.files import require_writable
 from tvm_rammer.errors import InputError, RammerError
 from tvm_rammer.testing.fair_timing import Settings
 from tvm_rammer.units import counted
+from tvm_rammer.whole_files import write_whole
 
 ENTRIES: tuple[Entry, ...] = (*TRAINED, *ARCHITECTURES)
 #: How long rounds wait for cores of their own, as a part of the seconds for a model.
@@ -158,7 +152,7 @@ def main(
             if is_open(results, entry, form, run, failed=failed, again=again)
         ]
         console.print(f"{counted(len(left), 'check')} of {len(chosen)} to do")
-        with _progress() as progress:
+        with counted_progress() as progress:
             task = progress.add_task("models", total=len(left))
             for record in _records(left, run, jobs, progress):
                 results.records[key(record.name, record.form)] = record
@@ -167,7 +161,7 @@ def main(
                 console.print(line(record), highlight=False, markup=False, soft_wrap=True)
                 progress.advance(task)
         notes = load_notes(json_path.with_name(f"{json_path.stem}_notes.json"))
-        write_whole(json_path.with_suffix(".md"), corpus_page(results, notes))
+        write_whole(json_path.with_suffix(".md"), corpus_page(results, notes).encode())
     except RammerError as error:
         raise click.ClickException(str(error)) from error
     records = list(results.records.values())
@@ -267,17 +261,6 @@ def _records(
         os._exit(130)
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def _progress() -> Progress:
-    return Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-    )
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ from rich.progress import track
 from tvm_rammer.machine import VDevice
 from tvm_rammer.machine.vdevice import DEFAULT_MEMORY
 from tvm_rammer.schedule import POLICIES, CostModel, plan, simulate
+from tvm_rammer.typed_json import read_as
 
 #: Nothing but tiles, waits, transfers and the launch takes time.
 COSTS = CostModel(
@@ -118,10 +119,8 @@ def _read(path: Path | None, setting: dict[str, int]) -> Found:
         raise click.ClickException(
             f"{path} was made with {data['setting']}, not {setting}; give another file"
         )
-    return {
-        count: {number: Gaps(**each) for number, each in mine.items()}
-        for count, mine in data["found"].items()
-    }
+    found: Found = read_as(Found, data["found"])
+    return found
 
 
 def _write(path: Path, setting: dict[str, int], found: Found) -> None:

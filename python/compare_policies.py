@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
-from bench.console_table import console_table
+from bench.console_table import console_answers, console_table
 from bench.findings import FindingsSetting, chosen_models, numbers_of_veus
 from bench.machine_option import described_veus, machine_option
 from bench.scaling import SCALINGS, Scaling, scaling
@@ -63,9 +63,8 @@ def main(
     for name, found in shown.items():
         title = f"{name}, {found.operators:,} operators: simulated speed-up over sequential"
         console.print(console_table(title, policy_columns(found), policy_rows(found)))
-    for table in TABLES:
-        if rows := table.rows(shown):
-            console.print(console_table(table.title, table.columns(shown), rows))
+    for table in console_answers(TABLES, shown):
+        console.print(table)
     results.print_failed(console, chosen)
 
 

@@ -22,7 +22,6 @@ import click
 import onnx
 from bench.console_table import console_table
 from bench.cuda_estimate import kernel_sources
-from bench.result_file import write_whole
 from rich.console import Console
 from rich.progress import track
 
@@ -31,6 +30,7 @@ from tvm_rammer.backend import resolve_target
 from tvm_rammer.backend.cuda.cubin import compile_cubin
 from tvm_rammer.errors import RammerError
 from tvm_rammer.testing.models import get_model
+from tvm_rammer.whole_files import write_whole
 
 #: Networks with few and with many different bodies, and the LSTM of Rammer's paper, with most
 #: operators.
@@ -64,7 +64,8 @@ def main(models: str, arch: str, quick: bool, json_path: Path | None) -> None:
         for info in track(infos, "building", console=Console(stderr=True), transient=True):
             found.append(build_times(info.name, (info.tiny if quick else info.build)(), arch))
             if json_path:
-                write_whole(json_path, json.dumps(list(map(asdict, found)), indent=1) + "\n")
+                text = json.dumps(list(map(asdict, found)), indent=1) + "\n"
+                write_whole(json_path, text.encode())
     except RammerError as error:
         raise click.ClickException(str(error)) from error
     columns = [field.name.replace("_", " ") for field in fields(BuildTimes)]

@@ -24,9 +24,8 @@ from typing import Any
 
 import click
 import platformdirs
-from bench.console_table import console_table
+from bench.console_table import console_answers
 from bench.findings import Findings, FindingsSetting
-from bench.result_file import write_whole
 from bench.tuning_study import PARTS, TUNINGS, Network, TuningBudget, TuningStudy
 from bench.tuning_tables import TABLES, gains_by_trials, tuning_page, verdicts
 from rich.console import Console
@@ -34,6 +33,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from tvm_rammer.errors import InputError, RammerError
 from tvm_rammer.tuning.journal import Progress as Told
+from tvm_rammer.whole_files import write_whole
 
 SCRIPT = "python/tune_models.py"
 #: Convolutions of several kinds, a recurrent network, and a trained one that a package ships.
@@ -160,16 +160,15 @@ def _save(found: Findings[TuningStudy], json_path: Path | None, results: Path | 
         # Not needed to measure, and not installed with the package alone.
         from bench.plots import plot_tuning
 
-        write_whole(results / "tuning.md", tuning_page(found))
+        write_whole(results / "tuning.md", tuning_page(found).encode())
         if gains := gains_by_trials(found.found):
             plot_tuning(gains, results / "tuning.svg")
 
 
 def _print(found: Findings[TuningStudy]) -> None:
     console = Console()
-    for table in TABLES:
-        if rows := table.rows(found.found):
-            console.print(console_table(table.title, table.columns, rows))
+    for table in console_answers(TABLES, found.found):
+        console.print(table)
     for line in verdicts(found.found):
         console.print(line, markup=False)
     found.print_failed(console, found.failed)

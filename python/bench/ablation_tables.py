@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from statistics import geometric_mean
 
+from bench.markdown import QuestionTable, fixed
 from bench.study import (
     BARRIERS,
     BASE,
@@ -18,30 +18,6 @@ from tvm_rammer.schedule import AUTO, POLICIES
 
 Studies = Mapping[str, Study]
 Rows = list[list[str]]
-
-
-@dataclass(frozen=True)
-class AblationTable:
-    """A question and how the answer is made of the studies.
-
-    Attributes
-    ----------
-    title, text : str
-        What it is about; how to read it.
-    columns : callable
-        Headings, given the studies.
-    rows : callable
-        No row where no study has an answer.
-    """
-
-    title: str
-    text: str
-    columns: Callable[[Studies], Sequence[str]]
-    rows: Callable[[Studies], Rows]
-
-
-def _fixed(*names: str) -> Callable[[Studies], Sequence[str]]:
-    return lambda studies: names
 
 
 _RIVALS = tuple(policy for policy in POLICIES if policy != BASE)
@@ -208,39 +184,39 @@ ROOFLINE_COLUMNS = (
 )
 
 TABLES = (
-    AblationTable(
+    QuestionTable(
         "Policies",
         "Measured time over that of the sequential plan of the same kernels, paired by rounds, "
         "with the 95 % interval of the median; below 1 is faster. A dash: not tried on so many "
         "operators.",
-        _fixed("model", f"{BASE}, ms", *_RIVALS, AUTO, "auto chose"),
+        fixed("model", f"{BASE}, ms", *_RIVALS, AUTO, "auto chose"),
         _policy_rows,
     ),
-    AblationTable(
+    QuestionTable(
         "Point-to-point waits or barriers",
         "The wavefront policy's plan in one launch with point-to-point waits, and with a launch "
         "for each wave, from which all vEUs return.",
-        _fixed("model", "rTasks", "waits", "waits, ms", "barriers, ms", "barriers to waits"),
+        fixed("model", "rTasks", "waits", "waits, ms", "barriers, ms", "barriers to waits"),
         _barrier_rows,
     ),
-    AblationTable(
+    QuestionTable(
         "Winograd",
         "The sequential plan with and without Winograd's algorithm; models without such a kernel "
         "are left out.",
-        _fixed("model", "on, ms", "off, ms", "off to on"),
+        fixed("model", "on, ms", "off, ms", "off to on"),
         _winograd_rows,
     ),
-    AblationTable(
+    QuestionTable(
         "vEUs",
         "What auto's plan takes on fewer vEUs of this machine, measured.",
         _veu_columns,
         _veu_rows,
     ),
-    AblationTable(
+    QuestionTable(
         "Utilisation",
         "Share of the vEUs' time that they compute: busy time over makespan times vEUs. A dash: a "
         "model of more than one region, of which no profile can be taken.",
-        _fixed(
+        fixed(
             "model",
             "sequential, simulated",
             "sequential, measured",
@@ -249,14 +225,14 @@ TABLES = (
         ),
         _utilisation_rows,
     ),
-    AblationTable(
+    QuestionTable(
         "Scheduling overhead",
         "What running a plan costs beside computing, on one vEU, where nothing waits: time between "
         "rTasks, the stamps of the profile included.",
-        _fixed("model", "ns per rTask", "share of the run"),
+        fixed("model", "ns per rTask", "share of the run"),
         _dispatch_rows,
     ),
-    AblationTable(
+    QuestionTable(
         "Kernels against the roofline",
         "The sum over all operators of what is larger, operations over the rate of multiply-adds "
         "or bytes over the bandwidth of where they lie, for the algorithm that each operator uses. "
@@ -270,7 +246,7 @@ TABLES = (
         "other finds in the cache that they share, so that networks bound by memory take less. An "
         "operand lies in the nearest cache that holds all that was touched since it was: weights "
         "of networks larger than the last one come from memory in every run.",
-        _fixed(*ROOFLINE_COLUMNS),
+        fixed(*ROOFLINE_COLUMNS),
         roofline_rows,
     ),
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from bench import machine
 from bench.findings import Findings, FindingsFile
@@ -34,14 +33,9 @@ class Choices:
 
     alike: tuple[AlikeOperators, ...]
 
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Choices:
-        """The choices that ``dataclasses.asdict`` made plain data of."""
-        return Choices(tuple(AlikeOperators(**each) for each in data["alike"]))
-
 
 #: What count_choices.py writes.
-CHOICES = FindingsFile("count_choices.py", Choices.from_json)
+CHOICES = FindingsFile("count_choices.py", Choices)
 
 
 def choices(graphs: Iterable[OperatorGraph], counts: Sequence[int]) -> Choices:
@@ -106,8 +100,7 @@ def choices_page(found: Findings[Choices]) -> str:
         "## By rule",
         table(("rule", *COLUMNS), by_rule(found.found)),
     ]
-    failed = "\n".join(f"- {model}: {why}" for model, why in found.failed.items())
-    return whole_page([*parts, *(["## Failed", failed] if failed else [])])
+    return whole_page([*parts, *found.failures()])
 
 
 def _rows(found: Mapping[str, Sequence[AlikeOperators]]) -> list[tuple[str, ...]]:

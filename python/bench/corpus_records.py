@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from corpus.checking import Checked
-from corpus.difference import Difference
 from corpus.entries import Architecture, Entry, Form
 from corpus.export import definition
 from corpus.racing import RaceTimes
 
 import tvm_rammer
-from bench.result_file import load, resumed, write_whole
+from bench.result_file import load, resumed
 from tvm_rammer.errors import InputError
-from tvm_rammer.testing.timing_results import Ratio
+from tvm_rammer.typed_json import read_as
+from tvm_rammer.whole_files import write_whole
 
 _FORMAT = 1
 SCRIPT = "check_models.py"
@@ -111,7 +111,8 @@ class CorpusResults:
             f"{json.dumps(key)}: {json.dumps(asdict(record))}"
             for key, record in sorted(self.records.items())
         )
-        write_whole(path, f'{json.dumps(head)[:-1]},\n"records": {{\n{lines}\n}}}}\n')
+        text = f'{json.dumps(head)[:-1]},\n"records": {{\n{lines}\n}}}}\n'
+        write_whole(path, text.encode())
 
 
 def load_corpus(path: Path) -> CorpusResults:
@@ -162,16 +163,7 @@ def model_digest(entry: Entry) -> str:
 
 def _parsed(data: Any) -> CorpusResults:
     cpu = {"cpu": data["machine"].get("cpu", "")}
-    records = {name: _record({**cpu, **item}) for name, item in data["records"].items()}
+    records = {
+        name: read_as(ModelRecord, {**cpu, **item}) for name, item in data["records"].items()
+    }
     return CorpusResults(CorpusSetting(**data["setting"]), data["machine"], records)
-
-
-def _record(item: Mapping[str, Any]) -> ModelRecord:
-    checked, timed = item["checked"], item["race"]
-    difference = Difference(**checked["difference"]) if checked["difference"] else None
-    race = None
-    if timed:
-        race = RaceTimes(**{**timed, "ratio": Ratio(**timed["ratio"]) if timed["ratio"] else None})
-    return ModelRecord(
-        **{**item, "checked": Checked(**{**checked, "difference": difference}), "race": race}
-    )

@@ -16,10 +16,12 @@ from rich.progress import track
 
 from bench.die_with_parent import die_with_parent
 from bench.machine import machine
-from bench.result_file import load, resumed, write_whole
+from bench.result_file import load, resumed
 from tvm_rammer.commands.files import require_writable
 from tvm_rammer.errors import InputError
 from tvm_rammer.testing.models import MODELS, get_model
+from tvm_rammer.typed_json import read_as
+from tvm_rammer.whole_files import write_whole
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -133,6 +135,11 @@ class Findings(Generic[T]):
             if name in self.failed:
                 console.print(f"{name} failed: {self.failed[name]}", style="red", markup=False)
 
+    def failures(self) -> list[str]:
+        """That as the last parts of a page, if there are any."""
+        lines = [f"- {model}: {why}" for model, why in self.failed.items()]
+        return ["## Failed", "\n".join(lines)] if lines else []
+
     def save(self, path: Path) -> None:
         """Write the file in one step: an interrupt leaves the old one whole."""
         data = {
@@ -144,15 +151,16 @@ class Findings(Generic[T]):
         items = ",\n".join(
             f"{json.dumps(model)}: {json.dumps(asdict(item))}" for model, item in self.found.items()
         )
-        write_whole(path, f'{json.dumps(data)[:-1]},\n"found": {{\n{items}\n}}}}\n')
+        text = f'{json.dumps(data)[:-1]},\n"found": {{\n{items}\n}}}}\n'
+        write_whole(path, text.encode())
 
 
 @dataclass(frozen=True)
 class FindingsFile(Generic[T]):
-    """A kind of file: the script that makes it, and how plain data becomes a finding."""
+    """A kind of file: the script that makes it, and the type of a finding."""
 
     script: str
-    parse: Callable[[Mapping[str, Any]], T]
+    kind: type[T]
 
     def load(self, path: Path) -> Findings[T]:
         """The findings in a file.
@@ -169,15 +177,6 @@ class FindingsFile(Generic[T]):
         return resumed(path, self.load, Findings[T](setting))
 
     def _parsed(self, data: Any) -> Findings[T]:
-        given = data["setting"]
-        return Findings(
-            FindingsSetting(
-                given["quick"],
-                tuple(given["veus"]),
-                given.get("described", ""),
-                given.get("trials", 0),
-            ),
-            data["machine"],
-            {model: self.parse(item) for model, item in data["found"].items()},
-            data["failed"],
-        )
+        setting = FindingsSetting(**{**data["setting"], "veus": tuple(data["setting"]["veus"])})
+        found = {model: read_as(self.kind, item) for model, item in data["found"].items()}
+        return Findings(setting, data["machine"], found, data["failed"])

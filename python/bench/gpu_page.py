@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
 from bench.markdown import table, whole_page
+from tvm_rammer.typed_json import read_as
 
 #: What the others are compared with, and what is ours, of :class:`GpuModel`'s forms.
 BASELINE, OURS = "one-by-one", "persistent"
@@ -92,16 +93,16 @@ class GpuResults:
     ----------
     gpu, date : str
     models : dict of str to GpuModel
-    speeds : sequence of dict
+    speeds : tuple of dict
         As measure_gpu.py writes them.
-    notes : sequence of str
+    notes : tuple of str
     """
 
     gpu: str
     date: str
     models: Mapping[str, GpuModel]
-    speeds: Sequence[Mapping[str, Any]] = ()
-    notes: Sequence[str] = ()
+    speeds: tuple[Mapping[str, Any], ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def gain(self) -> float:
@@ -117,15 +118,8 @@ class GpuResults:
 
 def load_gpu(path: Path) -> GpuResults:
     """Read docs/results/gpu.json."""
-    data = json.loads(path.read_text())
-    models = {
-        name: GpuModel(
-            {form: GpuForm(**each) for form, each in found["forms"].items()},
-            found.get("pytorch", {}),
-        )
-        for name, found in data["models"].items()
-    }
-    return GpuResults(data["gpu"], data["date"], models, data["speeds"], data["notes"])
+    results: GpuResults = read_as(GpuResults, json.loads(path.read_text()))
+    return results
 
 
 def gpu_page(results: GpuResults) -> str:

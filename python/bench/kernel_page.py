@@ -13,9 +13,11 @@ from typing import Any
 from bench import machine
 from bench.kernel_bench import CaseResult
 from bench.markdown import table, whole_page
-from bench.result_file import load, write_whole
+from bench.result_file import load
 from tvm_rammer.machine.ceilings import Ceilings
+from tvm_rammer.typed_json import read_as
 from tvm_rammer.units import duration
+from tvm_rammer.whole_files import write_whole
 
 #: Raised when the contents of the file change.
 _FORMAT = 1
@@ -45,7 +47,7 @@ class KernelResults:
 
     def save(self, path: Path) -> None:
         """Write a file."""
-        write_whole(path, json.dumps({"format": _FORMAT, **asdict(self)}, indent=1))
+        write_whole(path, json.dumps({"format": _FORMAT, **asdict(self)}, indent=1).encode())
 
 
 def load_kernels(path: Path) -> KernelResults:
@@ -105,15 +107,7 @@ def _row(case: CaseResult) -> list[str]:
 
 
 def _parsed(data: Mapping[str, Any]) -> KernelResults:
-    lists = ("kernels", "tilings", "num_tiles")
-    results = [
-        CaseResult(**{**case, **{name: tuple(case[name]) for name in lists}})
-        for case in data["results"]
-    ]
-    return KernelResults(
-        data["target"],
-        data["vdevice"],
-        Ceilings(**data["ceilings"]),
-        data["machine"],
-        tuple(results),
+    found: KernelResults = read_as(
+        KernelResults, {name: value for name, value in data.items() if name != "format"}
     )
+    return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from bench import machine, peers
 from bench.ablation_tables import TABLES
@@ -15,7 +14,7 @@ from bench.findings import Findings
 from bench.gpu_page import GpuResults
 from bench.kernel_page import KernelResults
 from bench.many_cores import ManyCores
-from bench.markdown import table, whole_page
+from bench.markdown import answers, table, whole_page
 from bench.proofs import Proof
 from bench.records import ResultFile
 from bench.scaling import Scaling
@@ -127,10 +126,7 @@ def ablations_page(found: Findings[Study]) -> str:
         *machine.typed(found.machine),
         "![Time of every policy over that of the sequential plan](policies.svg)",
     ]
-    for item in TABLES:
-        if rows := item.rows(found.found):
-            parts += [f"## {item.title}", item.text, table(item.columns(found.found), rows)]
-    return whole_page([*parts, *_failed(found)])
+    return whole_page([*parts, *answers(TABLES, found.found), *found.failures()])
 
 
 def scaling_page(
@@ -149,16 +145,14 @@ def scaling_page(
         *machine.typed(found.machine),
         "![Simulated speed-up of auto over sequential by number of vEUs](scaling.svg)",
     ]
-    for item in SCALING_TABLES:
-        if rows := item.rows(found.found):
-            parts += [f"## {item.title}", item.text, table(item.columns(found.found), rows)]
+    parts += answers(SCALING_TABLES, found.found)
     if beside:
         before, after = beside
         rows = before_rows(before.found, after.found)
         text = f"{_BESIDE} {machine.sentence(after.machine)}"
         parts += ["## Beside an earlier checkout", text, table(before_columns(before.found), rows)]
     parts += cores.parts() if cores else []
-    return whole_page([*parts, *_failed(found)])
+    return whole_page([*parts, *found.failures()])
 
 
 def setting_text(found: ResultFile) -> str:
@@ -184,9 +178,3 @@ def _versions(found: ResultFile, name: str) -> str:
         for package, version in records[name].outcome.facts.get("versions", {}).items()
     }
     return f" ({', '.join(sorted(told))})" if told else ""
-
-
-def _failed(found: Findings[Any]) -> list[str]:
-    if not found.failed:
-        return []
-    return ["## Failed", "\n".join(f"- {model}: {why}" for model, why in found.failed.items())]

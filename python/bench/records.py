@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.result_file import load, resumed, write_whole
+from bench.result_file import load, resumed
 from tvm_rammer.testing.timing_results import Outcome, Ratio, paired_ratio
+from tvm_rammer.whole_files import write_whole
 
 _FORMAT = 2
 
@@ -95,7 +96,7 @@ class ResultFile:
             f'"machine": {json.dumps(self.machine)}',
             f'"models": {{\n{_models_text(self.models)}\n}}',
         ]
-        write_whole(path, "{" + ",\n".join(lines) + "}\n")
+        write_whole(path, ("{" + ",\n".join(lines) + "}\n").encode())
 
 
 def load_results(path: Path) -> ResultFile:

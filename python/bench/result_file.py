@@ -1,4 +1,4 @@
-"""Files that a benchmark goes on from: written in one step, refused if they are of another kind."""
+"""Files that a benchmark goes on from: refused if they are of another kind."""
 
 from __future__ import annotations
 
@@ -18,13 +18,6 @@ class Measured(Protocol):
 
 R = TypeVar("R", bound=Measured)
 T = TypeVar("T")
-
-
-def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file in one step: an interrupt leaves the old one whole."""
-    partial = path.with_name(f"{path.name}.partial")
-    partial.write_bytes(content if isinstance(content, bytes) else content.encode())
-    partial.replace(path)
 
 
 def load(path: Path, number: int, script: str, parse: Callable[[Any], T]) -> T:

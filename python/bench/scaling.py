@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import geometric_mean
-from typing import Any
 
 import onnx
 
@@ -45,14 +44,9 @@ class Scaling:
     makespans: dict[str, Makespans]
     fast: dict[str, Makespans]
 
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Scaling:
-        """The scaling that ``dataclasses.asdict`` made plain data of."""
-        return Scaling(**data)
-
 
 #: What compare_policies.py writes.
-SCALINGS = FindingsFile("compare_policies.py", Scaling.from_json)
+SCALINGS = FindingsFile("compare_policies.py", Scaling)
 
 
 def scaling(

@@ -2,34 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
+from bench.markdown import QuestionTable
 from bench.scaling import BOUND, BOUNDS, Scaling, mean_speed_up, speed_up
 from tvm_rammer.schedule import AUTO
 
 Scalings = Mapping[str, Scaling]
 Rows = list[list[str]]
-
-
-@dataclass(frozen=True)
-class ScalingTable:
-    """A question and how the answer is made of the simulations.
-
-    Attributes
-    ----------
-    title, text : str
-        What it is about; how to read it.
-    columns : callable
-        Headings, given the simulations.
-    rows : callable
-        No row where none has an answer.
-    """
-
-    title: str
-    text: str
-    columns: Callable[[Scalings], Sequence[str]]
-    rows: Callable[[Scalings], Rows]
 
 
 def policy_columns(found: Scaling) -> list[str]:
@@ -127,14 +107,14 @@ def _choice_rows(scalings: Scalings) -> Rows:
 
 
 TABLES = (
-    ScalingTable(
+    QuestionTable(
         "More vEUs",
         "Speed-up of auto over sequential by number of vEUs, both simulated, and that of a "
         "makespan that no plan of auto's kernels can beat.",
         _speed_up_columns,
         _speed_up_rows,
     ),
-    ScalingTable(
+    QuestionTable(
         "What is left on the fewest vEUs",
         "Simulated makespans on the fewest vEUs of the table above, beside what no plan of the "
         "same kernels can beat: the longest path of the graph with every operator across all vEUs; "
@@ -143,7 +123,7 @@ TABLES = (
         _bound_columns,
         _bound_rows,
     ),
-    ScalingTable(
+    QuestionTable(
         "Fast and efficient rKernels",
         "Makespan of auto's plan where every operator has its fast rKernel alone, over that where "
         "it may choose, by number of vEUs.",

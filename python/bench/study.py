@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -128,31 +128,9 @@ class Study:
     roofline: PlanRoofline
     slowest: tuple[SlowOperator, ...]
 
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Study:
-        """The study that ``dataclasses.asdict`` made plain data of."""
-        plans = {
-            name: PlanResult(**{**item, "ratio": tuple(item["ratio"])})
-            for name, item in data["plans"].items()
-        }
-        least = data["roofline"]
-        changed = {
-            "policy": tuple(data["policy"]),
-            "plans": plans,
-            "kernels": data["kernels"] and KernelTimes(**data["kernels"]),
-            "roofline": PlanRoofline(
-                least["milliseconds"],
-                tuple(least["ratio"]),
-                tuple(least["side_by_side"]),
-                least["quiet"],
-            ),
-            "slowest": tuple(SlowOperator(**item) for item in data["slowest"]),
-        }
-        return Study(**{**data, **changed})
-
 
 #: What ablations.py writes.
-STUDIES = FindingsFile("ablations.py", Study.from_json)
+STUDIES = FindingsFile("ablations.py", Study)
 
 
 def study(model: onnx.ModelProto, seconds: float, patience: float) -> Study:

@@ -39,7 +39,6 @@ from tvm_rammer.tuning.model import tasks_of
 from tvm_rammer.tuning.session import WeightedTask, made_race, tune_tasks
 from tvm_rammer.tuning.shares import PlanShares
 from tvm_rammer.tuning.status import tuning_status
-from tvm_rammer.typed_json import read_as
 
 #: vEUs of the device for which fronts are searched, and simulated.
 VEUS = 16
@@ -148,15 +147,9 @@ class TuningStudy:
     fronts: FrontsGain | None = None
     spaces: tuple[OperatorSpaces, ...] | None = None
 
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> TuningStudy:
-        """The study that ``dataclasses.asdict`` made plain data of."""
-        study: TuningStudy = read_as(TuningStudy, data)
-        return study
-
 
 #: What tune_models.py writes.
-TUNINGS = FindingsFile("tune_models.py", TuningStudy.from_json)
+TUNINGS = FindingsFile("tune_models.py", TuningStudy)
 
 
 @dataclass(frozen=True)

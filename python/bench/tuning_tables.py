@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 
 from bench.compare_spaces import STOCK, OperatorSpaces
 from bench.findings import Findings
 from bench.machine import sentence, typed
-from bench.markdown import table, whole_page
+from bench.markdown import QuestionTable, answers, fixed, whole_page
 from bench.tuning_study import (
     OF_A_QUESTION,
     UNCHANGED,
@@ -31,25 +30,6 @@ OPERATORS_GOAL, WON_BACK_GOAL, FRONTS_GOAL = 1.15, 0.8, 1.1
 _LISTED = 8
 
 
-@dataclass(frozen=True)
-class TuningTable:
-    """A question and how the answer is made of the studies.
-
-    Attributes
-    ----------
-    title, text : str
-        What it is about; how to read it.
-    columns : tuple of str
-    rows : callable
-        No row where no study has an answer.
-    """
-
-    title: str
-    text: str
-    columns: tuple[str, ...]
-    rows: Callable[[Studies], Rows]
-
-
 def tuning_page(found: Findings[TuningStudy]) -> str:
     """What tuning is worth."""
     parts = [
@@ -61,13 +41,7 @@ def tuning_page(found: Findings[TuningStudy]) -> str:
     ]
     if gains_by_trials(found.found):
         parts.append("![Expected gain of the plan by number of trials](tuning.svg)")
-    for each in TABLES:
-        if rows := each.rows(found.found):
-            parts += [f"## {each.title}", each.text, table(each.columns, rows)]
-    if found.failed:
-        failed = "\n".join(f"- {model}: {why}" for model, why in found.failed.items())
-        parts += ["## Failed", failed]
-    return whole_page(parts)
+    return whole_page([*parts, *answers(TABLES, found.found), *found.failures()])
 
 
 def gains_by_trials(studies: Studies) -> dict[str, tuple[tuple[int, float], ...]]:
@@ -260,20 +234,22 @@ def _best_of(operator: OperatorSpaces, space: str) -> str:
 
 
 TABLES = (
-    TuningTable(
+    QuestionTable(
         "Networks",
         "A run without and with records, in a process each that took turns; the ratio that the "
         "plan's simulation predicts for the operators' times; and what the session itself found, "
         "which keeps only what pays in the network.",
-        ("model", "trials", "minutes", "untuned, ms", "tuned, ms", "ratio", "predicted", "kept"),
+        fixed(
+            "model", "trials", "minutes", "untuned, ms", "tuned, ms", "ratio", "predicted", "kept"
+        ),
         _network_rows,
     ),
-    TuningTable(
+    QuestionTable(
         "Operators",
         "What a build by the records takes, against what it takes without, on one core in a race "
         "that had no part in choosing: how many are slower beyond doubt, the slowest one, and what "
         f"those gain that reach less than {_WELL_DONE:.0%} of their roofline untuned.",
-        (
+        fixed(
             "model",
             "operators",
             "tuned",
@@ -284,18 +260,18 @@ TABLES = (
         ),
         _operator_rows,
     ),
-    TuningTable(
+    QuestionTable(
         "Operators that gain most",
         "Of each model; microseconds on one core without records, and the share of the roofline.",
-        ("model", "operator", "uses", "us", "roofline", "choice", "ratio"),
+        fixed("model", "operator", "uses", "us", "roofline", "choice", "ratio"),
         _changed_rows,
     ),
-    TuningTable(
+    QuestionTable(
         "Wrong numbers of the machine",
         "Half the registers, twice the latencies and a quarter of the second-level cache stand in "
         "for a processor that nobody calibrated: what the network takes by the true numbers and by "
         "tuning, over what it takes by the wrong ones.",
-        (
+        fixed(
             "model",
             "true, ms",
             "wrong, ms",
@@ -306,14 +282,14 @@ TABLES = (
         ),
         _wrong_rows,
     ),
-    TuningTable(
+    QuestionTable(
         f"Fronts, on {VEUS} simulated vEUs",
         f"Operators tuned for {VEUS} vEUs, with costs as measured, on processors with 16 or 8 "
         "floats to a vector (AVX-512, AVX2): simulated milliseconds where each has the one rKernel "
         "that is fastest with all vEUs to itself, where each has the one that takes least of them "
         "together, and where the plan may choose among all on its front: that can only pay where "
         "the first two differ.",
-        (
+        fixed(
             "model",
             "floats of a vector",
             "operators",
@@ -325,14 +301,14 @@ TABLES = (
         ),
         _front_rows,
     ),
-    TuningTable(
+    QuestionTable(
         "Spaces",
         "The costliest operators, tuned in each space with as many trials: the lists of templates; "
         "sketches, which MetaSchedule's own rules make rTasks of; and MetaSchedule as it comes, "
         "with its rules, builder and runner. The best of each by its own measurements then ran in "
         "turns with the untuned choice the way rTasks run: parallel loops cut into tiles, all on "
         "one core, operands out of its caches. Ratios to the untuned time, and rTasks.",
-        ("model", "operator", "uses", "untuned, us", *SPACES, STOCK),
+        fixed("model", "operator", "uses", "untuned, us", *SPACES, STOCK),
         _space_rows,
     ),
 )

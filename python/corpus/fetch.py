@@ -13,10 +13,9 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.result_file import write_whole
-
 from corpus.entries import TrainedModel
 from tvm_rammer.errors import RammerError
+from tvm_rammer.whole_files import write_whole
 
 #: Seconds that a download may take.
 _PATIENCE = 300.0

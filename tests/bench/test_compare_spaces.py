@@ -30,6 +30,7 @@ from tvm_rammer.kernel.strides import with_strides
 from tvm_rammer.testing.models import get_model
 from tvm_rammer.tuning.sketch_choice import sketch_of, trace_text
 from tvm_rammer.tuning.task import SPACES
+from tvm_rammer.typed_json import read_as
 
 OP = relax.op
 
@@ -45,7 +46,7 @@ def test_the_table():
         ),
     )
     studies = {"net": TuningStudy(spaces=(row,))}
-    assert TuningStudy.from_json(json.loads(json.dumps(asdict(studies["net"])))) == studies["net"]
+    assert read_as(TuningStudy, json.loads(json.dumps(asdict(studies["net"])))) == studies["net"]
     (made,) = (each for each in TABLES if each.title == "Spaces")
     assert made.rows(studies) == [
         [

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from tvm_rammer.schedule import POLICIES
 from tvm_rammer.testing.models import get_model
+from tvm_rammer.typed_json import read_as
 
 
 def test_unknown_names_suggest_the_nearest() -> None:
@@ -28,7 +29,7 @@ def test_a_study_has_all_plans() -> None:
     for ratio in (found.roofline.ratio, found.roofline.side_by_side):
         assert 0 < ratio[1] <= ratio[0] <= ratio[2]
     assert found.slowest and all(slow.milliseconds > 0 for slow in found.slowest)
-    assert Study.from_json(json.loads(json.dumps(asdict(found)))) == found
+    assert read_as(Study, json.loads(json.dumps(asdict(found)))) == found
     for plan in found.plans.values():
         assert plan.milliseconds > 0
         assert plan.utilisation_measured is None or 0 < plan.utilisation_measured <= 1
