@@ -25,6 +25,7 @@ from tvm_rammer.errors import InputError
 from tvm_rammer.schedule import POLICIES
 from tvm_rammer.testing.contenders import (
     Prepared,
+    of_module,
     outside_contender,
     stock_tvm,
     tvm_contender,
@@ -116,13 +117,10 @@ def rammer(
 
     library = build(model, policy=policy, form=form, num_veus=threads, **options)
     module = library.create()
-    with np.load(inputs) as saved:
-        for name in saved.files:
-            module.set_input(name, saved[name])
-    count = range(module.get_num_outputs())
+    run, outputs = of_module(module, inputs)
     return (
-        module.run,
-        lambda: [module.get_output(i).numpy() for i in count],
+        run,
+        outputs,
         lambda: plan_facts(make_report(library.description), module.num_workers),
     )
 

@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 
+from tvm_rammer.testing.contenders import Prepared, arrays, of_module
 from tvm_rammer.testing.fair_timing import TimedContender
-
-Prepared = tuple[Callable[[], object], Callable[[], list[np.ndarray]]]
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,7 @@ def stock_tvm(model: str, inputs: str, arch: str, graphs: bool = False) -> Prepa
         built = relax.build(loaded.module, target, relax_pipeline=pipeline)
     device = tvm.cuda(0)
     machine = relax.VirtualMachine(built, device)
-    values = _arrays(inputs)
+    values = arrays(inputs)
     given = [tvm.runtime.tensor(values[name], device) for name in loaded.input_names]
     main = machine["main"]
     last: list[Any] = []
@@ -124,15 +122,13 @@ def rammer(model: str, inputs: str, arch: str, form: Any, policy: str = "auto") 
 
     library = tvm_rammer.build(model, {"kind": "cuda", "arch": arch}, policy=policy, form=form)
     device = tvm.cuda(0)
-    module = library.create(device)
-    for name, value in _arrays(inputs).items():
-        module.set_input(name, value)
+    launch, outputs = of_module(library.create(device), inputs)
 
     def run() -> None:
-        module.run()
+        launch()
         device.sync()
 
-    return run, lambda: [module.get_output(k).numpy() for k in range(module.get_num_outputs())]
+    return run, outputs
 
 
 def pytorch(
@@ -143,7 +139,7 @@ def pytorch(
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     module = onnx2torch.convert(model).eval().cuda()
     call = torch.compile(module, mode="reduce-overhead") if graphs else module
-    values = [torch.from_numpy(value).cuda() for value in _arrays(inputs).values()]
+    values = [torch.from_numpy(value).cuda() for value in arrays(inputs).values()]
     last: list[Any] = []
 
     def compute() -> None:
@@ -167,8 +163,3 @@ def pytorch(
         torch.cuda.synchronize()
 
     return run, lambda: [value.cpu().numpy() for value in last]
-
-
-def _arrays(path: str) -> dict[str, np.ndarray]:
-    with np.load(path) as saved:
-        return {name: saved[name] for name in saved.files}

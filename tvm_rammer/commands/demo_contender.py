@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 if TYPE_CHECKING:
     from tvm_rammer.options import Form
+    from tvm_rammer.testing.contenders import Prepared
 
 
 def planned(
     model: str, inputs: str, threads: int, policy: str, form: Form, description: str
-) -> tuple[Callable[[], object], Callable[[], list[np.ndarray]]]:
+) -> Prepared:
     """Compile a model, write what the library says about itself, and make it ready to run.
 
     Parameters
@@ -35,12 +33,8 @@ def planned(
         One runs once, the other gives the outputs of the last run.
     """
     from tvm_rammer.runtime.build import build
+    from tvm_rammer.testing.contenders import of_module
 
     library = build(model, policy=policy, form=form, num_veus=threads)
     Path(description).write_text(json.dumps(library.description.content))
-    module = library.create()
-    with np.load(inputs) as saved:
-        for name in saved.files:
-            module.set_input(name, saved[name])
-    count = range(module.get_num_outputs())
-    return module.run, lambda: [module.get_output(number).numpy() for number in count]
+    return of_module(library.create(), inputs)

@@ -13,11 +13,14 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tvm_rammer.testing.fair_timing import TimedContender
+
+if TYPE_CHECKING:
+    from tvm_rammer.runtime.graph_module import GraphModule
 
 Prepared = tuple[Callable[[], object], Callable[[], list[np.ndarray]]]
 
@@ -64,12 +67,21 @@ def stock_tvm(model: str, inputs: str, threads: int) -> Prepared:
     with host:
         scheduled = relax.get_default_pipeline(host)(loaded.module)
     machine = relax.VirtualMachine(tvm.compile(scheduled, host), tvm.cpu())
-    values = _arrays(inputs)
+    values = arrays(inputs)
     machine.set_input("main", *(tvm.runtime.tensor(values[name]) for name in loaded.input_names))
     return partial(machine.invoke_stateful, "main"), lambda: _flat(machine.get_outputs("main"))
 
 
-def _arrays(path: str) -> dict[str, np.ndarray]:
+def of_module(module: GraphModule, inputs: str) -> Prepared:
+    """An instance of a library on the inputs of a file."""
+    for name, value in arrays(inputs).items():
+        module.set_input(name, value)
+    count = range(module.get_num_outputs())
+    return module.run, lambda: [module.get_output(number).numpy() for number in count]
+
+
+def arrays(path: str | Path) -> dict[str, np.ndarray]:
+    """What a ``.npz`` file holds."""
     with np.load(path) as saved:
         return {name: saved[name] for name in saved.files}
 
