@@ -137,7 +137,7 @@ def test_what_a_command_prints_itself_is_not_in_the_document():
 
 CLOSED = """
 import os
-from tvm_rammer.commands.endings import make_streams_usable
+from tvm_rammer.cli import make_streams_usable
 make_streams_usable()
 from tvm_rammer.commands.native_work import native_work
 with native_work("working"):

@@ -6,10 +6,12 @@ command works: ``tvm-rammer --help`` answers at once.
 
 from __future__ import annotations
 
+import io
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
@@ -20,15 +22,12 @@ import click
 from tvm_rammer._version import __version__
 from tvm_rammer._without_torch import import_tvm_without_torch
 from tvm_rammer.commands.command import tell_failure
-from tvm_rammer.commands.endings import (
-    CLOSED_PIPE,
-    INTERRUPTED,
-    make_streams_usable,
-    quiet_end,
-)
 from tvm_rammer.interrupts import interrupts
 from tvm_rammer.whole_files import advice_for
 
+#: Exit statuses as shells have them: 128 and the signal that ends other programs.
+INTERRUPTED = 128 + signal.SIGINT
+CLOSED_PIPE = 128 + signal.SIGPIPE
 #: In the order in which a new user meets them; each is the ``command`` of a module in ``commands``.
 _COMMANDS = ("demo", "doctor", "compile", "run", "show", "explain", "tune", "records", "models")
 
@@ -167,3 +166,30 @@ def main(context: click.Context) -> None:
     """Compile neural networks with Apache TVM so that independent operators run together."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
+
+
+def make_streams_usable() -> None:
+    """Let output that is closed take what is written, and any output take every character."""
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        stream = getattr(sys, name)
+        if stream is None:
+            null = os.open(os.devnull, os.O_WRONLY)
+            if null != number:
+                # Else the next file that is opened would get what is written there.
+                os.dup2(null, number)
+                os.close(null)
+            setattr(sys, name, os.fdopen(number, "w"))
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def quiet_end() -> None:
+    """Let nothing be said after an error: what could not be written, and what TVM leaves behind."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        # Where it is no file, as in a test, there is nothing to be said.
+        with suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+        with suppress(OSError, ValueError, AttributeError):
+            os.dup2(null, stream.fileno())
+    os.close(null)

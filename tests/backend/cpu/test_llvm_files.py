@@ -13,12 +13,11 @@ from tvm_rammer.backend.cpu import llvm
 from tvm_rammer.backend.cpu.codegen.argument_text import argument_functions, check_function
 from tvm_rammer.backend.cpu.codegen.guard import ARM_FEATURES, X86_FEATURES
 from tvm_rammer.backend.cpu.codegen.guard_text import guard_functions
-from tvm_rammer.backend.cpu.codegen.llvm_text import support_functions
+from tvm_rammer.backend.cpu.codegen.llvm_text import report_function, support_functions
 from tvm_rammer.backend.cpu.codegen.neighbour_products import float_pairs
 from tvm_rammer.backend.cpu.codegen.shards import dispatcher, link_function
 from tvm_rammer.backend.cpu.codegen.vector_math import sin
 from tvm_rammer.backend.cpu.codegen.vector_math_text import function_text
-from tvm_rammer.backend.cpu.codegen.wait_text import report_function
 from tvm_rammer.backend.cpu.host.measure_machine import signal_and_wait
 from tvm_rammer.backend.cpu.llvm import llvm_ir
 from tvm_rammer.backend.signature import ANY, TensorSpec

@@ -7,11 +7,9 @@
 ``importer``               TVM's importer with the converters of this package
 ``converters``             from PyTorch's operators to Relax, one file for each family
 ``carried_state``          what it keeps between runs becomes inputs and outputs
-``complex_weights``        complex numbers where a program begins and ends
 ``operator_call``          a call of an operator, as its converter sees it
 ``quantized_definitions``  operators of quantised programs by others of PyTorch's
 ``unpack_weights``         packed weights, and those of 8 bits, become floats
 ``weights``                which an input is, and new ones
-``widening``               what is computed in float32 instead of floats of 16 bits
 =========================  ===============================================================
 """

@@ -1,21 +1,34 @@
-"""TVM's importer of exported programs, with the converters of this package in place of its own."""
+"""TVM's importer of exported programs, with the converters of this package in place of its own.
+
+Complex numbers have no type in Relax: weights become real where a program begins, and what would be
+complex where it ends is refused. Operators that TVM has no code for in floats of 16 bits are
+computed in float32, and rounded.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import tvm
+from tvm import relax
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
 from tvm_rammer.errors import ModelError
 from tvm_rammer.frontend.loaded_model import end_blocks, one_line
-from tvm_rammer.frontend.torch.complex_weights import has_complex_numbers, with_real_ends
 from tvm_rammer.frontend.torch.converters import COMPLEX_CONVERTERS, CONVERTERS
-from tvm_rammer.frontend.torch.operator_call import Converter, OperatorCall, refusal
-from tvm_rammer.frontend.torch.widening import in_float32, widened
+from tvm_rammer.frontend.torch.operator_call import (
+    Converter,
+    OperatorCall,
+    dtype_of,
+    place,
+    refusal,
+    tvm_dtype,
+    wide_dtype,
+)
+from tvm_rammer.frontend.torch.weights import weight_of
 
 
 def imported(program: Any, where: str) -> tvm.IRModule:
@@ -85,3 +98,105 @@ class _Importer(ExportedProgramImporter):
         if isinstance(values, list):
             return values[place] if place < len(values) else None
         return self._getitem(node)
+
+
+def has_complex_numbers(node: Any) -> bool:
+    """Whether any operand or result of a node is complex."""
+    return any(map(_is_complex, (node, *node.all_input_nodes)))
+
+
+def with_real_ends(program: Any, where: str) -> Any:
+    """A program whose complex weights are given by their parts.
+
+    Raises
+    ------
+    ModelError
+        An input or an output is complex.
+    """
+    outputs = next(iter(program.graph.find_nodes(op="output")))
+    for node in outputs.all_input_nodes:
+        if _is_complex(node):
+            raise ModelError(
+                f"{where}: the program returns complex numbers ({place(node)}); return "
+                "torch.view_as_real of them"
+            )
+    for node in program.graph.find_nodes(op="placeholder"):
+        if _is_complex(node):
+            _make_real(program, node, where)
+    return program
+
+
+def _make_real(program: Any, node: Any, where: str) -> None:
+    """Store a weight as a real tensor, which the program takes for complex numbers."""
+    import torch
+
+    weight = weight_of(program, node)
+    if weight is None:
+        raise ModelError(
+            f"{where}: input {node.name!r} is complex; take torch.view_as_real of it, and begin "
+            "with torch.view_as_complex"
+        )
+    table, name = weight
+    parts = torch.view_as_real(table[name].detach().resolve_conj()).contiguous()
+    table[name] = parts
+    with program.graph.inserting_after(node):
+        joined = program.graph.call_function(torch.ops.aten.view_as_complex.default, (node,))
+    node.replace_all_uses_with(joined, delete_user_cb=lambda user: user is not joined)
+    joined.meta["val"] = node.meta["val"]
+    node.meta["val"] = torch.empty_like(parts, device="meta")
+
+
+def _is_complex(node: Any) -> bool:
+    return any(value.is_complex() for value in _tensors(node.meta.get("val")))
+
+
+def _tensors(value: Any) -> Iterator[Any]:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _tensors(each)
+
+
+#: Functions that processors have in 32 bits only.
+_FUNCTIONS = (
+    *("acos", "acosh", "asin", "asinh", "atan", "atan2", "cosh", "sinh", "erfc", "erfinv"),
+    *("lgamma", "digamma", "i0", "special_i0e", "special_i1", "special_i1e", "special_erfcx"),
+    "special_ndtri",
+)
+#: What tests for NaN, divides, or compares with more than one number at a time; of bfloat16 alone.
+_OF_BFLOAT16 = (
+    *("argmax", "argmin", "cummax", "cummin", "div", "floor_divide", "fmax", "fmin", "fmod"),
+    *("isinf", "isnan", "ldexp", "log1p", "logaddexp", "maximum", "minimum", "nan_to_num"),
+    *("pow", "remainder", "searchsorted", "softplus"),
+)
+_WIDENED = {"float16": frozenset(_FUNCTIONS), "bfloat16": frozenset((*_FUNCTIONS, *_OF_BFLOAT16))}
+
+
+class _WideCall(OperatorCall):
+    """A call whose result is wider than the node says."""
+
+    @property
+    def dtype(self) -> str:
+        return wide_dtype(super().dtype)
+
+
+def widened(name: str, call: OperatorCall, arguments: list[Any]) -> bool:
+    """Whether an operator is computed in float32, of which some operands have 16 bits."""
+    operator = name.partition(".")[0].strip("_")
+    given = [dtype_of(value) for value in arguments if isinstance(value, relax.Expr)]
+    return any(operator in _WIDENED.get(dtype, ()) for dtype in (*given, call.dtype))
+
+
+def in_float32(
+    converter: Callable[..., Any], call: OperatorCall, builder: Any, arguments: list[Any]
+) -> Any:
+    """The result of a converter that is given float32, in the types that PyTorch has."""
+    values = [call.wide(v) if isinstance(v, relax.Expr) else v for v in arguments]
+    found = converter(_WideCall(call.node, builder), *values)
+    types = call.node.meta["val"]
+    if not isinstance(found, list):
+        return call.cast(found, tvm_dtype(types.dtype))
+    return [call.cast(value, tvm_dtype(ty.dtype)) for value, ty in zip(found, types, strict=False)]

@@ -11,7 +11,7 @@ import tvm
 from tvm import tirx
 from tvm.ir import GlobalVar
 
-from tvm_rammer.backend.cpu.codegen.wait_text import wait_functions
+from tvm_rammer.backend.cpu.codegen.llvm_text import wait_functions
 from tvm_rammer.backend.cpu.host import host_cpu, host_target
 from tvm_rammer.machine.target import architecture
 

@@ -6,6 +6,6 @@
 - ``vector_math*``: elementary functions as vector code; ``scalar_calls``: loops of others
 - ``marked_loops``: loops that stay, and what need not be copied onto itself;
   ``neighbour_products``: integers in one instruction
-- ``llvm_text``, ``wait_text``: what TIR cannot express
+- ``llvm_text``: what TIR cannot express
 - ``guard``, ``guard_text``: the check of the CPU and the workers of a thread
 """

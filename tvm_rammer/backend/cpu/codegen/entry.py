@@ -17,7 +17,7 @@ from tvm_rammer.backend.cpu.codegen.instruction_table import (
     HEADER_WORDS,
     Header,
 )
-from tvm_rammer.backend.cpu.codegen.wait_text import EXPIRED, report_function, report_symbol
+from tvm_rammer.backend.cpu.codegen.llvm_text import EXPIRED, report_function, report_symbol
 from tvm_rammer.backend.plan_rows import FIRST_INPUT_BASE
 from tvm_rammer.backend.signature import RegionSignature
 from tvm_rammer.kernel.bodies import exported
