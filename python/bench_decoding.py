@@ -25,10 +25,10 @@ import numpy as np
 import onnx
 from bench.console_table import console_table
 from bench.contenders import available_threads
-from bench.decoder_library import decoder_library
 from bench.decoder_model import DecoderSizes, decoder
 from bench.medians import medians
 from bench.outside.onnxruntime_decoder import onnxruntime_decoder
+from bench.program_library import decoder_library
 from rich.console import Console
 
 import tvm_rammer

@@ -15,10 +15,9 @@ from corpus.export import definition
 from corpus.racing import RaceTimes
 
 import tvm_rammer
-from bench.result_file import load, resumed
+from bench import result_file
 from tvm_rammer.errors import InputError
 from tvm_rammer.typed_json import read_as
-from tvm_rammer.whole_files import write_whole
 
 _FORMAT = 1
 SCRIPT = "check_models.py"
@@ -105,24 +104,20 @@ class CorpusResults:
         return replace(self, records=records)
 
     def save(self, path: Path) -> None:
-        """Write the file in one step: an interrupt leaves the old one whole."""
+        """Write the file."""
         head = {"format": _FORMAT, "setting": asdict(self.setting), "machine": self.machine}
-        lines = ",\n".join(
-            f"{json.dumps(key)}: {json.dumps(asdict(record))}"
-            for key, record in sorted(self.records.items())
-        )
-        text = f'{json.dumps(head)[:-1]},\n"records": {{\n{lines}\n}}}}\n'
-        write_whole(path, text.encode())
+        records = {key: asdict(record) for key, record in sorted(self.records.items())}
+        result_file.save(path, head, "records", records)
 
 
 def load_corpus(path: Path) -> CorpusResults:
     """The results in a file; InputError if it is missing or of another kind."""
-    return load(path, _FORMAT, SCRIPT, _parsed)
+    return result_file.load(path, _FORMAT, SCRIPT, _parsed)
 
 
 def resume_corpus(path: Path, setting: CorpusSetting) -> CorpusResults:
     """What an earlier run found under the same setting, or nothing yet."""
-    return resumed(path, load_corpus, CorpusResults(setting))
+    return result_file.resumed(path, load_corpus, CorpusResults(setting))
 
 
 def load_notes(path: Path) -> dict[str, str]:

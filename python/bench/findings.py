@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
@@ -14,14 +13,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from rich.console import Console
 from rich.progress import track
 
+from bench import result_file
 from bench.die_with_parent import die_with_parent
 from bench.machine import machine
-from bench.result_file import load, resumed
 from tvm_rammer.commands.files import require_writable
 from tvm_rammer.errors import InputError
 from tvm_rammer.testing.models import MODELS, get_model
 from tvm_rammer.typed_json import read_as
-from tvm_rammer.whole_files import write_whole
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -141,18 +139,15 @@ class Findings(Generic[T]):
         return ["## Failed", "\n".join(lines)] if lines else []
 
     def save(self, path: Path) -> None:
-        """Write the file in one step: an interrupt leaves the old one whole."""
+        """Write the file."""
         data = {
             "format": _FORMAT,
             "setting": asdict(self.setting),
             "machine": self.machine,
             "failed": self.failed,
         }
-        items = ",\n".join(
-            f"{json.dumps(model)}: {json.dumps(asdict(item))}" for model, item in self.found.items()
-        )
-        text = f'{json.dumps(data)[:-1]},\n"found": {{\n{items}\n}}}}\n'
-        write_whole(path, text.encode())
+        found = {model: asdict(item) for model, item in self.found.items()}
+        result_file.save(path, data, "found", found)
 
 
 @dataclass(frozen=True)
@@ -170,11 +165,11 @@ class FindingsFile(Generic[T]):
         InputError
             The file is missing or of another kind.
         """
-        return load(path, _FORMAT, self.script, self._parsed)
+        return result_file.load(path, _FORMAT, self.script, self._parsed)
 
     def resume(self, path: Path | None, setting: FindingsSetting) -> Findings[T]:
         """What an earlier run found under the same setting, or nothing yet."""
-        return resumed(path, self.load, Findings[T](setting))
+        return result_file.resumed(path, self.load, Findings[T](setting))
 
     def _parsed(self, data: Any) -> Findings[T]:
         setting = FindingsSetting(**{**data["setting"], "veus": tuple(data["setting"]["veus"])})

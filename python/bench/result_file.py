@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from tvm_rammer.errors import InputError
+from tvm_rammer.whole_files import write_whole
 
 
 class Measured(Protocol):
@@ -18,6 +19,12 @@ class Measured(Protocol):
 
 R = TypeVar("R", bound=Measured)
 T = TypeVar("T")
+
+
+def save(path: Path, head: Mapping[str, Any], name: str, items: Mapping[str, Any]) -> None:
+    """Write a file in one step, a line for each item: an interrupt leaves the old one whole."""
+    lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(item)}" for key, item in items.items())
+    write_whole(path, f'{json.dumps(head)[:-1]},\n"{name}": {{\n{lines}\n}}}}\n'.encode())
 
 
 def load(path: Path, number: int, script: str, parse: Callable[[Any], T]) -> T:

@@ -104,7 +104,7 @@ class Checked:
     stage: str
     cause: str = ""
     difference: Difference | None = None
-    build: Mapping[str, float] = field(default_factory=dict)
+    build: Mapping[str, Any] = field(default_factory=dict)
 
 
 class _StageError(Exception):

@@ -76,8 +76,7 @@ def run_graph(rng: Random, folder: Path) -> str:
         program = random_program(graph, veus, draw)
     else:
         # Synchronising that costs nothing spreads even tiny operators.
-        costs = {"launch_seconds", "barrier_seconds", "point_to_point_seconds"}
-        free = dict.fromkeys(costs, 0.0) if rng.random() < 0.5 else {}
+        free = dict.fromkeys(_COSTS, 0.0) if rng.random() < 0.5 else {}
         program = plan(
             graph, replace(_device(), num_veus=veus, **free), rng.choice(sorted(POLICIES))
         )

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import onnx
 import pytest
-from bench.decoder_library import decoder_library
 from bench.decoder_model import DecoderSizes, decoder
 from bench.outside.onnxruntime_decoder import onnxruntime_decoder
+from bench.program_library import decoder_library
 
 import tvm_rammer
 
