@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import tempfile
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 
 import click
@@ -23,6 +22,7 @@ from bench.outside.pytorch_contender import program
 from bench.program_library import library
 from corpus.architectures import ARCHITECTURES
 from corpus.entries import Architecture
+from corpus.export import made
 from rich.console import Console
 
 import tvm_rammer
@@ -111,8 +111,7 @@ def _export(entry: Architecture, dtype: str, model: str, inputs: str) -> None:
 
     torch.manual_seed(0)
     kind = getattr(torch, dtype)
-    module_name, _, function = entry.make.partition(":")
-    module, values = getattr(import_module(f"corpus.{module_name}"), function)(**entry.arguments)
+    module, values = made(entry)
     values = tuple(v.to(kind) if v.is_floating_point() else v for v in values)
     with torch.no_grad():
         torch.export.save(torch.export.export(module.eval().to(kind), values), model)

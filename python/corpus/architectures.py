@@ -5,6 +5,7 @@ Nothing here imports PyTorch: the modules that the table names do.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from corpus.entries import Architecture
@@ -31,16 +32,13 @@ def _transformers(title: str, task: str, function: str, **arguments: Any) -> Arc
     return _made(title, "transformers", task, function, **arguments)
 
 
-def _image(title: str, task: str, function: str) -> Architecture:
-    return Architecture(title, "torch", task, f"image_networks:{function}")
+def _own(module: str, title: str, task: str, network: str, *inputs: Any) -> Architecture:
+    return Architecture(title, "torch", task, f"{module}:{network}", inputs=inputs)
 
 
-def _detector(title: str, task: str, function: str) -> Architecture:
-    return Architecture(title, "torch", task, f"detection_networks:{function}")
-
-
-def _sequence(title: str, task: str, function: str) -> Architecture:
-    return Architecture(title, "torch", task, f"sequence_networks:{function}")
+_image = partial(_own, "image_networks")
+_detector = partial(_own, "detection_networks")
+_sequence = partial(_own, "sequence_networks")
 
 
 _SMALL = {"num_hidden_layers": 3, "hidden_size": 384, "num_attention_heads": 6}
@@ -151,28 +149,38 @@ ARCHITECTURES: tuple[Architecture, ...] = (
     _transformers("wav2vec2_conformer", _SPEECH, "wav2vec2_conformer"),
     _transformers("whisper_encoder", _SPEECH, "whisper_encoder"),
     _transformers("ast", "audio classification", "audio_spectrogram_transformer"),
-    _image("diffusion_unet", "image generation", "diffusion_unet"),
-    _image("unet", _SEGMENT, "plain_unet"),
-    _detector("yolov3_spp", _DETECT, "yolo3"),
-    _detector("yolov8", _DETECT, "yolo8"),
-    _detector("yolov8_nms", f"{_DETECT}, suppression included", "yolo8_nms"),
-    _detector("yolox", _DETECT, "yolox"),
-    _detector("text_detector", "text detection", "text_detector"),
-    _image("crnn", "text recognition", "text_reader"),
-    _image("super_resolution", "super-resolution", "super_resolution"),
-    _image("spatial_transformer", "image warping", "spatial_transformer"),
-    _detector("detr", _DETECT, "set_detector"),
-    _sequence("dlrm", "recommendation", "click_model"),
-    _sequence("tacotron_decoder", "speech synthesis", "speech_decoder"),
-    _sequence("bilstm_tagger", "text tagging", "tagger"),
-    _sequence("gru_classifier", "keyword spotting", "last_state"),
-    _sequence("wavenet", "speech synthesis", "wavenet"),
-    _sequence("tcn", "time series", "tcn"),
-    _sequence("conv_tasnet", "speech separation", "separator"),
-    _sequence("hifigan", "speech synthesis", "vocoder"),
-    _sequence("conformer", _SPEECH, "conformer"),
-    _sequence("experts", "mixture of experts", "experts"),
-    _sequence("ds_cnn", "keyword spotting", "keyword_spotter"),
-    _sequence("selective_scan", "state-space layer", "selective_scan"),
-    _sequence("pointnet", "point clouds", "point_net"),
+    _image(
+        "diffusion_unet",
+        "image generation",
+        "DiffusionUNet",
+        ("randn", 1, 3, 64, 64),
+        ("tensor", [17]),
+    ),
+    _image("unet", _SEGMENT, "PlainUNet", ("randn", 1, 1, 128, 128)),
+    _detector("yolov3_spp", _DETECT, "Yolo3", ("rand", 1, 3, 256, 256)),
+    _detector("yolov8", _DETECT, "Yolo8", ("rand", 1, 3, 256, 256)),
+    _detector(
+        "yolov8_nms", f"{_DETECT}, suppression included", "Yolo8WithNms", ("rand", 1, 3, 256, 256)
+    ),
+    _detector("yolox", _DETECT, "YoloX", ("rand", 1, 3, 256, 256)),
+    _detector("text_detector", "text detection", "TextDetector", ("randn", 1, 3, 320, 320)),
+    _image("crnn", "text recognition", "TextReader", ("randn", 1, 1, 32, 160)),
+    _image("super_resolution", "super-resolution", "SuperResolution", ("rand", 1, 3, 48, 48)),
+    _image("spatial_transformer", "image warping", "SpatialTransformer", ("rand", 1, 1, 28, 28)),
+    _detector("detr", _DETECT, "SetDetector", ("randn", 1, 3, 160, 160)),
+    _sequence(
+        "dlrm", "recommendation", "ClickModel", ("randn", 16, 13), ("randint", 0, 1000, (16, 8, 4))
+    ),
+    _sequence("tacotron_decoder", "speech synthesis", "SpeechDecoder", ("randn", 1, 40, 256)),
+    _sequence("bilstm_tagger", "text tagging", "Tagger", ("randint", 0, 5000, (1, 40))),
+    _sequence("gru_classifier", "keyword spotting", "LastState", ("randn", 1, 50, 40)),
+    _sequence("wavenet", "speech synthesis", "WaveNet", ("randn", 1, 1, 1024)),
+    _sequence("tcn", "time series", "Tcn", ("randn", 1, 24, 128)),
+    _sequence("conv_tasnet", "speech separation", "Separator", ("randn", 1, 1, 8000)),
+    _sequence("hifigan", "speech synthesis", "Vocoder", ("randn", 1, 80, 40)),
+    _sequence("conformer", _SPEECH, "Conformer", ("randn", 1, 200, 80)),
+    _sequence("experts", "mixture of experts", "Experts", ("randn", 32, 128)),
+    _sequence("ds_cnn", "keyword spotting", "KeywordSpotter", ("randn", 1, 1, 49, 10)),
+    _sequence("selective_scan", "state-space layer", "SelectiveScan", ("randn", 1, 32, 64)),
+    _sequence("pointnet", "point clouds", "PointNet", ("randn", 1, 3, 1024)),
 )

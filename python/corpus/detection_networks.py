@@ -173,12 +173,15 @@ class Yolo8(nn.Module):
         return torch.cat(((low + high) / 2, high - low), 1) * stride
 
 
-class WithNms(nn.Module):
-    """A detector and its non-maximum suppression, as exported for deployment."""
+class Yolo8WithNms(nn.Module):
+    """A detector and its non-maximum suppression, as exported for deployment.
 
-    def __init__(self, detector: nn.Module) -> None:
+    How many boxes there are is known at run time.
+    """
+
+    def __init__(self) -> None:
         super().__init__()
-        self.detector = detector
+        self.detector = Yolo8().eval()
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         suppress = import_module("torchvision.ops").nms
@@ -328,33 +331,3 @@ class SetDetector(nn.Module):
             position + 0.1 * features.flatten(2).transpose(1, 2), self.queries.unsqueeze(0)
         )
         return self.classes(found), self.boxes(found).sigmoid()
-
-
-def yolo3(size: int = 256) -> Made:
-    """On a square picture."""
-    return Yolo3(), (torch.rand(1, 3, size, size),)
-
-
-def yolo8(size: int = 256) -> Made:
-    """Without suppression."""
-    return Yolo8(), (torch.rand(1, 3, size, size),)
-
-
-def yolo8_nms(size: int = 256) -> Made:
-    """With suppression: how many boxes there are is known at run time."""
-    return WithNms(Yolo8().eval()), (torch.rand(1, 3, size, size),)
-
-
-def yolox(size: int = 256) -> Made:
-    """Without suppression."""
-    return YoloX(), (torch.rand(1, 3, size, size),)
-
-
-def text_detector(size: int = 320) -> Made:
-    """On a page."""
-    return TextDetector(), (torch.randn(1, 3, size, size),)
-
-
-def set_detector(size: int = 160) -> Made:
-    """On a small picture."""
-    return SetDetector(), (torch.randn(1, 3, size, size),)

@@ -76,9 +76,11 @@ class Architecture:
     task : str
     make : str
         ``"module:function"``, a module beside this one, which imports PyTorch. The function is
-        called with ``arguments`` where PyTorch is seeded, and returns the module and a tuple of its
-        example inputs, tensors all of them.
+        called with ``arguments`` where PyTorch is seeded, and returns the module; where ``inputs``
+        are not given, also a tuple of its example inputs, tensors all of them.
     arguments : mapping of str to anything
+    inputs : tuple of tuple
+        Of each example input the function of PyTorch that makes it, and its arguments.
     forms : tuple of {"onnx", "torch"}
     """
 
@@ -87,6 +89,7 @@ class Architecture:
     task: str
     make: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    inputs: tuple[tuple[Any, ...], ...] = ()
     forms: tuple[Form, ...] = ("onnx", "torch")
 
     @property

@@ -29,6 +29,20 @@ def definition(architecture: Architecture) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
+def made(architecture: Architecture) -> tuple[Any, tuple[Any, ...]]:
+    """The module and its example inputs, by PyTorch's random numbers."""
+    import torch
+
+    module_name, _, function = architecture.make.partition(":")
+    make = getattr(import_module(f"corpus.{module_name}"), function)
+    found = make(**architecture.arguments)
+    if not architecture.inputs:
+        module, inputs = found
+        return module, inputs
+    inputs = tuple(getattr(torch, kind)(*given) for kind, *given in architecture.inputs)
+    return found, inputs
+
+
 def write_files(architecture: Architecture, folder: Path) -> dict[str, str]:
     """Write an architecture's files into a folder.
 
@@ -43,9 +57,7 @@ def write_files(architecture: Architecture, folder: Path) -> dict[str, str]:
     warnings.simplefilter("ignore")
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    module_name, _, function = architecture.make.partition(":")
-    make = getattr(import_module(f"corpus.{module_name}"), function)
-    module, inputs = make(**architecture.arguments)
+    module, inputs = made(architecture)
     module.eval()
     with torch.no_grad():
         outputs = [v for v in _pytree.tree_leaves(module(*inputs)) if torch.is_tensor(v)]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from corpus.detection_networks import ConvAct, Made
+from corpus.detection_networks import ConvAct
 
 
 class TimeBlock(nn.Module):
@@ -161,28 +161,3 @@ class SpatialTransformer(nn.Module):
         theta = change + torch.tensor([[1.0, 0, 0], [0, 1, 0]])
         grid = F.affine_grid(theta, list(x.shape), align_corners=False)
         return F.grid_sample(x, grid, align_corners=False)
-
-
-def diffusion_unet(size: int = 64) -> Made:
-    """On a small picture."""
-    return DiffusionUNet(), (torch.randn(1, 3, size, size), torch.tensor([17]))
-
-
-def plain_unet(size: int = 128) -> Made:
-    """On one channel."""
-    return PlainUNet(), (torch.randn(1, 1, size, size),)
-
-
-def text_reader() -> Made:
-    """On a line."""
-    return TextReader(), (torch.randn(1, 1, 32, 160),)
-
-
-def super_resolution(size: int = 48) -> Made:
-    """Twice the size."""
-    return SuperResolution(), (torch.rand(1, 3, size, size),)
-
-
-def spatial_transformer() -> Made:
-    """On a digit."""
-    return SpatialTransformer(), (torch.rand(1, 1, 28, 28),)
