@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tvm import relax, te, tirx
@@ -150,14 +151,6 @@ def _rounded(call: OperatorCall, x: Any, decimals: int) -> Any:
     return call.emit(back(relax.op.round(there(x, scale)), scale))
 
 
-def _relu(call: OperatorCall, x: Any) -> Any:
-    return clamped(call, x, 0)
-
-
-def _relu6(call: OperatorCall, x: Any) -> Any:
-    return clamped(call, x, 0, 6)
-
-
 def _leaky_relu(call: OperatorCall, x: Any, slope: Any = 0.01) -> Any:
     positive = relax.op.greater(x, call.cast(0))
     return call.emit(relax.op.where(positive, x, relax.op.multiply(x, call.cast(slope))))
@@ -266,8 +259,8 @@ CONVERTERS: dict[str, Converter] = {
     "expm1.default": _expm1,
     "exp2.default": _exp2,
     "round.decimals": _rounded,
-    "relu.default": _relu,
-    "relu6.default": _relu6,
+    "relu.default": partial(clamped, low=0),
+    "relu6.default": partial(clamped, low=0, high=6),
     "leaky_relu.default": _leaky_relu,
     "_prelu_kernel.default": _prelu,
     "prelu.default": _prelu,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -113,18 +114,10 @@ def _scattered_as(call: OperatorCall, x: Any, dim: int, index: Any, source: Any,
     return call.emit(relax.op.scatter_elements(x, index, source, axis, how))
 
 
-def _scatter(call: OperatorCall, x: Any, dim: int, index: Any, source: Any) -> Any:
-    return _scattered(call, x, dim, index, source, "update")
-
-
 def _scatter_reduce_into(
     call: OperatorCall, x: Any, dim: int, index: Any, source: Any, reduce: str
 ) -> Any:
     return _scattered(call, x, dim, index, source, _REDUCTIONS[reduce])
-
-
-def _scatter_add(call: OperatorCall, x: Any, dim: int, index: Any, source: Any) -> Any:
-    return _scattered(call, x, dim, index, source, "add")
 
 
 def _scatter_reduce(
@@ -221,11 +214,11 @@ def _mask(call: OperatorCall, axis: int, covered: range) -> Any:
 CONVERTERS: dict[str, Converter] = {
     "index_put.default": _put,
     "_unsafe_index_put.default": _put,
-    "scatter.src": _scatter,
-    "scatter.value": _scatter,
+    "scatter.src": partial(_scattered, how="update"),
+    "scatter.value": partial(_scattered, how="update"),
     "scatter.reduce": _scatter_reduce_into,
     "scatter.value_reduce": _scatter_reduce_into,
-    "scatter_add.default": _scatter_add,
+    "scatter_add.default": partial(_scattered, how="add"),
     "scatter_reduce.two": _scatter_reduce,
     "masked_scatter.default": _masked_scatter,
     "slice_scatter.default": _slice_replaced,
