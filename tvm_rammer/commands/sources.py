@@ -155,8 +155,8 @@ _OPTIONS = {
         "--round-data",
         is_flag=True,
         default=None,
-        help="Where weights have 8 bits, round what many rows multiply to 8 bits too: faster, with "
-        "errors of some thousandths.",
+        help="Where weights have 8 bits, round what many rows multiply to 8 bits too: faster, but "
+        "each product is off by a hundredth or two.",
     ),
     "wait_limit": click.option(
         "--wait-limit",
