@@ -11,6 +11,7 @@ from tvm.ir import GenericConst
 from tvm.relax import op
 from tvm.script import ir as I
 from tvm.script import relax as R
+from tvm_ffi import structural_walk
 
 from tvm_rammer.transform.fold_constants import FoldConstants
 
@@ -400,3 +401,23 @@ def test_steps_in_between_are_forgotten():
         tracemalloc.stop()
     np.testing.assert_array_equal(found, 2 * array - np.abs(array))
     assert peak < 4.5 * array.nbytes
+
+
+def test_what_several_functions_turn_stays_one():
+    weights = relax.const(np.arange(12, dtype="float32").reshape(3, 4))
+    builder = relax.BlockBuilder()
+    for name, axes in (("f", [1, 0]), ("g", None), ("h", [0, 1])):
+        x = relax.Var("x", relax.TensorType((2, 4), "float32"))
+        with builder.function(name, [x]):
+            with builder.dataflow():
+                turned = builder.emit(op.permute_dims(weights, axes))
+                out = builder.emit_output((x, turned))
+            builder.emit_func_output(out)
+    made = {}
+    for symbol, func in FoldConstants()(builder.get()).functions.items():
+        structural_walk(
+            func, (GenericConst, lambda c, k=symbol.name_hint: made.update({k: c.value}))
+        )
+    assert made["f"].same_as(made["g"])
+    np.testing.assert_array_equal(made["f"].numpy(), weights.value.numpy().T)
+    np.testing.assert_array_equal(made["h"].numpy(), weights.value.numpy())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import tvm
@@ -42,9 +43,14 @@ def load_several(
         As :func:`~tvm_rammer.frontend.load.load_model`; or if two of the shapes are the same, or
         a state has another shape with each.
     """
-    loaded = [load_model(model, each, constants, states) for each in _mappings(shapes)]
-    for number, each in enumerate(loaded):
-        _require_another(number, each, loaded[:number])
+    loaded: list[LoadedModel] = []
+    mappings = _mappings(shapes)
+    # Each has its weights anew where it is read from a file.
+    share = tvm.transform.Sequential([ShareConstants()] if len(mappings) > 1 else [])
+    for number, mapping in enumerate(mappings):
+        each = load_model(model, mapping, constants, states)
+        _require_another(number, each, loaded)
+        loaded.append(replace(each, module=share(each.module)))
         _require_same_states(number, each, loaded[0])
     return loaded
 
@@ -66,8 +72,7 @@ def joined(models: Sequence[LoadedModel]) -> tuple[tvm.IRModule, tuple[ModelName
     functions: dict[GlobalVar, Any] = {}
     for number, each in enumerate(models):
         functions |= _renamed(each.module, number)
-    module = tvm.IRModule(functions, attrs=models[0].module.attrs)
-    return tvm.transform.Sequential([ShareConstants()])(module), names
+    return tvm.IRModule(functions, attrs=models[0].module.attrs), names
 
 
 def _name(name: str, number: int) -> str:

@@ -17,7 +17,9 @@ from tvm.tirx import FloatImm, IntImm
 
 from tvm_rammer.relax_util import (
     bound_value,
+    entry_functions,
     operator_name,
+    permutation_of,
     rewrite,
     static_shape,
     variables_read,
@@ -308,6 +310,9 @@ class _Folder(relax.PyExprMutator):
         super().__init__(mod)
         self.found: dict[Any, Any] = {}
         self.read_last: dict[Any, list[Any]] = {}
+        #: Functions for several shapes turn the same weights, which stay one.
+        self.several = len(entry_functions(mod)) > 1
+        self.turned: dict[tuple[Any, ...], Any] = {}
 
     def visit_function_(self, func: Any) -> Any:
         self.read_last |= _read_last(func)
@@ -353,11 +358,20 @@ class _Folder(relax.PyExprMutator):
             operands = [x.astype(dtype) for x in operands]
         if evaluate is None:
             return call
+        if name == "permute_dims" and self.several:
+            return self._turned(call, operands[0])
         with np.errstate(all="ignore"):
             value = evaluate(call, operands)
         if value is None:
             return call
         return constant(np.asarray(value, dtype).reshape(shape))
+
+    def _turned(self, call: Any, operand: np.ndarray) -> Any:
+        """A constant with other axes, the same one for all functions that turn it so."""
+        key = (bound_value(self, call.args[0]).value, permutation_of(call))
+        if key not in self.turned:
+            self.turned[key] = constant(_transpose(call, [operand]))
+        return self.turned[key]
 
     def _of_shape(self, call: Any) -> Any:
         """A shape that is known, or the tensor of its sizes."""

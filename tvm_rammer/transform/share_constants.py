@@ -26,11 +26,14 @@ _SAMPLES = 1 << 8
 
 @tvm.transform.module_pass(opt_level=0, name="ShareConstants")
 class ShareConstants:
-    """Keep the first of equal large constants of all Relax functions."""
+    """Keep the first of equal large constants of all Relax functions, also of several modules."""
+
+    def __init__(self) -> None:
+        self.known = KnownConstants()
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """The same functions with fewer tensors."""
-        known = KnownConstants()
+        known = self.known
 
         def share(constant: Any) -> Any:
             if not is_large(constant) or (first := known.first(constant)).same_as(constant.value):
