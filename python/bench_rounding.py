@@ -26,13 +26,16 @@ from rich.console import Console
 from tvm_rammer.commands.sources import shared_options
 from tvm_rammer.errors import RammerError
 from tvm_rammer.frontend import load_model
+from tvm_rammer.region.library_content import TensorInfo
 from tvm_rammer.relax_util import type_shape
-from tvm_rammer.tensors import random_values
+from tvm_rammer.runtime.check import drawn
 from tvm_rammer.testing.contenders import tvm_contender
 from tvm_rammer.testing.fair_timing import Settings, time_contenders
 from tvm_rammer.testing.timing_results import Outcome
 
 _EXACT, _ROUNDED = "as it is", "rounded"
+#: Of integers, which may be indices.
+_BELOW = 2
 _PEERS = ("onnxruntime", "openvino")
 
 
@@ -94,12 +97,9 @@ def timed(
 
 def _inputs(model: Path, shapes: dict[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
     loaded, rng = load_model(model, shapes), np.random.default_rng(0)
-    found = {}
-    for name, param in zip(loaded.input_names, loaded.input_params, strict=True):
-        shape, dtype = type_shape(param.ty) or (), np.dtype(str(param.ty.dtype))
-        ones = "mask" in name
-        found[name] = np.ones(shape, dtype) if ones else random_values(rng, shape, dtype, 2)
-    return found
+    params = zip(loaded.input_names, loaded.input_params, strict=True)
+    infos = [TensorInfo(name, type_shape(param.ty), str(param.ty.dtype)) for name, param in params]
+    return {info.name: drawn(info, rng, _BELOW) for info in infos}
 
 
 if __name__ == "__main__":

@@ -35,6 +35,11 @@ def entry_functions(mod: tvm.IRModule) -> dict[GlobalVar, relax.Function]:
     }
 
 
+def has_several_entries(mod: tvm.IRModule) -> bool:
+    """Whether a module has a function for each of several shapes, which have weights in common."""
+    return len(entry_functions(mod)) > 1
+
+
 def with_functions(
     mod: tvm.IRModule, change: Callable[[relax.Function], relax.Function]
 ) -> tvm.IRModule:

@@ -20,7 +20,7 @@ from tvm_rammer.progress import tell, tell_each
 from tvm_rammer.region.kernel_library import KernelLibrary
 from tvm_rammer.region.marks import regions_of
 from tvm_rammer.region.operator_graph import ConstantPool, RegionGraph, region_graph
-from tvm_rammer.relax_util import entry_functions
+from tvm_rammer.relax_util import has_several_entries
 from tvm_rammer.rprogram import Buffer, OperatorGraph, RProgram
 from tvm_rammer.schedule.decisions import Decision
 
@@ -58,7 +58,7 @@ class RegionCompiler:
         """
         symbols = regions_of(mod)
         # Functions of one model have the same weights, regions of one function hardly any.
-        together = ConstantPool() if len(entry_functions(mod)) > 1 else None
+        together = ConstantPool() if has_several_entries(mod) else None
         for symbol in symbols:
 
             def watch(complete: bool, last: bool = symbol == symbols[-1]) -> None:

@@ -154,7 +154,7 @@ class _Reference:
         }
         for below in _INTEGERS_BELOW:
             rng = np.random.default_rng(0)
-            inputs = {info.name: _drawn(info, rng, below) for info in self.described.inputs}
+            inputs = {info.name: drawn(info, rng, below) for info in self.described.inputs}
             try:
                 found = run(inputs | zeros)
             except Exception as error:
@@ -217,7 +217,7 @@ class _Reference:
         return [*load_model(program, {k: v for k, v in shapes.items() if k in own}).output_names]
 
 
-def _drawn(info: TensorInfo, rng: np.random.Generator, below: int) -> np.ndarray:
+def drawn(info: TensorInfo, rng: np.random.Generator, below: int) -> np.ndarray:
     """Values that an input of such a type and name may have."""
     shape, dtype = info.static_shape(), np.dtype(info.dtype)
     if "mask" in info.name.lower():

@@ -94,6 +94,9 @@ class GraphModule:
         self._vm = relax.VirtualMachine(module, device)
         self._names = [info.name for info in description.inputs]
         self._by_shapes = {interface.shapes: interface for interface in description.interfaces}
+        self._known_shapes = [
+            list(dict.fromkeys(each)) for each in zip(*self._by_shapes, strict=True)
+        ]
         #: The shapes of the inputs that are set, the tensors of all shapes, and functions that ran.
         self._shapes = list(description.interfaces[0].shapes)
         self._tensors: dict[tuple[int, Any], Any] = {}
@@ -426,7 +429,7 @@ class GraphModule:
         info = self._description.inputs[number]
         value = _readable(value, info.name)
         shape, dtype = tuple(map(int, value.shape)), str(value.dtype)
-        known = list(dict.fromkeys(shapes[number] for shapes in self._by_shapes))
+        known = self._known_shapes[number]
         if shape not in known or dtype != info.dtype:
             raise InputError(
                 f"input {info.name!r} is {info.dtype} of shape {' or '.join(map(str, known))}; "

@@ -17,7 +17,7 @@ from tvm.tirx import FloatImm, IntImm
 
 from tvm_rammer.relax_util import (
     bound_value,
-    entry_functions,
+    has_several_entries,
     operator_name,
     permutation_of,
     rewrite,
@@ -311,7 +311,7 @@ class _Folder(relax.PyExprMutator):
         self.found: dict[Any, Any] = {}
         self.read_last: dict[Any, list[Any]] = {}
         #: Functions for several shapes turn the same weights, which stay one.
-        self.several = len(entry_functions(mod)) > 1
+        self.several = has_several_entries(mod)
         self.turned: dict[tuple[Any, ...], Any] = {}
 
     def visit_function_(self, func: Any) -> Any:

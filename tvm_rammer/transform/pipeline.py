@@ -23,7 +23,7 @@ from tvm_rammer.progress import tell
 from tvm_rammer.region.compiler import RegionCompiler
 from tvm_rammer.region.kernel_library import KernelLibrary, Tuned, untuned
 from tvm_rammer.region.marks import is_region
-from tvm_rammer.relax_util import entry_functions
+from tvm_rammer.relax_util import has_several_entries
 from tvm_rammer.transform.add_guard import AddGuard
 from tvm_rammer.transform.attach_description import ModelNames, attach_description, describe
 from tvm_rammer.transform.co_schedule import co_schedule
@@ -70,7 +70,7 @@ class Partitions:
 
     def __init__(self, mod: tvm.IRModule, compiler: RegionCompiler, options: Options) -> None:
         self.compiler = compiler
-        self._form, self._round_data = options.form, options.round_data
+        self._options = options
         self._unmerged = Mergeable.of(mod)
         # Without a choice nobody keeps the model as it was.
         self._modules = {} if self._unmerged else {1: self._partition(mod, 1)}
@@ -106,16 +106,16 @@ class Partitions:
         backend, vdevice = self.compiler.backend, self.compiler.kernels.vdevice
         neighbours = backend.most_neighbours(vdevice)
         # One by one every operator takes a launch, and nothing is gained by more of them.
-        apart = backend.apart if self._form != "per-op" else 0
+        apart = backend.apart if self._options.form != "per-op" else 0
         short_floats = backend.short_floats(vdevice)
         prepare = [
             MergeProducts(rows),
-            Prepare(backend.few_rows, neighbours, apart, short_floats, self._round_data),
+            Prepare(backend.few_rows, neighbours, apart, short_floats, self._options.round_data),
         ]
         refusal = partial(backend.refusal, vdevice=vdevice)
-        partition = [PartitionRegions(refusal=refusal)] if self._form != "per-op" else []
+        partition = [PartitionRegions(refusal=refusal)] if self._options.form != "per-op" else []
         # Each function's passes have made weights of their own.
-        share = [ShareConstants()] if len(entry_functions(mod)) > 1 else []
+        share = [ShareConstants()] if has_several_entries(mod) else []
         with self.compiler.target:
             return tvm.transform.Sequential([*prepare, *share, *partition])(mod)
 

@@ -33,12 +33,10 @@ class ShareConstants:
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """The same functions with fewer tensors."""
-        known = self.known
 
         def share(constant: Any) -> Any:
-            if not is_large(constant) or (first := known.first(constant)).same_as(constant.value):
-                return constant
-            return GenericConst(first, constant.ty)
+            first = self.known.first(constant) if is_large(constant) else constant.value
+            return constant if first.same_as(constant.value) else GenericConst(first, constant.ty)
 
         def shared(func: relax.Function) -> relax.Function:
             body = structural_map(func.body, (GenericConst, share))
