@@ -84,7 +84,7 @@ def test_what_was_returned_is_found_by_the_next_run(form, tmp_path):
     library = tvm_rammer.build(recurrent(), states=STATES, form=form, **BUILD)
     assert [info.name for info in library.description.inputs] == ["x"]
     assert [info.name for info in library.description.outputs] == ["y", "total"]
-    assert (library.description.direct is None) == (form == "per-op")
+    assert (library.description.interfaces[0].direct is None) == (form == "per-op")
     instance = library.create()
     assert_goes_on(instance)
     instance.reset_state()

@@ -12,7 +12,6 @@ import tvm
 
 from tvm_rammer.backend import Backend, backend_named, resolve_target, vdevice_for
 from tvm_rammer.errors import LibraryError, PlanError, RammerError
-from tvm_rammer.region.direct_call import DirectCall
 from tvm_rammer.region.library_content import (
     DESCRIBE,
     Interface,
@@ -109,11 +108,6 @@ class LibraryDescription:
     def states(self) -> tuple[StateInfo, ...]:
         """What every run leaves for the next one."""
         return self.interfaces[0].states
-
-    @property
-    def direct(self) -> DirectCall | None:
-        """How ``main`` calls its only kernel, if that is all it does."""
-        return self.interfaces[0].direct
 
     @cached_property
     def programs(self) -> dict[str, RProgram]:

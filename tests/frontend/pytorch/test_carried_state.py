@@ -97,7 +97,7 @@ def assert_steps(instance: Any, program: Any) -> None:
 def test_every_run_goes_on_where_the_last_one_ended(model, form):
     program = exported(model)
     library = built(program, form=form)
-    assert (library.description.direct is None) == (form == "per-op")
+    assert (library.description.interfaces[0].direct is None) == (form == "per-op")
     instance, other = library.create(), library.create()
     assert_steps(instance, program)
     assert_steps(other, program)
