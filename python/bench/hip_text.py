@@ -55,6 +55,11 @@ _INSTRUCTIONS = (
         re.compile(r'asm volatile\("mov\.u32 %0, %%tid\.x;" : "=r"\((\w+)\)\);'),
         r"\1 = threadIdx.x;",
     ),
+    # Its clock has 100 MHz.
+    (
+        re.compile(r'asm volatile\("mov\.u64 %0, %%globaltimer;" : "=l"\((\w+)\) : : "memory"\);'),
+        r"\1 = 10 * wall_clock64();",
+    ),
 )
 #: Before the type, clang takes GNU's attributes and not C++'s.
 _ALIGNED = re.compile(r"__shared__ alignas\((\d+)\)")

@@ -24,7 +24,7 @@ from tvm_rammer.typed_json import read_as
 from tvm_rammer.units import dimensions, listed
 
 #: Increased whenever a library can no longer be read by older versions of this package.
-FORMAT_VERSION = 11
+FORMAT_VERSION = 12
 #: Returns the description, see :func:`packed`.
 DESCRIBE = "tvm_rammer_describe"
 #: With the name of a function: returns (constants, table) of the region that it calls directly.

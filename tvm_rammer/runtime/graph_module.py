@@ -361,7 +361,8 @@ class GraphModule:
         """Write down when every rTask starts and stops, in the run of median length.
 
         The inputs are those that are set. A stamp costs some ten nanoseconds; runs with and without
-        stamps take turns, so that the profile can say what they cost in all.
+        stamps take turns, so that the profile can say what they cost in all. On a GPU time 0 is
+        when the first rTask starts.
 
         Parameters
         ----------

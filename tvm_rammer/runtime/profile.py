@@ -87,17 +87,18 @@ def profile_kernel(
     runs : int
         Of each kind.
     """
-    position = num_inputs + 1
+    position, device = num_inputs + 1, arguments[-1].device
     table = arguments[position].numpy()
     arena_bytes = arguments[-1].shape[0]
+    room = np.zeros(stamper.arena_bytes(program, arena_bytes), np.uint8)
     stamped = list(arguments)
-    stamped[position] = tvm.runtime.tensor(stamper.table(table, arena_bytes))
-    stamped[-1] = tvm.runtime.tensor(np.zeros(stamper.arena_bytes(program, arena_bytes), np.uint8))
+    stamped[position] = tvm.runtime.tensor(stamper.table(table, arena_bytes), device)
+    stamped[-1] = tvm.runtime.tensor(room, device)
     plain: list[float] = []
     found: list[tuple[float, Timeline]] = []
     for _ in range(runs):
-        plain.append(_seconds(kernel, arguments))
-        seconds = _seconds(kernel, stamped)
+        plain.append(_seconds(kernel, arguments, device))
+        seconds = _seconds(kernel, stamped, device)
         stamps = stamped[-1].numpy()
         found.append((seconds, stamper.timeline(program, table, stamps, arena_bytes)))
     found.sort(key=lambda item: item[0])
@@ -105,7 +106,9 @@ def profile_kernel(
     return Profile(program, timeline, seconds, median(plain))
 
 
-def _seconds(kernel: Callable[..., Any], arguments: Sequence[Any]) -> float:
+def _seconds(kernel: Callable[..., Any], arguments: Sequence[Any], device: Any) -> float:
+    device.sync()
     started = time.perf_counter()
     kernel(*arguments)
+    device.sync()
     return time.perf_counter() - started

@@ -148,6 +148,22 @@ for rows in (40, 1, 1, 40):
     last = module.get_output(module.get_num_outputs() - 1).numpy()
     np.testing.assert_allclose(last, 1 / (1 + np.exp(-tanh)), rtol=1e-4, atol=1e-4)
 """
+#: A profile of it, too, is an ordinary run.
+PROFILE = """
+module = instance()
+module.run()
+profile = module.profile(5)
+check(module)
+times = {(span.veu, span.position): span for span in profile.timeline.spans}
+assert sorted(times) == [(veu, position) for veu, position, _ in profile.program.tasks()]
+for veu, position, task in profile.program.tasks():
+    span = times[veu, position]
+    assert 0 <= span.start <= span.stop <= profile.seconds, span
+    assert not position or times[veu, position - 1].stop <= span.start, span
+    # The timer of another processor may be a step behind.
+    for wait in task.waits:
+        assert times[wait.veu, wait.count - 1].stop <= span.start + 2e-6, (span, wait)
+"""
 #: Blocks that are never told that what they need is done.
 NO_SIGNAL = """
 signal = "rammer_release(rammer_counter(blockIdx.x), signal);"
@@ -215,6 +231,12 @@ def test_sanitizers_find_nothing(model, form, check):
     tool = (str(find_tool("compute-sanitizer")), "--tool", check, "--error-exitcode", "9")
     done = python(START + RUN, model, form, "1", tool=tool, patience=LONG)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("form", ("program", "wavefront"))
+def test_a_profile_shows_every_rtask_when_it_may_run(form):
+    done = python(START + PROFILE, "lstm_8x8x256", form)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("form", FORMS)

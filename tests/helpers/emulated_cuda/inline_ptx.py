@@ -31,6 +31,7 @@ _INSTRUCTIONS = tuple(
         ),
         (r"cp\.async\.wait_all;", "emulated::make_copies()"),
         (r"mov\.u32 %0, %%tid\.x;", "{0} = threadIdx.x;"),
+        (r"mov\.u64 %0, %%globaltimer;", "{0} = emulated::nanoseconds();"),
         (r"nanosleep\.u32 (?:%0|\d+);", "__nanosleep(0);"),
     )
 )

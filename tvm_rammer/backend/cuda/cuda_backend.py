@@ -10,7 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tvm_rammer.backend.protocol import WAIT_LIMIT, Backend, EncodedPlan, KernelCompiler
+from tvm_rammer.backend.protocol import (
+    WAIT_LIMIT,
+    Backend,
+    EncodedPlan,
+    KernelCompiler,
+    Stamps,
+)
 from tvm_rammer.errors import DeviceError
 
 if TYPE_CHECKING:
@@ -52,6 +58,12 @@ class CudaBackend(Backend):
 
     #: What a wave of small blocks has done by the time that another wave would begin.
     apart = 1 << 15
+
+    @property
+    def stamps(self) -> Stamps:
+        from tvm_rammer.backend.cuda import stamps
+
+        return stamps
 
     @property
     def vector_bytes(self) -> int:

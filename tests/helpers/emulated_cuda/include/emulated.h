@@ -1,6 +1,7 @@
 // CUDA C for a C++ compiler: what generated sources use, with threads that are fibers of one host
 // thread. The scheduler is in emulated.cpp; this header is compiled with every kernel and is small.
 #pragma once
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <initializer_list>
@@ -100,6 +101,10 @@ inline void make_copies() {
   Copy copies[kMostCopies];
   const int count = take_copies(copies);
   for (int k = 0; k < count; ++k) *copies[k].to = *copies[k].from;
+}
+
+inline uint64_t nanoseconds() {
+  return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 }  // namespace emulated

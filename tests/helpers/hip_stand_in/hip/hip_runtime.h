@@ -24,6 +24,7 @@ static inline __device__ void __syncthreads() {
   __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "workgroup");
   __builtin_amdgcn_s_barrier();
 }
+static inline __device__ long long wall_clock64() { return __builtin_readsteadycounter(); }
 template <class T>
 __device__ T __shfl(T value, int lane, int width);
 template <class T>

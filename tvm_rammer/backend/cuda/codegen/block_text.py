@@ -109,10 +109,10 @@ __device__ __forceinline__ void rammer_arrived() {{
 #endif
 }}
 
-// The first row of a block and the end of its last, as words of the table; how long waits may take.
-// Not in registers, which bodies need all.
+// The first row of a block and the end of its last, as words of the table; how long waits may take,
+// and where stamps are wanted. Not in registers, which bodies need all.
 __device__ __forceinline__ int* rammer_place() {{
-  __shared__ int place[3];
+  __shared__ int place[4];
   return place;
 }}
 
@@ -158,12 +158,23 @@ __device__ __forceinline__ void rammer_wait_all(const int* table, const int* row
     rammer_wait(rammer_counter(table[wait]), table[wait + 1], limit);
 }}
 
+// When a row starts (0) or stops (1), in nanoseconds; by the first thread alone.
+__device__ __forceinline__ void rammer_stamp(const int* table, int number, int end) {{
+  const int64_t stamps = rammer_place()[3];
+  if (stamps == 0) return;
+  const int row = (rammer_place()[0] - table[{HEADER_WORDS}]) / {row_words} + number;
+  uint64_t now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now) : : "memory");
+  ((uint64_t*)(rammer_bases()[{arena}] + stamps * {alignment}))[2 * row + end] = now;
+}}
+
 __device__ __forceinline__ void {walk}(int segment, const int* table) {{
   if (threadIdx.x < 2) {{
     const int first = {HEADER_WORDS} + segment * (gridDim.x + 1) + blockIdx.x;
     rammer_place()[threadIdx.x] = table[first + threadIdx.x];
   }}
   if (threadIdx.x == 2) rammer_place()[2] = table[{WAIT_LIMIT}];
+  if (threadIdx.x == 3) rammer_place()[3] = table[{STAMPS}];
   __syncthreads();
   rammer_fetch_row(table, 0);
   rammer_fetch_row(table, 1);
@@ -175,6 +186,7 @@ __device__ __forceinline__ void {walk}(int segment, const int* table) {{
     rammer_wait_all(table, rammer_row(number));
     // All threads are done with the row before, have waited, and see what was fetched.
     __syncthreads();
+    if (threadIdx.x == 0) rammer_stamp(table, number, 0);
     rammer_fetch_rest(table, number + 1);
     rammer_fetch_row(table, number + 2);
     const int* row = rammer_row(number);
@@ -182,6 +194,7 @@ __device__ __forceinline__ void {walk}(int segment, const int* table) {{
     if (row[{ROW_START}] < row[{ROW_STOP}])
       {dispatch}(row[{ROW_KERNEL}], row[{ROW_START}], row[{ROW_STOP}], rammer_operands(number));
     if (threadIdx.x == 0) {{
+      rammer_stamp(table, number, 1);
       const int signal = rammer_row(number)[{ROW_SIGNAL}];
       if (signal > 0) rammer_release(rammer_counter(blockIdx.x), signal);
     }}

@@ -50,7 +50,11 @@ LAST_OPERAND = Row.VEU
 class PlanWord(IntEnum):
     """Words of the header."""
 
+    #: Milliseconds that a wait may take; 0 waits for ever.
     WAIT_LIMIT = 0
+    #: Where in the arena tensor every row's two stamps are to be written, as a multiple of
+    #: `ALIGNMENT`; 0 for none.
+    STAMPS = 1
 
 
 def counter_bytes(program: RProgram) -> int:
