@@ -28,7 +28,7 @@ from tvm_rammer.backend.cuda.block_tilings import (
     SplitSum,
     TiledMatmul,
 )
-from tvm_rammer.backend.cuda.few_rows import FewRows
+from tvm_rammer.backend.cuda.column_strips import ColumnStrips
 from tvm_rammer.backend.cuda.made_stages import Limits, MadeStages, made_stages
 from tvm_rammer.backend.cuda.tensor_matmul import TensorMatmul
 from tvm_rammer.backend.cuda.wide_functions import with_wide_functions
@@ -232,9 +232,9 @@ def _rules() -> list[Any]:
         TiledMatmul(threads=(16, 16), results=(1, 1), terms=32),
         TensorMatmul(warps=(2, 4), fragments=(2, 1), depth=4),
         TensorMatmul(warps=(2, 2), fragments=(1, 1), depth=4),
-        FewRows(outputs=64),
-        FewRows(outputs=32),
-        FewRows(outputs=16),
+        ColumnStrips(outputs=64),
+        ColumnStrips(outputs=32),
+        ColumnStrips(outputs=16),
         SplitSum(outputs=32, parts=8),
         SplitSum(outputs=16, parts=16),
         SplitSum(outputs=8, parts=32),

@@ -158,7 +158,7 @@ __device__ __forceinline__ void rammer_wait_all(const int* table, const int* row
     rammer_wait(rammer_counter(table[wait]), table[wait + 1], limit);
 }}
 
-// When a row starts (0) or stops (1), in nanoseconds; by the first thread alone.
+// When a row starts (0) or stops (1), in nanoseconds; by one thread alone.
 __device__ __forceinline__ void rammer_stamp(const int* table, int number, int end) {{
   const int64_t stamps = rammer_place()[3];
   if (stamps == 0) return;
@@ -193,7 +193,8 @@ __device__ __forceinline__ void {walk}(int segment, const int* table) {{
     // Every tile ends with a barrier.
     if (row[{ROW_START}] < row[{ROW_STOP}])
       {dispatch}(row[{ROW_KERNEL}], row[{ROW_START}], row[{ROW_STOP}], rammer_operands(number));
-    if (threadIdx.x == 0) {{
+    // Of the last warp: the first looks at counters meanwhile.
+    if (threadIdx.x == blockDim.x - 1) {{
       rammer_stamp(table, number, 1);
       const int signal = rammer_row(number)[{ROW_SIGNAL}];
       if (signal > 0) rammer_release(rammer_counter(blockIdx.x), signal);

@@ -14,7 +14,7 @@ from tvm import relax, te, topi
 import tvm_rammer
 from tvm_rammer.backend.cuda import schedules
 from tvm_rammer.backend.cuda.arch_target import target_of
-from tvm_rammer.backend.cuda.few_rows import FewRows
+from tvm_rammer.backend.cuda.column_strips import ColumnStrips
 from tvm_rammer.kernel.blocks import schedule_of
 from tvm_rammer.testing.reference import relative_error
 
@@ -25,7 +25,7 @@ CASES: dict[str, tuple[tuple[tuple[int, ...], ...], Callable[..., Any], Callable
     "a vector": (((256,), (256, 64)), OP.matmul, np.matmul),
     "rows": (((5, 64), (64, 96)), OP.matmul, np.matmul),
     "more results than threads": (((8, 64), (64, 128)), OP.matmul, np.matmul),
-    "odd": (((3, 75), (75, 36)), OP.matmul, np.matmul),
+    "odd": (((3, 375), (375, 36)), OP.matmul, np.matmul),
     "batches": (((3, 2, 64), (3, 64, 64)), OP.matmul, np.matmul),
     "followed": (
         ((2, 64), (64, 64), (64,)),
@@ -55,7 +55,7 @@ def errors(name: str, outputs_of_block: int) -> tuple[list[float], set[str]]:
     rules = schedules._rules
     try:
         others = [each for each in rules() if type(each).__name__ in ("Fallback", "Transpose")]
-        schedules._rules = lambda: [FewRows(outputs_of_block), *others]
+        schedules._rules = lambda: [ColumnStrips(outputs_of_block), *others]
         with looking_for_races():
             library = tvm_rammer.build(builder.get(), TARGET, policy="wavefront", num_veus=3)
     finally:
@@ -69,14 +69,14 @@ def errors(name: str, outputs_of_block: int) -> tuple[list[float], set[str]]:
 def test_products_are_numpys(name, outputs_of_block):
     found, origins = run_emulated(errors, name, outputs_of_block)
     assert max(found) < 1e-6
-    assert "fewrows" in origins
+    assert "columnstrips" in origins
 
 
 def applies(*shapes: tuple[int, ...], after: Callable[..., Any] = topi.nn.relu) -> bool:
     a, b = (te.placeholder(shape, "float32") for shape in shapes)
     func = te.create_prim_func([a, b, after(topi.nn.matmul(a, b))])
     with target_of("sm_90") as target:
-        return FewRows(32).apply(schedule_of(func).mod["main"], target, False) is not None
+        return ColumnStrips(32).apply(schedule_of(func).mod["main"], target, False) is not None
 
 
 def test_many_rows_narrow_results_and_other_orders_are_left_to_other_rules():
@@ -91,4 +91,4 @@ def test_a_sum_is_no_product():
     a = te.placeholder((64, 64), "float32")
     func = te.create_prim_func([a, topi.sum(a, 0)])
     with target_of("sm_90") as target:
-        assert FewRows(32).apply(schedule_of(func).mod["main"], target, False) is None
+        assert ColumnStrips(32).apply(schedule_of(func).mod["main"], target, False) is None

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import gcd, prod
+from math import prod
 from typing import Any
 
 from tvm import s_tir, tirx
@@ -29,7 +29,7 @@ _CHAINS = 4
 
 
 @dataclass(frozen=True)
-class FewRows:
+class ColumnStrips:
     """A sum of products where the weights, the largest operand, lie along N.
 
     Attributes
@@ -57,10 +57,13 @@ class FewRows:
         # Of several rows, another thread might go on with a result.
         if _extent(sch, axes.rows) > 1 and not all(_keeps_order(sch, each, main) for each in after):
             return None
-        outputs = gcd(self.outputs, _extent(sch, [axes.column]))
+        vectors, ragged = divmod(_extent(sch, [axes.column]), _LANES)
+        if ragged or _extent(sch, axes.rows) > _MOST_ROWS:
+            return None
+        outputs = _LANES * _divisor(vectors, self.outputs // _LANES)
         parts = _divisor(_extent(sch, axes.terms), self.threads * _LANES // outputs)
         threads = parts * outputs // _LANES
-        if outputs % _LANES or threads < WARP_THREADS or _extent(sch, axes.rows) > _MOST_ROWS:
+        if threads < WARP_THREADS:
             return None
         sch.reorder(*axes.batch, *axes.rows, axes.column, *axes.terms)
         part, _ = sch.split(sch.fuse(*axes.terms), [parts, None])
