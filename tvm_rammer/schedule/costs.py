@@ -40,7 +40,7 @@ class Device(Protocol):
 
 _FROM_ZERO = (
     *("point_to_point", "barrier", "launch", "far_byte", "transfer", "transfer_byte"),
-    "wait",
+    *("wait", "row"),
 )
 _ABOVE_ZERO = ("bandwidth", "memory_bandwidth", "core_memory_bandwidth", "l2_bytes", "l3_bytes")
 
@@ -77,6 +77,8 @@ class CostModel:
     wait : float
         Seconds that all vEUs together are held up by one wait of one rTask, where many vEUs wait
         for many; nothing where they are few.
+    row : float
+        Seconds of every rTask beside its tiles; nothing where tiles were measured as rTasks.
     """
 
     point_to_point: float
@@ -93,6 +95,7 @@ class CostModel:
     missing: tuple[tuple[int, float], ...] = ()
     topology: Topology | None = None
     wait: float = 0.0
+    row: float = 0.0
 
     def __post_init__(self) -> None:
         for name in _FROM_ZERO:

@@ -142,7 +142,7 @@ class ListSchedule:
         wave = self._wave(operator, shares)
         start = 0
         for veu, tiles in sorted(shares):
-            seconds = tiles * self.kernels[operator].tile_time * stretch
+            seconds = self.costs.row + tiles * self.kernels[operator].tile_time * stretch
             self.free[veu] = max(self.free[veu], self.ready_on(operator, veu)) + seconds
             self._ends[operator].append((veu, self.free[veu]))
             piece = Placed(operator, self.chosen[operator], start, start + tiles, wave)

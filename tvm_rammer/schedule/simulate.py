@@ -167,7 +167,7 @@ class _Run:
             start, veu = heappop(self.ready)
             position = len(self.ends[veu])
             task = self.program.veus[veu][position]
-            stop = start + self.traffic.run(veu, task, start)
+            stop = start + self.costs.row + self.traffic.run(veu, task, start)
             self.ends[veu].append(stop)
             found[veu].append(Span(veu, position, task.operator, start, stop))
             self._offer(veu)

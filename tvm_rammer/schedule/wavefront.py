@@ -139,7 +139,7 @@ def _place(
         start = 0
         for veu, tiles in shares:
             pieces.append(_Piece(veu, number, start, start + tiles))
-            loads[veu] += tiles * kernel.tile_time
+            loads[veu] += costs.row + tiles * kernel.tile_time
             start += tiles
         homes.move(operator, max(shares, key=lambda share: share[1])[0])
     return pieces

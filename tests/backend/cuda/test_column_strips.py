@@ -33,7 +33,7 @@ CASES: dict[str, tuple[tuple[tuple[int, ...], ...], Callable[..., Any], Callable
         lambda x, w, b: np.maximum(x @ w + b, 0),
     ),
     "in another shape": (
-        ((1, 64), (64, 128)),
+        ((1, 512), (512, 128)),
         lambda x, w: OP.reshape(OP.matmul(x, w), (8, 16)),
         lambda x, w: (x @ w).reshape(8, 16),
     ),

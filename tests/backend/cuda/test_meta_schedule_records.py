@@ -21,10 +21,10 @@ from tvm_rammer.tuning.meta_schedule_records import MetaScheduleRecords, operato
 
 
 def doubled() -> ModelProto:
-    """Two operators of 24 x 40 elements, which no rule of ours cuts into blocks of 40 threads."""
+    """Two operators of 4 x 240 elements, which no rule of ours cuts into blocks of 120 threads."""
     graph = GraphBuilder("doubled")
     for number in range(2):
-        x = graph.input(f"x{number}", (24, 40))
+        x = graph.input(f"x{number}", (4, 240))
         graph.output(f"y{number}", graph.op("Sigmoid", graph.op("Add", x, x)))
     return graph.build()
 
@@ -70,17 +70,17 @@ def error_and_tilings(folder: Path) -> tuple[float, list[tuple[str, str]]]:
 
 
 def test_a_record_is_run(tmp_path):
-    database(tmp_path, {40: 2e-6})
+    database(tmp_path, {120: 2e-6})
     error, chosen = run_emulated(error_and_tilings, tmp_path)
     assert error < 1e-5
-    assert chosen == [("record", "24 tiles of 40 threads")]
+    assert chosen == [("record", "4 tiles of 120 threads")]
 
 
 def test_the_fastest_that_a_resident_block_can_run_is_taken_and_the_report_says_why(tmp_path):
-    records = database(tmp_path, {512: 1e-6, 20: 3e-6, 40: 2e-6})
+    records = database(tmp_path, {512: 1e-6, 60: 3e-6, 120: 2e-6})
     library = tvm_rammer.build(doubled(), TARGET, database=records)
     (kernel,) = kernels(library)
-    assert kernel.tiling == "24 tiles of 40 threads"
+    assert kernel.tiling == "4 tiles of 120 threads"
     assert "the record of 1.0 us is not used: " in str(library.report)
     assert "512 threads" in str(library.report)
 
@@ -92,14 +92,14 @@ def test_without_a_record_that_can_be_run_there_are_our_own(tmp_path):
 
 
 def test_records_that_failed_are_none(tmp_path):
-    records = database(tmp_path, {40: 1e10})
+    records = database(tmp_path, {120: 1e10})
     (kernel,) = kernels(tvm_rammer.build(doubled(), TARGET, database=records))
     assert kernel.origin != "record" and kernel.note is None
 
 
 def test_records_of_another_architecture_are_refused(tmp_path):
     with pytest.raises(InputError) as caught:
-        tvm_rammer.build(doubled(), TARGET, database=database(tmp_path, {40: 2e-6}, "sm_80"))
+        tvm_rammer.build(doubled(), TARGET, database=database(tmp_path, {120: 2e-6}, "sm_80"))
     assert str(caught.value) == (
         f"{tmp_path}: its records are for cuda sm_80, not for cuda sm_90: tune for that target"
     )
@@ -107,7 +107,7 @@ def test_records_of_another_architecture_are_refused(tmp_path):
 
 def test_processors_take_records_of_their_own_tuner(tmp_path):
     with pytest.raises(InputError, match=r"records of MetaSchedule are not taken for .*Database"):
-        tvm_rammer.build(doubled(), database=database(tmp_path, {40: 2e-6}))
+        tvm_rammer.build(doubled(), database=database(tmp_path, {120: 2e-6}))
 
 
 def test_a_folder_without_a_database(tmp_path):

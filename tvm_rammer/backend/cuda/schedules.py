@@ -21,7 +21,7 @@ import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.s_tir import dlight
 
-from tvm_rammer.backend.cuda.arch_target import target_of
+from tvm_rammer.backend.cuda.arch_target import costs_of, target_of
 from tvm_rammer.backend.cuda.block_tilings import (
     BlockReduction,
     PlainMatmul,
@@ -145,14 +145,23 @@ class _Answer:
     @cached_property
     def area(self) -> float:
         """Seconds of all blocks together."""
-        return sum(stage.num_tiles * stage.tile_seconds for stage in self.made.split.stages)
+        veus = self.vdevice.num_veus
+        return sum(
+            each.num_tiles * each.tile_seconds + min(each.num_tiles, veus) * self._row
+            for each in self.made.split.stages
+        )
 
     @cached_property
     def alone(self) -> float:
         """Seconds with all blocks for itself."""
         stages, veus = self.made.split.stages, self.vdevice.num_veus
         computing = sum(-(-each.num_tiles // veus) * each.tile_seconds for each in stages)
-        return computing + len(stages) * self.vdevice.point_to_point_seconds
+        return computing + len(stages) * (self._row + self.vdevice.point_to_point_seconds)
+
+    @property
+    def _row(self) -> float:
+        """Seconds of an rTask beside its tiles."""
+        return costs_of(self.vdevice.features[0]).row
 
     @property
     def frame(self) -> Any:
