@@ -38,7 +38,7 @@ import tvm
 import tvm_rammer
 from close import assert_outputs_close
 from cuda_models import branches, router, volumes
-from onnx.reference import ReferenceEvaluator
+from tvm_rammer.runtime.onnx_reference import run_onnxruntime
 from tvm_rammer.testing.models import get_model
 from tvm_rammer.testing.reference import random_inputs
 
@@ -59,7 +59,7 @@ def instance(**options):
 def check(module):
     device.sync()
     got = [module.get_output(k).numpy() for k in range(module.get_num_outputs())]
-    assert_outputs_close(got, ReferenceEvaluator(model).run(None, inputs))
+    assert_outputs_close(got, run_onnxruntime(model, inputs))
 """
 RUN = """
 module = instance()
@@ -182,11 +182,12 @@ device.sync()
 #: A table for more blocks than any GPU keeps.
 TOO_LARGE = """
 module = instance()
-blocks, place = 100_000, -2 - len(module._outputs)
-arguments = list(module._arguments)
+function = module._chosen()
+blocks, place = 100_000, -2 - len(function.outputs)
+arguments = list(function.arguments)
 arguments[place] = tvm.runtime.tensor(np.zeros((1, blocks, 8), "int32"), device)
 arguments[-1] = tvm.runtime.tensor(np.zeros(64 * blocks, "uint8"), device)
-module._kernel(*arguments)
+function.kernel(*arguments)
 device.sync()
 """
 
@@ -205,7 +206,7 @@ def python(
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("model", MODELS)
-def test_results_are_numpys_every_time(model, form):
+def test_results_are_onnx_runtimes_every_time(model, form):
     done = python(START + RUN, model, form, "20")
     assert done.returncode == 0, done.stderr
 
