@@ -342,3 +342,32 @@ class PointNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.scores(self.body(x).max(2)[0])
+
+
+class Lstm(nn.Module):
+    """Layers of an LSTM, one step after the other."""
+
+    def __init__(self, layers: int, width: int) -> None:
+        super().__init__()
+        self.layers = nn.LSTM(width, width, layers)
+
+    def forward(self, x: Tensor) -> Tensor:
+        states: Tensor = self.layers(x)[0]
+        return states
+
+
+class SoftExperts(nn.Module):
+    """A mixture of experts that all take part, each by its share."""
+
+    def __init__(self, count: int, width: int) -> None:
+        super().__init__()
+        self.shares = nn.Linear(width, count)
+        self.experts = nn.ModuleList(
+            nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
+            for _ in range(count)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        shares = self.shares(x).softmax(-1)
+        taken = [shares[:, k : k + 1] * expert(x) for k, expert in enumerate(self.experts)]
+        return torch.stack(taken).sum(0)

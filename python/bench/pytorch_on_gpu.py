@@ -1,0 +1,140 @@
+"""Networks of PyTorch on a GPU: PyTorch's own ways to run them, and this project's library.
+
+Each is made in the process that runs it, from the same seed. Float32 without TF32; a run ends when
+the GPU has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from corpus.architectures import ARCHITECTURES
+from corpus.entries import Architecture
+from corpus.export import made
+
+from bench.run_packed import Cudart
+from tvm_rammer.testing.contenders import Prepared
+from tvm_rammer.testing.fair_timing import TimedContender
+
+#: Networks whose operators are small, beside those of the corpus.
+_SMALL = (
+    Architecture(
+        "lstm_8x8x256",
+        "torch",
+        "sequences",
+        "sequence_networks:Lstm",
+        {"layers": 8, "width": 256},
+        (("randn", 8, 1, 256),),
+    ),
+    Architecture(
+        "experts_16x256",
+        "torch",
+        "text generation",
+        "sequence_networks:SoftExperts",
+        {"count": 16, "width": 256},
+        (("randn", 8, 256),),
+    ),
+)
+NETWORKS = {each.name: each for each in (*_SMALL, *ARCHITECTURES) if "torch" in each.forms}
+#: The most trusted first: function of this module, and its options.
+CONTENDERS: dict[str, tuple[str, dict[str, bool]]] = {
+    "eager": ("pytorch", {}),
+    "eager-graph": ("pytorch", {"captured": True}),
+    "compile": ("pytorch", {"compiled": True}),
+    "rammer": ("rammer", {}),
+    "rammer-graph": ("rammer", {"captured": True}),
+}
+
+
+def network_contender(name: str, network: str, arch: str) -> TimedContender:
+    """A contender of :data:`CONTENDERS` on a network of :data:`NETWORKS`."""
+    function, options = CONTENDERS[name]
+    return TimedContender(
+        name, f"{__name__}:{function}", {"network": network, "arch": arch} | options
+    )
+
+
+def pytorch(network: str, arch: str, captured: bool = False, compiled: bool = False) -> Prepared:
+    """PyTorch eager, captured in a CUDA graph, or compiled, which makes graphs of its own."""
+    import torch
+
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    module, inputs = _network(network)
+    call, values = module.cuda(), [value.cuda() for value in inputs]
+    if compiled:
+        call = torch.compile(call, mode="reduce-overhead")
+    last: list[Any] = []
+
+    def compute() -> None:
+        with torch.inference_mode():
+            last[:] = _leaves(call(*values))
+
+    # It compiles, and chooses kernels, in the first runs: that is set-up.
+    for _ in range(4):
+        compute()
+    torch.cuda.synchronize()
+    launch: Callable[[], object] = compute
+    if captured:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            compute()
+        launch = graph.replay
+
+    def run() -> None:
+        launch()
+        torch.cuda.synchronize()
+
+    return run, lambda: [value.cpu().numpy() for value in last]
+
+
+def rammer(network: str, arch: str, captured: bool = False) -> Prepared:
+    """This project's library of what ``torch.export`` says, launched or as a CUDA graph."""
+    import torch
+    import tvm
+    import tvm_ffi
+
+    import tvm_rammer
+
+    module, inputs = _network(network)
+    with torch.no_grad():
+        program = torch.export.export(module, tuple(inputs), strict=False)
+    library = tvm_rammer.build(program, {"kind": "cuda", "arch": arch})
+    device = tvm.cuda(0)
+    instance = library.create(device)
+    names = program.graph_signature.user_inputs
+    instance.set_input(**{n: v.numpy() for n, v in zip(names, inputs, strict=True)})
+    for _ in range(4):
+        instance.run()
+    device.sync()
+
+    def run() -> None:
+        instance.run()
+        device.sync()
+
+    def replay() -> None:
+        graph.launch(stream)
+        device.sync(stream)
+
+    if captured:
+        stream = device.create_raw_stream()
+        with tvm_ffi.use_raw_stream(tvm_ffi.device("cuda", 0), stream):
+            graph = Cudart().capture(stream, instance.run)
+    count = instance.get_num_outputs()
+    launch = replay if captured else run
+    return launch, lambda: [instance.get_output(k).numpy() for k in range(count)]
+
+
+def _network(name: str) -> tuple[Any, Sequence[Any]]:
+    import torch
+
+    torch.manual_seed(0)
+    module, inputs = made(NETWORKS[name])
+    return module.eval(), inputs
+
+
+def _leaves(result: Any) -> list[Any]:
+    import torch
+    from torch.utils import _pytree
+
+    return [value for value in _pytree.tree_leaves(result) if torch.is_tensor(value)]

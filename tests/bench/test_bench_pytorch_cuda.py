@@ -1,0 +1,57 @@
+"""The benchmark of networks of PyTorch on GPUs: ours compute the same; what is missing is said."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+import bench_pytorch_cuda
+import pytest
+import tvm
+from click.testing import CliRunner
+from emulated_cuda import run_emulated
+from rich.console import Console
+
+from tvm_rammer.testing.timing_results import Outcome
+
+
+def test_a_network_that_is_not_there():
+    result = CliRunner().invoke(bench_pytorch_cuda.main, ["--models", "lstm"])
+    assert result.exit_code == 2
+    assert "there is no 'lstm'; known are lstm_8x8x256, experts_16x256, " in result.output
+
+
+@pytest.mark.skipif(tvm.cuda(0).exist, reason="a GPU is here")
+def test_without_a_gpu_it_says_so_in_one_line():
+    pytest.importorskip("torch")
+    result = CliRunner().invoke(bench_pytorch_cuda.main, [])
+    assert result.exit_code == 1
+    assert result.output == "Error: no GPU of NVIDIA is here, so nothing can be timed\n"
+
+
+def error(network: str) -> float:
+    """Of this project's library, as its process would compute; PyTorch's stays on the CPU."""
+    from bench import pytorch_on_gpu
+
+    from tvm_rammer.testing.reference import relative_error
+
+    launch, outputs = pytorch_on_gpu.rammer(network, "sm_90")
+    launch()
+    module, inputs = pytorch_on_gpu._network(network)
+    (got,) = outputs()
+    return float(relative_error(got, module(*inputs).detach().numpy()))
+
+
+def test_ours_compute_what_pytorch_does():
+    pytest.importorskip("torch")
+    assert run_emulated(error, "experts_16x256") < 1e-5
+
+
+def test_medians_stand_beside_ours():
+    def outcome(name: str, ns: int) -> Outcome:
+        return Outcome(name, "ok", blocks_ns=((ns,) * 4,))
+
+    found = {"net": [outcome("eager", 3_000_000), outcome("rammer-graph", 1_500_000)]}
+    console = Console(file=StringIO(), width=120)
+    console.print(bench_pytorch_cuda.table("H100", found))
+    text = console.file.getvalue()
+    assert "3.000 (2.00x)" in text and "1.500 (1.00x)" in text
