@@ -26,6 +26,19 @@ the host launches them by TVM's VM. PyTorch runs the same ONNX file through onnx
 operator; "cuDNN" is its own LSTM or GRU of that size, as a graph. The gain is of the faster of
 our two forms over the same kernels one by one, both as graphs; "others" is the best time of stock
 TVM, PyTorch and cuDNN over it."""
+#: Contenders of `bench.pytorch_on_gpu`, and the heads of their columns.
+_CONTENDERS = {
+    "eager": "PyTorch",
+    "eager-graph": "graph",
+    "compile": "torch.compile",
+    "rammer": "ours",
+    "rammer-graph": "ours, graph",
+}
+_NETWORKS = """## Networks of PyTorch
+
+Medians in milliseconds on an {gpu}, {date}; float32 without TF32. `python
+python/bench_pytorch_cuda.py` measures these: networks as PyTorch has them, through `torch.export`.
+`torch.compile` is its mode `reduce-overhead`, with CUDA graphs."""
 _SPEEDS = """## What the GPU takes for the rest
 
 `python python/measure_gpu.py`; `backend/cuda/sm_time.py` reckons with these."""
@@ -86,6 +99,34 @@ class GpuModel:
 
 
 @dataclass(frozen=True)
+class NetworkTimes:
+    """Networks of PyTorch on one GPU.
+
+    Attributes
+    ----------
+    gpu, date : str
+    networks : dict of str to dict of str to float
+        Milliseconds by network and contender of ``bench.pytorch_on_gpu``.
+    notes : tuple of str
+    """
+
+    gpu: str
+    date: str
+    networks: Mapping[str, Mapping[str, float]]
+    notes: tuple[str, ...] = ()
+
+    def parts(self) -> list[str]:
+        """A section of the page."""
+        rows = [
+            [name, *(_ms(times.get(each)) for each in _CONTENDERS), _over(times)]
+            for name, times in self.networks.items()
+        ]
+        title = _NETWORKS.format(gpu=self.gpu, date=self.date)
+        columns = ["network", *_CONTENDERS.values(), "best of PyTorch over ours"]
+        return [title, table(columns, rows), "\n".join(f"- {note}" for note in self.notes)]
+
+
+@dataclass(frozen=True)
 class GpuResults:
     """Everything that was measured on a GPU.
 
@@ -96,6 +137,7 @@ class GpuResults:
     speeds : tuple of dict
         As measure_gpu.py writes them.
     notes : tuple of str
+    pytorch_networks : NetworkTimes or None
     """
 
     gpu: str
@@ -103,6 +145,7 @@ class GpuResults:
     models: Mapping[str, GpuModel]
     speeds: tuple[Mapping[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
+    pytorch_networks: NetworkTimes | None = None
 
     @property
     def gain(self) -> float:
@@ -128,6 +171,7 @@ def gpu_page(results: GpuResults) -> str:
         _INTRODUCTION.format(gpu=results.gpu, date=results.date),
         _models(results),
         "\n".join(f"- {note}" for note in results.notes),
+        *(results.pytorch_networks.parts() if results.pytorch_networks else ()),
         _SPEEDS,
         table(
             ["", "median"],
@@ -154,6 +198,11 @@ def _models(results: GpuResults) -> str:
 
 def _both(form: GpuForm | None) -> tuple[str, str]:
     return ("", "") if form is None else (_ms(form.launched), _ms(form.captured))
+
+
+def _over(times: Mapping[str, float]) -> str:
+    ours = min(times["rammer"], times["rammer-graph"])
+    return f"{min(times[each] for each in times if 'rammer' not in each) / ours:.2f}x"
 
 
 def _ms(value: float | None) -> str:

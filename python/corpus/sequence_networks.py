@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 
 import torch
@@ -370,4 +371,4 @@ class SoftExperts(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         shares = self.shares(x).softmax(-1)
         taken = [shares[:, k : k + 1] * expert(x) for k, expert in enumerate(self.experts)]
-        return torch.stack(taken).sum(0)
+        return functools.reduce(torch.add, taken)

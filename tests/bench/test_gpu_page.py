@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from bench.gpu_page import GpuForm, GpuModel, gpu_page, load_gpu
+from bench.gpu_page import GpuForm, GpuModel, NetworkTimes, gpu_page, load_gpu
 from bench.many_cores import ManyCores
 
 FORMS = {
@@ -43,6 +43,14 @@ def test_a_form_of_waves_can_be_the_faster_one():
     model = GpuModel({**forms, "persistent": slow}, {})
     assert model.ours == 0.5
     assert model.others == pytest.approx(1.8)
+
+
+def test_networks_of_pytorch_have_a_section():
+    times = {"eager": 3.0, "eager-graph": 1.0, "compile": 2.0, "rammer": 0.6, "rammer-graph": 0.5}
+    title, rows, notes = NetworkTimes("a GPU", "today", {"net": times}, ("why",)).parts()
+    assert title.startswith("## Networks of PyTorch\n\nMedians in milliseconds on an a GPU, today")
+    assert rows.splitlines()[-1] == "| net | 3 | 1 | 2 | 0.6 | 0.5 | 2.00x |"
+    assert notes == "- why"
 
 
 def test_many_cores_have_a_section():
