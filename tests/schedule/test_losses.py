@@ -39,6 +39,12 @@ def test_a_transfer_makes_longer_what_reads():
     assert (name, seconds) == ("op1", pytest.approx(3 * US))
 
 
+def test_a_row_costs_each_rtask_something():
+    found = lost(CHAIN, replace(costs(), row=0.5 * US))
+    assert found["rows"].seconds == pytest.approx(1 * US)
+    assert dict(found["rows"].operators) == pytest.approx({"op0": 1 * US, "op1": 1 * US})
+
+
 def test_weights_come_from_memory():
     kernel = RKernel("body", 1, ("read", "read", "write"), 1 * US)
     buffers = (

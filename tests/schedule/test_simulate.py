@@ -39,6 +39,13 @@ def test_tasks_start_after_the_launch_and_after_what_they_wait_for():
     assert timeline.source == "simulated"
 
 
+def test_a_row_costs_each_rtask_something_beside_its_tiles():
+    """As above, each rTask 0.5 us longer, however many tiles it has."""
+    timeline = simulate(on_two_veus(), replace(costs(), row=0.5 * US))
+    assert [round(s.duration / US, 6) for s in timeline.spans] == [2.5, 1.5, 3.5]
+    assert timeline.makespan == pytest.approx(6.1 * US)
+
+
 def test_a_timeline_knows_its_length_and_use():
     timeline = simulate(on_two_veus(), costs())
     assert timeline.makespan == pytest.approx(5.1 * US)

@@ -41,6 +41,7 @@ COSTS: Mapping[str, Callable[[CostModel], CostModel]] = {
     "waits": _without_waits,
     "memory": _without_memory,
     "shared cache": lambda costs: replace(costs, bandwidth=_UNLIMITED),
+    "rows": lambda costs: replace(costs, row=0.0),
     "launch": lambda costs: replace(costs, launch=0.0),
 }
 
@@ -53,7 +54,8 @@ class Loss:
     ----------
     cost : str
         One of :data:`COSTS`: data in the caches of other vEUs, signals between vEUs, weights that
-        come from memory, the bandwidth of the last-level cache, the launch.
+        come from memory, the bandwidth of the last-level cache, what every rTask (a row of the
+        table) takes beside its tiles, the launch.
     seconds : float
         How much sooner the same plan ends. What two costs take together may be more or less than
         the sum.
