@@ -30,6 +30,7 @@ from tvm_rammer.backend.cuda.block_tilings import (
 )
 from tvm_rammer.backend.cuda.column_strips import ColumnStrips
 from tvm_rammer.backend.cuda.made_stages import Limits, MadeStages, made_stages
+from tvm_rammer.backend.cuda.single_terms import with_single_terms
 from tvm_rammer.backend.cuda.tensor_matmul import TensorMatmul
 from tvm_rammer.backend.cuda.wide_functions import with_wide_functions
 from tvm_rammer.errors import ModelError
@@ -87,7 +88,7 @@ def schedule(
         When no rule's answer fits: the last reason.
     """
     target = target_of(vdevice.features[0])
-    func = with_wide_functions(func)
+    func = with_single_terms(with_wide_functions(func))
     if is_scheduled(func):
         made = made_stages(func, target, limits)
         return _Answer(func, "as given", made, vdevice).scheduled(None)
