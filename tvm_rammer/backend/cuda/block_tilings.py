@@ -6,21 +6,25 @@ that take long. And it lets one thread add up all terms of a result where it doe
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import gcd, prod
 from typing import Any
 
 import tvm
-from tvm import s_tir, tirx
+from tvm import s_tir, sym, tirx
 from tvm.s_tir.dlight import gpu
 from tvm.s_tir.dlight.analysis import normalize_prim_func
 from tvm.s_tir.dlight.base import try_inline
 
 from tvm_rammer.backend.cuda.devices import WARP_THREADS
-from tvm_rammer.kernel.blocks import loads, variables
+from tvm_rammer.kernel.blocks import is_reduced, is_reduction, loads, root_blocks, variables
+from tvm_rammer.kernel.nodes import collect
 
 #: The last architecture that has none.
 _WITHOUT_TENSOR_CORES = "sm_62"
+#: dlight's tiles have so many results of a side at most, and all others divide that.
+_WIDEST_TILE = 64
 
 
 class PlainMatmul(gpu.Matmul):
@@ -28,6 +32,8 @@ class PlainMatmul(gpu.Matmul):
 
     def apply(self, func: tirx.PrimFunc, target: Any, _: bool) -> s_tir.Schedule | None:
         """As rules of dlight do; it looks no further at an architecture than for tensor cores."""
+        if moves_what_is_padded(func):
+            return None
         older = tvm.target.Target({**dict(target.export()), "arch": _WITHOUT_TENSOR_CORES})
         return super().apply(func, older, _)
 
@@ -146,6 +152,63 @@ class SplitSum:
         sch.reorder(result, part)
         sch.bind(result, self._axes[0])
         sch.bind(part, self._axes[1])
+
+
+def moves_what_is_padded(func: tirx.PrimFunc) -> bool:
+    """Whether a product that dlight pads to whole tiles is read where padding seems to be a result.
+
+    As phases of a transposed convolution are, of which a result's place is ``2 * m + phase``: TVM
+    asks whether that place is there, which it also is for phases that are padding, and writes them
+    over results of others. What comes after takes a remainder for the axis that padding lengthens.
+    """
+    sch = s_tir.Schedule(func)
+    blocks = root_blocks(sch)
+    products = [block for block in blocks if is_reduction(sch, block)]
+    if len(products) != 1:
+        return False
+    product = sch.get(products[0])
+    result = product.writes[0].source
+    lengthened = _lengthened(product, result)
+    return any(
+        collect(index, tirx.FloorMod, tirx.Mod)
+        for block in blocks
+        if block != products[0]
+        for indices in _indices_of(sch.get(block), result)
+        for number, index in enumerate(indices)
+        if number in lengthened
+    )
+
+
+def _indices_of(block: Any, buffer: Any) -> Iterator[list[Any]]:
+    """Where a block reads a buffer, simplified: reshapes have remainders that are none."""
+    analyzer = sym.Analyzer()
+    for axis in block.iter_vars:
+        analyzer.bind(axis.var, axis.dom)
+    for load in loads(block.body):
+        if load.source.same_as(buffer):
+            yield [analyzer.simplify(index) for index in load.indices]
+
+
+def _lengthened(product: Any, result: Any) -> set[int]:
+    """The axes of a result that padding makes longer: of M and of N the first one of each."""
+    operands = [load for load in loads(product.body) if not load.source.same_as(result)]
+    groups: dict[tuple[bool, ...], list[Any]] = {}
+    for axis in product.iter_vars:
+        if not is_reduced(axis):
+            # Those that the same operands are read along are one side of the product.
+            read = tuple(any(axis.var in variables(i) for i in load.indices) for load in operands)
+            groups.setdefault(read, []).append(axis)
+    padded = [
+        axes[0].var
+        for axes in groups.values()
+        if prod(int(axis.dom.extent) for axis in axes) % _WIDEST_TILE
+    ]
+    (store,) = collect(product.body, tirx.BufferStore)
+    return {
+        number
+        for number, index in enumerate(store.indices)
+        if any(each in padded for each in variables(index))
+    }
 
 
 def _loops(block: Any, kind: str) -> list[Any]:

@@ -94,13 +94,14 @@ def schedule(
         return _Answer(func, "as given", made, vdevice).scheduled(None)
     problem = "no rule of TVM schedules it"
     answers: list[_Answer] = []
-    for name, found in _answers(func, target, _MOST_BLOCKS * vdevice.num_veus):
+    for name, found in _answers(func, target):
         try:
             made = made_stages(found, target, limits)
         except ModelError as error:
             problem = str(error)
             continue
         answers.append(_Answer(found, name, made, vdevice))
+    answers = _of_few_blocks(answers) or answers
     measured, note = _measured(given, target, limits, vdevice)
     if not answers and measured is None:
         raise ModelError(f"{_REFUSED}{problem}")
@@ -254,24 +255,17 @@ def _rules() -> list[Any]:
     ]
 
 
-def _answers(
-    func: tirx.PrimFunc, target: tvm.target.Target, most_blocks: int
-) -> Iterator[tuple[str, tirx.PrimFunc]]:
-    """What rules answer, by their names; of very many blocks only if there is nothing else."""
-    large = []
-    few = False
+def _answers(func: tirx.PrimFunc, target: tvm.target.Target) -> Iterator[tuple[str, tirx.PrimFunc]]:
+    """What rules answer, by their names."""
     for rule in _rules():
         answer = _apply(rule, func, target)
-        if answer is None:
-            continue
-        found = type(rule).__name__.lower(), answer
-        if _blocks(answer) > most_blocks:
-            large.append(found)
-        else:
-            few = True
-            yield found
-    if not few:
-        yield from large
+        if answer is not None:
+            yield type(rule).__name__.lower(), answer
+
+
+def _of_few_blocks(answers: Sequence[_Answer]) -> list[_Answer]:
+    """Those that have not very many."""
+    return [each for each in answers if _blocks(each.func) <= _MOST_BLOCKS * each.vdevice.num_veus]
 
 
 def _blocks(func: tirx.PrimFunc) -> int:

@@ -22,6 +22,7 @@ from tvm.s_tir.dlight.gpu.matmul import (
 )
 
 from tvm_rammer.backend.cuda import tensor_intrinsics as intrinsics
+from tvm_rammer.backend.cuda.block_tilings import moves_what_is_padded
 from tvm_rammer.backend.cuda.devices import WARP_THREADS
 from tvm_rammer.kernel.blocks import is_reduced, variables
 
@@ -51,6 +52,8 @@ class TensorMatmul:
 
     def apply(self, func: tirx.PrimFunc, target: Any, _: bool) -> s_tir.Schedule | None:
         """As rules of dlight do: a schedule, or None of what is no such product."""
+        if moves_what_is_padded(func):
+            return None
         sch = s_tir.Schedule(func)
         main = _product_of(sch)
         if main is None:

@@ -1,0 +1,69 @@
+"""Products that are padded to whole tiles, on GPUs: padding is written over nothing."""
+
+from __future__ import annotations
+
+import pytest
+from cuda_models import TARGET, outputs
+from emulated_cuda import run_emulated
+from tvm import te, tirx, topi
+
+import tvm_rammer
+from tvm_rammer.backend.cuda.block_tilings import moves_what_is_padded
+from tvm_rammer.runtime.onnx_reference import run_onnxruntime
+from tvm_rammer.testing.models.builder import GraphBuilder
+from tvm_rammer.testing.reference import random_inputs, relative_error
+
+
+def error(shape: tuple[int, ...], channels: int, kernel: int, num_veus: int) -> float:
+    """Of a transposed convolution: a product of phases, each of which is every other result."""
+    graph = GraphBuilder("transposed")
+    x = graph.input("x", shape)
+    size = len(shape) - 2
+    weights = graph.weight((shape[1], channels, *[kernel] * size), 0.3)
+    pads = [(kernel - 2) // 2] * 2 * size
+    y = graph.op(
+        "ConvTranspose", x, weights, graph.weight((channels,), 1.0), strides=[2] * size, pads=pads
+    )
+    graph.output("y", graph.op("Relu", y))
+    graph.output("z", graph.op("Tanh", x))
+    model = graph.build()
+    inputs = random_inputs(model)
+    library = tvm_rammer.build(model, TARGET, policy="wavefront", num_veus=num_veus)
+    got, expected = outputs(library, inputs), run_onnxruntime(model, inputs)
+    return max(relative_error(*each) for each in zip(got, expected, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("shape", "channels", "kernel", "num_veus"),
+    [
+        # Two phases of 16 channels are half a tile of dlight's.
+        ((1, 32, 2560), 16, 4, 4),
+        ((1, 32, 640), 16, 4, 1),
+        ((1, 32, 600), 64, 4, 4),
+        # A thread for each result would be more blocks than so few vEUs want, and no other fits.
+        ((1, 32, 32, 32), 16, 2, 4),
+    ],
+)
+def test_transposed_convolutions_are_onnx_runtimes(shape, channels, kernel, num_veus):
+    assert run_emulated(error, shape, channels, kernel, num_veus) < 1e-5
+
+
+def product(columns: int, after: str) -> tirx.PrimFunc:
+    a, b = te.placeholder((40, 64), "float32"), te.placeholder((64, columns), "float32")
+    result = topi.nn.matmul(a, b)
+    kinds = {
+        "relu": topi.nn.relu,
+        "shape": lambda x: topi.reshape(x, (40, columns // 2, 2)),
+        "phases": lambda x: te.compute(
+            (40 * columns,), lambda i: x[i // columns, i % columns], name="phases"
+        ),
+    }
+    return te.create_prim_func([a, b, kinds[after](result)])
+
+
+@pytest.mark.parametrize(
+    ("columns", "after", "moves"),
+    [(48, "relu", False), (48, "shape", False), (48, "phases", True), (128, "phases", False)],
+)
+def test_a_remainder_of_what_is_padded_is_known(columns, after, moves):
+    assert moves_what_is_padded(product(columns, after)) is moves
