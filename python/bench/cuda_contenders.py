@@ -5,7 +5,7 @@ A run ends when the GPU has. Inputs lie on the device before, outputs stay there
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -140,15 +140,21 @@ def pytorch(
     module = onnx2torch.convert(model).eval().cuda()
     call = torch.compile(module, mode="reduce-overhead") if graphs else module
     values = [torch.from_numpy(value).cuda() for value in arrays(inputs).values()]
+    return of_torch(call, values, captured)
+
+
+def of_torch(call: Callable[..., Any], values: Sequence[Any], captured: bool) -> Prepared:
+    """A module of PyTorch on a GPU, called on tensors there, or captured in a CUDA graph."""
+    torch, pytree = import_module("torch"), import_module("torch.utils._pytree")
     last: list[Any] = []
 
     def compute() -> None:
         with torch.inference_mode():
-            result = call(*values)
-        last[:] = result if isinstance(result, list | tuple) else [result]
+            found = pytree.tree_leaves(call(*values))
+        last[:] = [value for value in found if torch.is_tensor(value)]
 
-    # It compiles, and captures its graphs, in the first runs: that is set-up.
-    for _ in range(3 if graphs or captured else 0):
+    # It compiles, chooses kernels, and captures its graphs in the first runs: that is set-up.
+    for _ in range(4):
         compute()
     torch.cuda.synchronize()
     launch: Callable[[], object] = compute

@@ -6,13 +6,14 @@ the GPU has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from corpus.architectures import ARCHITECTURES
 from corpus.entries import Architecture
 from corpus.export import made
 
+from bench.cuda_contenders import of_torch
 from bench.run_packed import Cudart
 from tvm_rammer.testing.contenders import Prepared
 from tvm_rammer.testing.fair_timing import TimedContender
@@ -64,28 +65,7 @@ def pytorch(network: str, arch: str, captured: bool = False, compiled: bool = Fa
     call, values = module.cuda(), [value.cuda() for value in inputs]
     if compiled:
         call = torch.compile(call, mode="reduce-overhead")
-    last: list[Any] = []
-
-    def compute() -> None:
-        with torch.inference_mode():
-            last[:] = _leaves(call(*values))
-
-    # It compiles, and chooses kernels, in the first runs: that is set-up.
-    for _ in range(4):
-        compute()
-    torch.cuda.synchronize()
-    launch: Callable[[], object] = compute
-    if captured:
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            compute()
-        launch = graph.replay
-
-    def run() -> None:
-        launch()
-        torch.cuda.synchronize()
-
-    return run, lambda: [value.cpu().numpy() for value in last]
+    return of_torch(call, values, captured)
 
 
 def rammer(network: str, arch: str, captured: bool = False) -> Prepared:
@@ -131,10 +111,3 @@ def _network(name: str) -> tuple[Any, Sequence[Any]]:
     torch.manual_seed(0)
     module, inputs = made(NETWORKS[name])
     return module.eval(), inputs
-
-
-def _leaves(result: Any) -> list[Any]:
-    import torch
-    from torch.utils import _pytree
-
-    return [value for value in _pytree.tree_leaves(result) if torch.is_tensor(value)]

@@ -97,7 +97,7 @@ def profile_kernel(
     plain: list[float] = []
     found: list[tuple[float, Timeline]] = []
     for _ in range(runs):
-        # What was read of the run before has left the caches to nobody.
+        # Reading stamps has emptied the caches: a run that nobody times fills them again.
         kernel(*arguments)
         plain.append(_seconds(kernel, arguments, device))
         seconds = _seconds(kernel, stamped, device)

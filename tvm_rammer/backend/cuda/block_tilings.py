@@ -74,7 +74,7 @@ class BlockReduction(gpu.GeneralReduction):
         """As rules of dlight do; of products only those whose terms lie side by side."""
         sch = s_tir.Schedule(func)
         for block in normalize_prim_func(sch) or ():
-            if len(_terms_read(sch, block)) > 1 and not _side_by_side(sch, block):
+            if len(terms_read(sch, block)) > 1 and not _side_by_side(sch, block):
                 return None
         return super().apply(func, target, _)
 
@@ -102,12 +102,10 @@ class SplitSum:
 
     def apply(self, func: tirx.PrimFunc, target: Any, _: bool) -> s_tir.Schedule | None:
         """As rules of dlight do: a schedule, or None of what is no such sum."""
-        sch = s_tir.Schedule(func)
-        found = normalize_prim_func(sch)
-        blocks = found and try_inline(sch, found)
-        if not blocks or len(blocks) > 2 or set(blocks[0].dom_kind()) != {"S", "R"}:
+        found = sum_and_after(func)
+        if found is None:
             return None
-        main, *after = blocks
+        sch, main, after = found
         results, terms = _loops(main, "S"), _loops(main, "R")
         count = prod(int(sch.get(loop).extent) for loop in results)
         if any(not e.is_injective() or prod(map(int, e.dom())) != count for e in after):
@@ -152,6 +150,19 @@ class SplitSum:
         sch.reorder(result, part)
         sch.bind(result, self._axes[0])
         sch.bind(part, self._axes[1])
+
+
+def sum_and_after(func: tirx.PrimFunc) -> tuple[s_tir.Schedule, Any, list[Any]] | None:
+    """A schedule to begin with, its sum over some axes, and the block after it if there is one.
+
+    None of what is no such sum once TVM has inlined what it can.
+    """
+    sch = s_tir.Schedule(func)
+    found = normalize_prim_func(sch)
+    blocks = found and try_inline(sch, found)
+    if not blocks or len(blocks) > 2 or set(blocks[0].dom_kind()) != {"S", "R"}:
+        return None
+    return sch, blocks[0], list(blocks[1:])
 
 
 def moves_what_is_padded(func: tirx.PrimFunc) -> bool:
@@ -217,13 +228,13 @@ def _loops(block: Any, kind: str) -> list[Any]:
 
 def _side_by_side(sch: s_tir.Schedule, block: Any) -> bool:
     """Whether the terms of a sum lie side by side in the largest operand that is read for them."""
-    read = _terms_read(sch, block)
+    read = terms_read(sch, block)
     largest = max(read, key=lambda each: prod(map(int, each.source.shape)), default=None)
     terms = _terms(sch, block)
     return largest is not None and terms[-1] in variables(largest.indices[-1])
 
 
-def _terms_read(sch: s_tir.Schedule, block: Any) -> list[Any]:
+def terms_read(sch: s_tir.Schedule, block: Any) -> list[Any]:
     """The loads of a block that differ from term to term."""
     terms = set(_terms(sch, block))
     return [

@@ -14,9 +14,8 @@ from math import prod
 from typing import Any
 
 from tvm import s_tir, tirx
-from tvm.s_tir.dlight.analysis import normalize_prim_func
-from tvm.s_tir.dlight.base import try_inline
 
+from tvm_rammer.backend.cuda.block_tilings import sum_and_after, terms_read
 from tvm_rammer.backend.cuda.devices import WARP_THREADS
 from tvm_rammer.kernel.blocks import loads, variables
 
@@ -45,12 +44,10 @@ class ColumnStrips:
 
     def apply(self, func: tirx.PrimFunc, target: Any, _: bool) -> s_tir.Schedule | None:
         """As rules of dlight do: a schedule, or None of what is no such product."""
-        sch = s_tir.Schedule(func)
-        found = normalize_prim_func(sch)
-        blocks = found and try_inline(sch, found)
-        if not blocks or len(blocks) > 2 or set(blocks[0].dom_kind()) != {"S", "R"}:
+        found = sum_and_after(func)
+        if found is None:
             return None
-        main, *after = blocks
+        sch, main, after = found
         axes = _Axes.of(sch, main)
         if axes is None or any(not each.is_injective() for each in after):
             return None
@@ -150,11 +147,7 @@ class _Axes:
             for each, kind in zip(sch.get(block.block_rv).iter_vars, block.iters, strict=True)
         }
         terms = {var for var, (kind, _) in iters.items() if kind == "R"}
-        read = [
-            load
-            for load in loads(sch.get(block.block_rv).body)
-            if any(variables(index) & terms for index in load.indices)
-        ]
+        read = terms_read(sch, block)
         if len(read) < 2:
             return None
         weights = max(read, key=lambda each: prod(map(int, each.source.shape)))

@@ -61,9 +61,9 @@ class CudaBackend(Backend):
 
     @property
     def stamps(self) -> Stamps:
-        from tvm_rammer.backend.cuda import stamps
+        from tvm_rammer.backend.cuda import block_stamps
 
-        return stamps
+        return block_stamps
 
     @property
     def vector_bytes(self) -> int:

@@ -55,7 +55,7 @@ def timeline(program: RProgram, table: np.ndarray, arena: np.ndarray, arena_byte
         Time 0 is when the first rTask starts: the device does not know when it was asked.
     """
     stamps = arena[aligned(arena_bytes) :].view(np.int64).reshape(-1, 2)
-    seconds = (stamps - stamps.min(initial=stamps[0, 0])) * 1e-9
+    seconds = (stamps - stamps.min()) * 1e-9
     by_wave = table.shape[0] > 1
     spans = tuple(
         Span(veu, position, program.veus[veu][position].operator, *map(float, seconds[row]))
