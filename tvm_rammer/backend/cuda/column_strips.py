@@ -15,6 +15,7 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
+from tvm_rammer.backend.cuda.arch_target import LIMITS
 from tvm_rammer.backend.cuda.block_tilings import sum_and_after, terms_read
 from tvm_rammer.backend.cuda.devices import WARP_THREADS
 from tvm_rammer.kernel.blocks import loads, variables
@@ -35,12 +36,9 @@ class ColumnStrips:
     ----------
     outputs : int
         Columns of a block, at most: so many as also divide N.
-    threads : int
-        Of a block, at most: each has as many terms as another.
     """
 
     outputs: int
-    threads: int = 256
 
     def apply(self, func: tirx.PrimFunc, target: Any, _: bool) -> s_tir.Schedule | None:
         """As rules of dlight do: a schedule, or None of what is no such product."""
@@ -58,7 +56,8 @@ class ColumnStrips:
         if ragged or _extent(sch, axes.rows) > _MOST_ROWS:
             return None
         outputs = _LANES * _divisor(vectors, self.outputs // _LANES)
-        parts = _divisor(_extent(sch, axes.terms), self.threads * _LANES // outputs)
+        # Each thread has as many terms as another.
+        parts = _divisor(_extent(sch, axes.terms), LIMITS.threads * _LANES // outputs)
         threads = parts * outputs // _LANES
         if threads < WARP_THREADS:
             return None
