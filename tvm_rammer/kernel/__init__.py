@@ -5,7 +5,7 @@ rules have in common are questions about a PrimFunc:
 
 - ``nodes``: what statements and expressions consist of, for all that walk them
 - ``contraction`` and ``pointwise``: what it computes; ``blocks`` and ``loops``: its statements;
-  ``guards``: conditions around what it reads
+  ``guards``: conditions around what it reads; ``starts``: what its reductions start from
 - ``work`` (by ``iterations``): how many operations and bytes; ``footprint``: which bytes a tile
   touches; ``code_size`` and ``inlined_size``: how much code it becomes
 - ``attention_blocks``: products, softmax and products as one PrimFunc; ``block_scaled``: products

@@ -204,24 +204,3 @@ def is_number(expression: Any, number: int) -> bool:
 def is_choice(expression: Any) -> bool:
     """Whether an expression is ``if_then_else(condition, value, otherwise)``."""
     return isinstance(expression, Call) and bool(_CHOICE.same_as(expression.op))
-
-
-def start_value(combine: Any, dtype: str) -> Any:
-    """What a combination starts from; infinities, so that a row of nothing else stays one."""
-    if combine is tirx.Add or combine is tirx.Mul:
-        return tirx.const(0 if combine is tirx.Add else 1, dtype)
-    if "float" in dtype:
-        return tirx.const(float("-inf" if combine is tirx.Max else "inf"), dtype)
-    return tirx.min_value(dtype) if combine is tirx.Max else tirx.max_value(dtype)
-
-
-def start_of(block: s_tir.SBlock) -> Any:
-    """The statement that a reducing block begins with; extrema of floats from infinity.
-
-    TVM starts from the last finite number: a row of infinities alone would not stay one.
-    """
-    start, value = block.init, getattr(block.body, "value", None)
-    if not isinstance(value, tirx.Max | tirx.Min) or not isinstance(start.value, tirx.FloatImm):
-        return start
-    infinity = start_value(type(value), str(start.value.ty))
-    return tirx.BufferStore(start.buffer, infinity, start.indices)

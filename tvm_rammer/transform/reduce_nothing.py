@@ -12,7 +12,8 @@ import tvm
 import tvm_ffi
 from tvm import s_tir, tirx
 
-from tvm_rammer.kernel.blocks import is_reduced, start_of
+from tvm_rammer.kernel.blocks import is_reduced
+from tvm_rammer.kernel.starts import start_of
 
 
 @tvm.transform.module_pass(opt_level=0, name="ReduceNothing")

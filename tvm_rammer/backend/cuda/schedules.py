@@ -30,6 +30,7 @@ from tvm_rammer.backend.cuda.block_tilings import (
 )
 from tvm_rammer.backend.cuda.column_strips import ColumnStrips
 from tvm_rammer.backend.cuda.made_stages import Limits, MadeStages, made_stages
+from tvm_rammer.backend.cuda.reducers import know_infinite_starts
 from tvm_rammer.backend.cuda.single_terms import with_single_terms
 from tvm_rammer.backend.cuda.tensor_matmul import TensorMatmul
 from tvm_rammer.backend.cuda.wide_functions import with_wide_functions
@@ -37,6 +38,7 @@ from tvm_rammer.errors import ModelError
 from tvm_rammer.kernel.blocks import is_scheduled, schedule_of
 from tvm_rammer.kernel.nodes import collect
 from tvm_rammer.kernel.scheduled import Choice, Scheduled
+from tvm_rammer.kernel.starts import with_infinite_starts
 from tvm_rammer.machine import VDevice
 from tvm_rammer.units import counted
 
@@ -48,6 +50,7 @@ _UNEXPECTED = (
     ValueError,
     IndexError,
     AssertionError,
+    AttributeError,
     TypeError,
 )
 #: dlight has steps of loops written out, up to 256 of them.
@@ -88,7 +91,8 @@ def schedule(
         When no rule's answer fits: the last reason.
     """
     target = target_of(vdevice.features[0])
-    func = with_single_terms(with_wide_functions(func))
+    know_infinite_starts()
+    func = with_infinite_starts(with_single_terms(with_wide_functions(func)))
     if is_scheduled(func):
         made = made_stages(func, target, limits)
         return _Answer(func, "as given", made, vdevice).scheduled(None)
@@ -96,11 +100,9 @@ def schedule(
     answers: list[_Answer] = []
     for name, found in _answers(func, target):
         try:
-            made = made_stages(found, target, limits)
+            answers.append(_Answer(found, name, _made(found, target, limits), vdevice))
         except ModelError as error:
             problem = str(error)
-            continue
-        answers.append(_Answer(found, name, made, vdevice))
     answers = _of_few_blocks(answers) or answers
     measured, note = _measured(given, target, limits, vdevice)
     if not answers and measured is None:
@@ -214,7 +216,7 @@ def _measured(
     for choice in given:
         try:
             found = _ready(with_wide_functions(choice.emit().func))
-            made = made_stages(found, target, limits)
+            made = _made(found, target, limits)
         except ModelError as error:
             reason = str(error).partition(": leave the operator out")[0]
             problem = problem or f"{choice.text} is not used: {reason}"
@@ -261,6 +263,14 @@ def _answers(func: tirx.PrimFunc, target: tvm.target.Target) -> Iterator[tuple[s
         answer = _apply(rule, func, target)
         if answer is not None:
             yield type(rule).__name__.lower(), answer
+
+
+def _made(func: tirx.PrimFunc, target: tvm.target.Target, limits: Limits) -> MadeStages:
+    """The stages of a rule's schedule, which TVM may not be able to lower."""
+    try:
+        return made_stages(func, target, limits)
+    except _UNEXPECTED as error:
+        raise ModelError(f"TVM does not lower it: {str(error).strip().splitlines()[0]}") from error
 
 
 def _of_few_blocks(answers: Sequence[_Answer]) -> list[_Answer]:

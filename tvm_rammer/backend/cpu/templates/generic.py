@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-import tvm_ffi
 from tvm import s_tir, tirx
 
 from tvm_rammer.backend.cpu.templates.register_tile import lanes_for
@@ -22,10 +21,10 @@ from tvm_rammer.kernel.blocks import (
     schedule_of,
     spatial_axes,
     split_loops,
-    start_of,
 )
 from tvm_rammer.kernel.inlined_size import kept_results
 from tvm_rammer.kernel.scheduled import Scheduled
+from tvm_rammer.kernel.starts import with_infinite_starts
 from tvm_rammer.machine import VDevice
 
 #: Scalar operations that a tile along the last axis aims at.
@@ -39,35 +38,13 @@ class Generic:
     name: str = "generic"
 
     def apply(self, func: tirx.PrimFunc, constants: frozenset[int], vdevice: VDevice) -> Scheduled:
-        sch = schedule_of(_from_infinity(func))
+        sch = schedule_of(with_infinite_starts(func))
         kept = kept_results(sch.mod["main"])
         for block in root_blocks(sch)[:-1]:
             if not is_reduction(sch, block) and not _written(sch, block) & kept:
                 attempt(sch.compute_inline, block)
         tilings = [_cut(sch, block, vdevice) for block in root_blocks(sch)]
         return Scheduled(sch.mod["main"], self.name, ", ".join(tilings))
-
-
-def _from_infinity(func: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Let maxima start from minus infinity and minima from infinity."""
-
-    def started(block: s_tir.SBlock) -> Any:
-        start = start_of(block) if block.init is not None else None
-        if start is None or start.same_as(block.init):
-            return block
-        return s_tir.SBlock(
-            block.iter_vars,
-            block.reads,
-            block.writes,
-            block.name_hint,
-            block.body,
-            start,
-            block.alloc_buffers,
-            block.match_buffers,
-            block.annotations,
-        )
-
-    return func.with_body(tvm_ffi.structural_map(func.body, (s_tir.SBlock, started)))
 
 
 def _written(sch: s_tir.Schedule, block: Any) -> set[Any]:

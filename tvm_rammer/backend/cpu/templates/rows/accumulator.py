@@ -15,7 +15,7 @@ from tvm_rammer.backend.cpu.templates.rows.vector_loops import (
     lanes_of,
     sweep,
 )
-from tvm_rammer.kernel.blocks import start_value
+from tvm_rammer.kernel.starts import start_value
 from tvm_rammer.kernel.loops import sequence
 
 
