@@ -1,4 +1,4 @@
-"""Random ONNX models of the layers that networks consist of, with sizes that nobody would choose."""
+"""Random ONNX models of layers that networks consist of, with sizes that nobody would choose."""
 
 from __future__ import annotations
 
@@ -86,9 +86,9 @@ class _Layers:
         return self.graph.constant(list(values), "int64")
 
     def convolution(self, x: str) -> str | None:
-        batch, channels, *sizes = self.graph.shape(x) if self._is_spatial(x) else (0, 0)
-        if not sizes:
+        if not self._is_spatial(x):
             return None
+        _, channels, *sizes = self.graph.shape(x)
         groups = self.pick([g for g in range(1, channels + 1) if channels % g == 0])
         if self.chance(0.4):
             groups = 1
@@ -131,7 +131,8 @@ class _Layers:
         pads = [int(self.rng.integers(0, (k + 1) // 2)) for k in kernel] * 2
         extra = [int(self.rng.integers(0, s)) if self.chance(0.3) else 0 for s in strides]
         terms = channels // groups * max(1, prod(kernel) // prod(strides))
-        if any((n - 1) * s + k - 2 * p < 1 for n, s, k, p in zip(sizes, strides, kernel, pads)):  # noqa: B905
+        whole = zip(sizes, strides, kernel, pads[: len(sizes)], strict=True)
+        if any((n - 1) * s + k - 2 * p < 1 for n, s, k, p in whole):
             return None
         return self.op(
             "ConvTranspose",
@@ -322,7 +323,7 @@ class _Layers:
     def transposed(self, x: str) -> str:
         return self.op("Transpose", x, perm=self.rng.permutation(len(self.graph.shape(x))).tolist())
 
-    def reshaped(self, x: str) -> str:
+    def reshaped(self, x: str) -> str | None:
         shape = self.graph.shape(x)
         if len(shape) > 2 and self.chance(0.5):
             at = int(self.rng.integers(len(shape) - 1))
@@ -331,7 +332,9 @@ class _Layers:
             axis = int(self.rng.integers(len(shape)))
             part = self.pick([n for n in (1, 2, 3, 4, 5, 8) if shape[axis] % n == 0])
             shape = (*shape[:axis], part, shape[axis] // part, *shape[axis + 1 :])
-        return self.op("Reshape", x, self.numbers(*shape)) if len(shape) <= 4 else self.with_constant(x)
+        if len(shape) > 4:
+            return None
+        return self.op("Reshape", x, self.numbers(*shape))
 
     def resized(self, x: str) -> str | None:
         if len(self.graph.shape(x)) != 4:

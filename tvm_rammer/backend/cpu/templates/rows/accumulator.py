@@ -15,8 +15,8 @@ from tvm_rammer.backend.cpu.templates.rows.vector_loops import (
     lanes_of,
     sweep,
 )
-from tvm_rammer.kernel.starts import start_value
 from tvm_rammer.kernel.loops import sequence
+from tvm_rammer.kernel.starts import start_value
 
 
 @dataclass(frozen=True)
