@@ -201,7 +201,10 @@ def _indices_of(block: Any, buffer: Any) -> Iterator[list[Any]]:
 
 
 def _lengthened(product: Any, result: Any) -> set[int]:
-    """The axes of a result that padding makes longer: of M and of N the first one of each."""
+    """The axes of a result that padding makes longer: of M and of N the first one of each.
+
+    It is the first that has several places: TVM drops those of one.
+    """
     operands = [load for load in loads(product.body) if not load.source.same_as(result)]
     groups: dict[tuple[bool, ...], list[Any]] = {}
     for axis in product.iter_vars:
@@ -209,11 +212,12 @@ def _lengthened(product: Any, result: Any) -> set[int]:
             # Those that the same operands are read along are one side of the product.
             read = tuple(any(axis.var in variables(i) for i in load.indices) for load in operands)
             groups.setdefault(read, []).append(axis)
-    padded = [
-        axes[0].var
-        for axes in groups.values()
-        if prod(int(axis.dom.extent) for axis in axes) % _WIDEST_TILE
-    ]
+    padded: list[Any] = []
+    for axes in groups.values():
+        extents = [int(axis.dom.extent) for axis in axes]
+        if prod(extents) % _WIDEST_TILE:
+            first = next((k for k, extent in enumerate(extents) if extent > 1), len(axes) - 1)
+            padded += [axis.var for axis in axes[: first + 1]]
     (store,) = collect(product.body, tirx.BufferStore)
     return {
         number
