@@ -30,7 +30,7 @@ from tvm_rammer.backend.cuda.block_tilings import (
 )
 from tvm_rammer.backend.cuda.column_strips import ColumnStrips
 from tvm_rammer.backend.cuda.made_stages import Limits, MadeStages, made_stages
-from tvm_rammer.backend.cuda.reducers import know_infinite_starts
+from tvm_rammer.backend.cuda.reducers import know_infinite_starts, with_kept_conditions
 from tvm_rammer.backend.cuda.single_terms import with_single_terms
 from tvm_rammer.backend.cuda.tensor_matmul import TensorMatmul
 from tvm_rammer.backend.cuda.wide_functions import with_wide_functions
@@ -303,7 +303,7 @@ def _apply(rule: Any, func: tirx.PrimFunc, target: tvm.target.Target) -> tirx.Pr
 
 def _ready(func: tirx.PrimFunc) -> tirx.PrimFunc:
     """A schedule as the rest of this package takes it."""
-    result = _less_unrolled(func)
+    result = with_kept_conditions(_less_unrolled(func))
     return result.with_attrs({"tirx.is_scheduled": True, "tirx.noalias": True}).without_attr(
         "global_symbol"
     )
