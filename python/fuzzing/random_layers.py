@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
+from typing import Any, TypeVar
 
 import numpy as np
 import onnx
@@ -16,6 +17,7 @@ _MOST_ELEMENTS = 20_000
 #: Results that a layer may read; the newest are read more often.
 _REACH = 6
 
+Option = TypeVar("Option")
 #: Adds a layer that reads a value; None if it does not take its shape.
 Layer = Callable[["_Layers", str], str | None]
 
@@ -70,13 +72,13 @@ class _Layers:
             self.graph.output(f"result{number}", self.graph.op("Identity", value))
         return self.graph.build()
 
-    def pick(self, options):
+    def pick(self, options: Sequence[Option]) -> Option:
         return options[int(self.rng.integers(len(options)))]
 
     def chance(self, part: float) -> bool:
         return bool(self.rng.random() < part)
 
-    def op(self, kind: str, *inputs: str, **attributes) -> str:
+    def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
         return self.graph.op(kind, *inputs, **attributes)
 
     def weight(self, *shape: int, terms: int) -> str:
