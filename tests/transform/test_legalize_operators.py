@@ -13,6 +13,7 @@ from tvm.script import tirx as T
 
 import tvm_rammer
 from tvm_rammer.frontend import load_model
+from tvm_rammer.kernel.blocks import reduces
 from tvm_rammer.region.concatenations import CONCATENATION
 from tvm_rammer.testing import models
 from tvm_rammer.transform.legalize_operators import LegalizeOperators
@@ -203,11 +204,12 @@ def test_running_products():
     np.testing.assert_array_equal(library.create()(data)[0].numpy(), 2 * data.cumprod(1))
 
 
-def test_running_sums_for_gpus_are_left_to_tvm():
-    mod = running(relax.op.cumsum, (4, 7), "int64", 1)
+def test_running_sums_for_gpus_are_reductions():
+    mod = running(relax.op.cumsum, (4, 7), "int64", None)
     with tvm.target.Target({"kind": "cuda", "arch": "sm_90"}):
         after = LegalizeOperators()(mod)
-    assert "R.cumsum" in after.script()
+    (func,) = (func for name, func in after.functions_items() if name.name_hint == "scan")
+    assert reduces(func)
 
 
 def test_marks_that_the_code_generator_for_cpus_warns_of_are_taken_away():

@@ -2,7 +2,8 @@
 
 - ``lift_branches``: branches of conditionals become functions
 - ``merge_products``: products that share a weight become one
-- ``prepare``: ``restore_operators``, ``simplify_operators``, ``keep_indices_inside``,
+- ``prepare``: ``restore_operators``, ``skip_empty_parts``, ``simplify_operators``,
+  ``keep_indices_inside``,
   ``fold_constants``, ``slice_known_places``, ``merge_equal_operators``,
   ``round_parts`` with ``scales``, ``multiply_chosen``, ``multiply_repeated``, ``fold_affine``,
   ``channels_last`` with ``layouts``, ``fuse_channel_windows``, ``separate_pools``,
@@ -12,7 +13,7 @@
   ``sum_integers_in_floats``,
   ``fuse_attentions`` with ``attention_chains``,
   ``fuse_normalizations`` with ``normalize``,
-  ``fold_transposes``, ``plan_sorting``, ``legalize_operators``,
+  ``fold_transposes``, ``plan_sorting``, ``legalize_operators`` with ``running_sums``,
   ``reduce_nothing``, ``compute_again``, ``fuse_operators`` up to ``fusion_ends``;
   ``remove_dead_code`` after many of them
 - ``share_constants``: functions for other shapes have the same weights

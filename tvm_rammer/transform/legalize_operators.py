@@ -5,7 +5,8 @@ LegalizeOps builds and schedules a tensor expression for every call, 11 seconds 
 attributes and argument types became, and leaves whatever is not a plain ``call_tir`` to
 LegalizeOps. What has no elements is nothing to compute, whereas TVM's rules divide by such sizes.
 Running sums, which TVM makes loops of only when nothing can be planned with them any
-more, become loops here, but for GPUs. What compares floats with themselves asks for NaN.
+more, become loops here, and for GPUs sums of their own. What compares floats with themselves asks
+for NaN.
 """
 
 from __future__ import annotations
@@ -29,10 +30,14 @@ from tvm_rammer.relax_util import (
     type_shape,
     with_blocks,
 )
+from tvm_rammer.transform.running_sums import running_products, running_sums
 
 _CALL_TIR = Op.get("relax.call_tir")
-#: Operators without a rule of TVM's, and the loops that TVM makes of them for CPUs.
-_SCANS = {"relax.cumsum": topi.cumsum, "relax.cumprod": topi.cumprod}
+#: Operators without a rule of TVM's, what they are for CPUs, and for GPUs.
+_SCANS = {
+    "relax.cumsum": (topi.cumsum, running_sums),
+    "relax.cumprod": (topi.cumprod, running_products),
+}
 #: Comparisons of a number with itself, and whether they are true of NaN.
 _OF_ITSELF = {
     "relax.equal": False,
@@ -200,8 +205,6 @@ def _key(call: Any) -> Any:
     name = operator_name(call)
     if not name or _rule(call.op) is None or not _has_static_shapes(call.ty):
         return None
-    if name in _SCANS and not is_for_cpu():
-        return None
     arguments = call.args[:]
     keys = tuple([_argument_key(argument) for argument in arguments])
     if None in keys:
@@ -261,8 +264,16 @@ def _nothing(builder: relax.BlockBuilder, call: Any) -> Any:
 
 def _scan(builder: relax.BlockBuilder, call: Any) -> Any:
     axis = None if call.attrs.axis is None else int(call.attrs.axis)
-    scan, exclusive = _SCANS[operator_name(call)], bool(call.attrs.exclusive)
-    return builder.call_te(scan, call.args[0], axis, str(call.ty.dtype), exclusive)
+    dtype, exclusive = str(call.ty.dtype), bool(call.attrs.exclusive)
+    in_loops, in_sums = _SCANS[operator_name(call)]
+    if is_for_cpu():
+        return builder.call_te(in_loops, call.args[0], axis, dtype, exclusive)
+
+    def scan(x: te.Tensor) -> te.Tensor:
+        line = topi.reshape(x, static_shape(call)) if axis is None else x
+        return in_sums(topi.cast(line, dtype), (axis or 0) % len(line.shape), exclusive)
+
+    return builder.call_te(scan, call.args[0])
 
 
 def _has_static_shapes(ty: Any) -> bool:

@@ -35,6 +35,7 @@ from tvm_rammer.transform.restore_operators import RestoreOperators
 from tvm_rammer.transform.round_parts import RoundParts
 from tvm_rammer.transform.separate_pools import SeparatePools
 from tvm_rammer.transform.simplify_operators import SimplifyOperators
+from tvm_rammer.transform.skip_empty_parts import SkipEmptyParts
 from tvm_rammer.transform.slice_known_places import SliceKnownPlaces
 from tvm_rammer.transform.split_transposed_convolutions import SplitTransposedConvolutions
 from tvm_rammer.transform.sum_integers_in_floats import SumIntegersInFloats
@@ -80,6 +81,7 @@ class Prepare:
         phases = [
             # 1. Plain operators on constants that are known.
             RestoreOperators(),
+            SkipEmptyParts(),
             SimplifyOperators(),
             KeepIndicesInside(),
             FoldConstants(),
