@@ -14,7 +14,8 @@
   ``fuse_attentions`` with ``attention_chains``,
   ``fuse_normalizations`` with ``normalize``,
   ``fold_transposes``, ``plan_sorting``, ``legalize_operators`` with ``running_sums``,
-  ``reduce_nothing``, ``compute_again``, ``fuse_operators`` up to ``fusion_ends``;
+  ``reduce_nothing``, ``compute_again``, ``fuse_operators`` up to ``fusion_ends``, behind
+  ``bound_sizes``;
   ``remove_dead_code`` after many of them
 - ``share_constants``: functions for other shapes have the same weights
 - ``partition_regions``: what can be planned together

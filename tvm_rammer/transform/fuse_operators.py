@@ -18,6 +18,7 @@ from tvm import relax
 from tvm_ffi import structural_map, structural_walk
 
 from tvm_rammer.relax_util import relax_functions, with_functions
+from tvm_rammer.transform.bound_sizes import in_order
 from tvm_rammer.transform.fusion_ends import fusion_chains
 
 
@@ -37,7 +38,8 @@ class FuseOperators:
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Fuse the operators of every Relax function of a module."""
         ends = {var: relax.Var(var.name, var.ty) for var in _ends(mod, self.apart)}
-        fused = relax.transform.FuseOps()(_replaced(mod, ends))
+        # FuseOps has a group where its first operator was.
+        fused = in_order(relax.transform.FuseOps()(_replaced(mod, ends)))
         inner = {var: relax.DataflowVar(var.name, var.ty) for var in _inner_results(fused)}
         return _replaced(fused, inner)
 

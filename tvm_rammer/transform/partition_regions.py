@@ -17,11 +17,11 @@ from typing import Any
 import tvm
 from tvm import relax, tirx
 from tvm.ir import Call, GlobalVar
-from tvm_ffi import structural_walk
 
 from tvm_rammer.region.eligibility import NO_OPERATOR, reason_to_leave_out
 from tvm_rammer.region.marks import LEFT_OUT, REGION, LeftOut
 from tvm_rammer.relax_util import relax_functions, variables_read, with_blocks
+from tvm_rammer.transform.bound_sizes import bound_sizes, read_for
 
 Refusal = Callable[[tirx.PrimFunc], str | None]
 
@@ -150,9 +150,9 @@ class _Partition:
         """Depth of every bound variable, and those that are results of planned operators."""
         depth: dict[Any, int] = {}
         planned: set[Any] = set()
-        sizes = _bound_sizes(block)
+        sizes = bound_sizes(block)
         for binding in block.bindings[:]:
-            sources = [v for v in _read(binding, sizes) if v in depth]
+            sources = [v for v in read_for(binding, sizes) if v in depth]
             reason = self._reason(binding)
             if reason is None:
                 depth[binding.var] = max(
@@ -223,34 +223,6 @@ def _readers(block: Any) -> dict[Any, set[Any]]:
         for variable in variables_read(binding.value):
             readers[variable].add(binding.var)
     return readers
-
-
-def _bound_sizes(block: Any) -> dict[Any, Any]:
-    """Symbolic sizes of a block, and the variable of the binding that finds out what each is."""
-    bound: dict[Any, Any] = {}
-    for binding in block.bindings:
-        if isinstance(binding, relax.MatchCast):
-            for size in _symbols(binding.ty):
-                bound.setdefault(size, binding.var)
-    return bound
-
-
-def _read(binding: Any, sizes: dict[Any, Any]) -> list[Any]:
-    """The variables that a binding reads, itself or for a size of its operands and results."""
-    read = dict.fromkeys(variables_read(binding.value))
-    if not sizes:
-        return list(read)
-    for size in (*_symbols(binding.value), *_symbols(binding.var.ty)):
-        if size in sizes and not sizes[size].same_as(binding.var):
-            read[sizes[size]] = None
-    return list(read)
-
-
-def _symbols(expression: Any) -> list[Any]:
-    """The symbolic sizes that an expression or a type mentions."""
-    found: list[Any] = []
-    structural_walk(expression, (tirx.Var, found.append))
-    return found
 
 
 def _rebuild(value: Any, renamed: dict[Any, Any]) -> Any:
