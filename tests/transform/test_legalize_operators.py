@@ -270,3 +270,20 @@ def test_comparisons_of_a_tensor_with_itself_find_nan(dtype):
     instance.run()
     for number in range(4):
         np.testing.assert_array_equal(instance.get_output(number).numpy(), ~np.isnan(values))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_nan_is_not_equal_to_anything(dtype):
+    x, y = (relax.Var(name, relax.TensorType((5,), dtype)) for name in "xy")
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x, y]):
+        with builder.dataflow():
+            unlike = builder.emit(relax.op.not_equal(x, y))
+            number = builder.emit(relax.op.not_equal(x, relax.const(1, dtype)))
+            results = unlike, number, builder.emit(relax.op.logical_not(unlike))
+            outputs = [builder.emit_output(each) for each in results]
+        builder.emit_func_output(outputs)
+    values = np.array([[1, np.nan, np.nan, np.inf, 0], [1, np.nan, 2, 3, -0.0]], dtype)
+    found = [each.numpy() for each in tvm_rammer.build(builder.get()).create()(*values)]
+    unlike = values[0] != values[1]
+    np.testing.assert_array_equal(found, [unlike, values[0] != 1, ~unlike])

@@ -2,7 +2,8 @@
 
 - ``lift_branches``: branches of conditionals become functions
 - ``merge_products``: products that share a weight become one
-- ``prepare``: ``restore_operators``, ``skip_empty_parts``, ``simplify_operators``,
+- ``prepare``: ``restore_operators``, ``skip_empty_parts``, ``plan_nonzero``,
+  ``simplify_operators``,
   ``keep_indices_inside``,
   ``fold_constants``, ``slice_known_places``, ``merge_equal_operators``,
   ``round_parts`` with ``scales``, ``multiply_chosen``, ``multiply_repeated``, ``fold_affine``,

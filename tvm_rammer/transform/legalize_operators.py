@@ -6,7 +6,7 @@ attributes and argument types became, and leaves whatever is not a plain ``call_
 LegalizeOps. What has no elements is nothing to compute, whereas TVM's rules divide by such sizes.
 Running sums, which TVM makes loops of only when nothing can be planned with them any
 more, become loops here, and for GPUs sums of their own. What compares floats with themselves asks
-for NaN.
+for NaN, and a NaN is not equal to anything.
 """
 
 from __future__ import annotations
@@ -226,7 +226,10 @@ def _rule_for(call: Any) -> Any:
     empty = 0 in (static_shape(call) or ())
     if empty and _tensors(call):
         return _nothing
-    return _compared_with_itself if _compares_with_itself(call) else _rule(call.op)
+    if _compares_with_itself(call):
+        return _compared_with_itself
+    is_float = any("float" in str(operand.ty.dtype) for operand in _tensors(call))
+    return _unlike if operator_name(call) == "relax.not_equal" and is_float else _rule(call.op)
 
 
 def _compares_with_itself(call: Any) -> bool:
@@ -246,6 +249,15 @@ def _compared_with_itself(builder: relax.BlockBuilder, call: Any) -> Any:
         return topi.isnan(wide) if of_nan else topi.logical_not(topi.isnan(wide))
 
     return builder.call_te(test, call.args[0])
+
+
+def _unlike(builder: relax.BlockBuilder, call: Any) -> Any:
+    """What is not equal: TVM's own comparison, and what it makes of a negation, leave NaN out."""
+
+    def unlike(a: te.Tensor, b: te.Tensor) -> te.Tensor:
+        return topi.equal(topi.cast(topi.equal(a, b), "int8"), tirx.const(0, "int8"))
+
+    return builder.call_te(unlike, *call.args)
 
 
 def _tensors(call: Any) -> list[Any]:

@@ -28,6 +28,7 @@ from tvm_rammer.transform.multiply_chosen import MultiplyChosen
 from tvm_rammer.transform.multiply_integers import MultiplyIntegers
 from tvm_rammer.transform.multiply_repeated import MultiplyRepeated
 from tvm_rammer.transform.narrow_weights import NarrowWeights
+from tvm_rammer.transform.plan_nonzero import PlanNonzero
 from tvm_rammer.transform.plan_sorting import PlanSorting
 from tvm_rammer.transform.reduce_nothing import ReduceNothing
 from tvm_rammer.transform.remove_dead_code import RemoveDeadCode
@@ -82,6 +83,7 @@ class Prepare:
             # 1. Plain operators on constants that are known.
             RestoreOperators(),
             SkipEmptyParts(),
+            PlanNonzero(),
             SimplifyOperators(),
             KeepIndicesInside(),
             FoldConstants(),
