@@ -35,7 +35,7 @@ def compute_in_float32(model: onnx.ModelProto) -> bool:
     graph = model.graph
     if not any(_kinds(graph)):
         return False
-    _say_types(model)
+    say_types(model)
     taken = all_names(graph)
     constants = {tensor.name for tensor in graph.initializer}
     inputs = {v.name: v for v in graph.input if _is_half(v) and v.name not in constants}
@@ -61,13 +61,14 @@ def compute_in_float32(model: onnx.ModelProto) -> bool:
     return True
 
 
-def _say_types(model: onnx.ModelProto) -> None:
+def say_types(model: onnx.ModelProto) -> bool:
     """Outputs get the element type that ONNX infers where the model says none, and each CastLike
-    becomes a Cast to the type of its second operand."""
+    becomes a Cast to the type of its second operand; returns whether there was something to say.
+    """
     graph, opsets = model.graph, opsets_of(model)
     untyped = [v for v in graph.output if not v.type.tensor_type.elem_type]
     if not untyped and all(node.op_type != "CastLike" for node in graph.node):
-        return
+        return False
     types = {value.name: value.type for value in (*graph.value_info, *graph.input)}
     types |= {tensor.name: type_of(tensor) for tensor in graph.initializer}
     for node in graph.node:
@@ -80,6 +81,7 @@ def _say_types(model: onnx.ModelProto) -> None:
     for value in untyped:
         if value.name in types:
             value.type.tensor_type.elem_type = types[value.name].tensor_type.elem_type
+    return True
 
 
 def _kinds(graph: onnx.GraphProto) -> Iterator[bool]:

@@ -23,7 +23,7 @@ from tvm_rammer.frontend.loaded_model import LoadedModel, end_blocks, one_line
 from tvm_rammer.frontend.onnx.branches import import_graph, refuse_unequal_branches
 from tvm_rammer.frontend.onnx.fix_inputs import fix_inputs, free_inputs
 from tvm_rammer.frontend.onnx.fold import fold
-from tvm_rammer.frontend.onnx.half_floats import compute_in_float32
+from tvm_rammer.frontend.onnx.half_floats import compute_in_float32, say_types
 from tvm_rammer.frontend.onnx.infer import static_shape
 from tvm_rammer.frontend.onnx.names import all_nodes, describe, renamed, subgraphs
 from tvm_rammer.frontend.onnx.onnx_file import OnnxModel, copy_fields, in_memory, read_onnx_file
@@ -135,9 +135,13 @@ def _imported(
 
 def _prepare(proto: onnx.ModelProto, where: str, states: Collection[str]) -> None:
     """Put a graph whose inputs have static shapes into operators that TVM imports rightly."""
+    say_types(proto)
     fold(proto, where)
     widen_small_integers(proto.graph)
     rewrite_operators(proto, where, states)
+    if say_types(proto):
+        # ONNX's definitions of operators have constants of the types of their operands.
+        fold(proto, where)
     _refuse_foreign(proto, where)
     refuse_run_time_operands(proto.graph, where)
     refuse_unequal_branches(proto.graph, where)
