@@ -30,7 +30,10 @@ from rich.table import Table
 
 from tvm_rammer.printable import printable
 
-KINDS = ("models", "networks", "graphs", "plans", "libraries", "caches", "commands")
+KINDS = (
+    *("models", "layers", "emulated", "networks"),
+    *("graphs", "plans", "libraries", "caches", "commands"),
+)
 FINDS = ("crash", "hang", "traceback", "wrong")
 HERE = Path(__file__).parent
 

@@ -4,5 +4,6 @@
   ``peer``
 - ``networks`` of ``random_models``, ``random_graphs`` and ``random_programs``, in the shapes of
   real ones; ``mutants``: wrong plans
+- ``layers``, which ``random_layers`` makes in sizes that nobody would choose
 - ``worker``: what one process does
 """

@@ -21,6 +21,7 @@ from onnx.backend.test.loader import load_model_tests
 import tvm_rammer
 from fuzzing.edits import TEXTS, edited
 from fuzzing.finds import Find, check_refusal, compare
+from fuzzing.layers import run_emulated, run_layers
 from fuzzing.networks import run_graph, run_network
 from fuzzing.peer import Peer
 from fuzzing.plans import judge
@@ -191,6 +192,8 @@ def run_command(rng: Random, folder: Path) -> str:
 
 KINDS: Mapping[str, Callable[[Random, Path], str]] = {
     "models": run_model,
+    "layers": run_layers,
+    "emulated": run_emulated,
     "networks": run_network,
     "graphs": run_graph,
     "plans": run_plan,

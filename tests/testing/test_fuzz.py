@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from emulated_cuda import run_emulated
 from fuzzing.kinds import KINDS
 
 FUZZ = Path(__file__).parents[2] / "python" / "fuzz.py"
@@ -40,6 +41,16 @@ def test_models_are_right_or_refused(tmp_path, seed, found):
 @pytest.mark.parametrize("seed", range(2))
 def test_random_networks_are_right(tmp_path, seed):
     assert verdict("networks", seed, tmp_path) == "right"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_layers_are_right(tmp_path, seed):
+    assert verdict("layers", seed, tmp_path) == "right"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_layers_are_right_on_an_emulated_gpu(tmp_path, seed):
+    assert run_emulated(verdict, "emulated", seed, tmp_path) == "right"
 
 
 @pytest.mark.parametrize("seed", range(20))
