@@ -75,7 +75,8 @@ def _fate(domain: str, name: str) -> str:
 
 def _examples(domain: str, name: str) -> Iterator[onnx.ModelProto]:
     if domain:
-        makers = (contributed.CASES[key] for key in contributed.CASES if key.split(",")[0] == name)
+        cases = contributed.CASES | contributed.OF_GPUS
+        makers = (maker for key, maker in cases.items() if key.split(",")[0] == name)
         yield from (maker().model for maker in makers)
         return
     for case in _tests().get(name, [])[:_EXAMPLES]:

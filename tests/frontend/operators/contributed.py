@@ -219,7 +219,21 @@ _X = _floats(2, 3, 8)
 _LENGTHS = np.array([3, 5], np.int32)
 _RAW = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 0]], np.int32)
 
+
 #: By what they show.
+def experts(rows: int, count: int, *, fused: int = 1, **attributes: Any) -> Case:
+    """A mixture of eight experts, whose weights are constants."""
+    operands = [
+        _floats(rows, 16),
+        _floats(rows, 8),
+        _floats(8, 24 * fused, 16),
+        _floats(8, 24 * fused),
+        _floats(8, 16, 24),
+        _floats(8, 16),
+    ]
+    return case("MoE", *operands, constants=(2, 3, 4, 5), k=count, **attributes)
+
+
 CASES: dict[str, Callable[[], Case]] = {
     # Integers.
     "ConvInteger": lambda: case(
@@ -570,5 +584,65 @@ CASES: dict[str, Callable[[], Case]] = {
         _f(0.0),
         domain="",
         constants=(2, 3, 4),
+    ),
+    # Experts.
+    "MoE": lambda: experts(20, 2),
+    "MoE of one token": lambda: experts(1, 2, normalize_routing_weights=1, activation_type="silu"),
+    "MoE of one expert": lambda: experts(3, 1, activation_type="gelu"),
+    "MoE, identity": lambda: experts(4, 3, activation_type="identity"),
+    "MoE, gated": lambda: experts(
+        *(2, 3),
+        fused=2,
+        activation_type="swiglu",
+        swiglu_fusion=1,
+        swiglu_limit=1.0,
+        activation_alpha=1.702,
+        activation_beta=1.0,
+    ),
+    "MoE of sequences": lambda: case(
+        "MoE", _floats(2, 3, 8), _floats(6, 4), _floats(4, 12, 8), None, _floats(4, 8, 12), k=2
+    ),
+    # Of ONNX's own.
+    "DequantizeLinear": lambda: case(
+        "DequantizeLinear", _bytes(3, 4), _f(0.02), _u(120), version=17
+    ),
+    "DequantizeLinear of 16 bits": lambda: case(
+        "DequantizeLinear", _bytes(3, 4, dtype=np.int16), _f(0.02), _u(7, np.int16)
+    ),
+    "DequantizeLinear of channels of 16 bits": lambda: case(
+        "DequantizeLinear",
+        _bytes(3, 4, dtype=np.uint16),
+        np.float32([0.1, 0.2, 0.3, 0.4]),
+        np.arange(4, dtype=np.uint16),
+        axis=1,
+    ),
+    "QuantizeLinear": lambda: case("QuantizeLinear", _X, _f(0.02), _u(120), steps=1),
+    "QuantizeLinear to 16 bits": lambda: case(
+        "QuantizeLinear", _X, _f(1e-4), _u(-7, np.int16), steps=1
+    ),
+    "QuantizeLinear of channels to 16 bits": lambda: case(
+        "QuantizeLinear",
+        _X,
+        np.float32([1e-4, 2e-4, 1e-3]),
+        np.uint16([1000, 0, 40000]),
+        axis=1,
+        steps=1,
+    ),
+    "ExpandDims": lambda: case("ExpandDims", _X, np.int32(-1), constants=(1,)),
+    "GatherND": lambda: case("GatherND", _X, np.array([[0, 2], [1, 0]])),
+    "GridSample": lambda: case(
+        "GridSample", _floats(1, 2, 5, 4), np.tanh(_floats(1, 3, 3, 2)), align_corners=1
+    ),
+    "Trilu": lambda: case("Trilu", _floats(5, 6), np.int64(1), upper=0, constants=(1,)),
+}
+
+#: Operators that ONNX Runtime has kernels of for GPUs only.
+OF_GPUS: dict[str, Callable[[], Case]] = {
+    "BiasAdd": lambda: case("BiasAdd", _X, _floats(8), _floats(2, 3, 8, seed=1)),
+    "BiasSplitGelu": lambda: case("BiasSplitGelu", _X, _floats(8)),
+    "GroupNorm": lambda: case("GroupNorm", _floats(1, 2, 3, 4), _floats(4), _floats(4), groups=2),
+    "NhwcConv": lambda: case("NhwcConv", _floats(1, 5, 6, 4), _floats(3, 4, 3, 3)),
+    "SkipGroupNorm": lambda: case(
+        "SkipGroupNorm", _floats(1, 2, 3, 4), _floats(4), _floats(4), _floats(1, 4), groups=2
     ),
 }

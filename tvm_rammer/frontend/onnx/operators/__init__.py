@@ -7,6 +7,7 @@
 ``caches``             what decoders remember, in buffers of a fixed length
 ``heads``              the parts of every attention
 ``rotary``             positions as angles
+``experts``            mixtures of experts of com.microsoft
 ``functions``          inlines operators that ONNX defines by others
 ``integers``           products and convolutions of integers
 ``quantized``          other operators on quantised tensors

@@ -61,6 +61,22 @@ def quick_gelu(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
     return (nodes.op("Mul", x, nodes.op("Sigmoid", nodes.op("Mul", x, alpha))),)
 
 
+def bias_add(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
+    """BiasAdd: x + bias + skip."""
+    x, bias, skip = node.inputs
+    return (nodes.op("Add", nodes.op("Add", x, bias), skip),)
+
+
+def bias_split_gelu(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
+    """BiasSplitGelu: of x + bias the first half of a row times the Gelu of the second."""
+    x, bias = node.inputs
+    left, right = nodes.split(nodes.op("Add", x, bias), len(node.shape(x)) - 1, 2)
+    half, one, root = (nodes.constant(v, node.dtype(x)) for v in (0.5, 1.0, 0.5**0.5))
+    part = nodes.op("Add", nodes.op("Erf", nodes.op("Mul", right, root)), one)
+    gelu = nodes.op("Mul", nodes.op("Mul", right, half), part)
+    return (nodes.op("Mul", left, gelu),)
+
+
 def swish(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
     """Swish: x * sigmoid(alpha * x)."""
     (x,) = node.inputs

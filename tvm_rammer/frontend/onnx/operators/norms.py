@@ -83,6 +83,42 @@ def embed_layer_normalization(node: OperatorNode, nodes: Nodes) -> tuple[str, ..
     return result, count, total
 
 
+def group_normalization(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
+    """GroupNorm, and SkipGroupNorm of x + skip + bias, whose sum is the second result."""
+    x, gamma, beta = node.inputs[:3]
+    shape, last = node.shape(x), bool(node.attributes.get("channels_last", 1))
+    channels = shape[-1] if last else shape[1]
+    if node.kind == "SkipGroupNorm":
+        skip = node.input(3)
+        if len(node.shape(skip)) == 2:
+            places = [1] * (len(shape) - 2)
+            sizes = (*places, channels) if last else (channels, *places)
+            skip = nodes.reshape(skip, node.shape(skip)[0], *sizes)
+        x = nodes.op("Add", x, skip)
+        if bias := node.input(4):
+            sizes = (channels,) if last else (channels, *[1] * (len(shape) - 2))
+            x = nodes.op("Add", x, nodes.reshape(bias, *sizes))
+    total = x
+    if last:
+        x = nodes.op("Transpose", x, perm=[0, len(shape) - 1, *range(1, len(shape) - 1)])
+    groups, dtype = int(node.attributes["groups"]), node.dtype(node.inputs[0])
+    parts = nodes.reshape(x, shape[0], groups, -1)
+    _, centred, _, deviation = _moments(node, nodes, parts, (2,))
+    normal = nodes.op("Div", centred, deviation)
+    places = [
+        size for axis, size in enumerate(shape) if axis not in (0, len(shape) - 1 if last else 1)
+    ]
+    value = nodes.reshape(normal, shape[0], channels, *places)
+    for kind, factor in (("Mul", gamma), ("Add", beta)):
+        factor = nodes.cast(factor, dtype)
+        value = nodes.op(kind, value, nodes.reshape(factor, channels, *[1] * len(places)))
+    if node.attributes.get("activation", 0):
+        value = nodes.op("Mul", value, nodes.op("Sigmoid", value))
+    if last:
+        value = nodes.op("Transpose", value, perm=[0, *range(2, len(shape)), 1])
+    return value, total
+
+
 def lp_normalization(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
     """LpNormalization: x over its norm along an axis; a norm of 0 leaves 0."""
     (x,) = node.inputs
@@ -152,5 +188,5 @@ def _moments(
     mean = nodes.reduce("ReduceMean", x, axes)
     centred = nodes.op("Sub", x, mean)
     variance = nodes.reduce("ReduceMean", nodes.op("Mul", centred, centred), axes)
-    epsilon = nodes.constant(node.attributes.get("epsilon", 1e-5), node.dtype(x))
+    epsilon = nodes.constant(node.attributes.get("epsilon", 1e-5), node.dtype(node.inputs[0]))
     return mean, centred, variance, nodes.op("Sqrt", nodes.op("Add", variance, epsilon))

@@ -101,21 +101,49 @@ def blocked(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
     points = _repeated(node, nodes, point, axis, size, shape[axis]) if point else ""
     real = node.dtype(scale)
     if node.kind == "DequantizeLinear":
-        value = nodes.cast(x, real)
-        if points:
-            value = nodes.op("Sub", value, nodes.cast(points, real))
-        return (nodes.op("Mul", value, scales),)
+        return (_in_numbers(nodes, x, scales, points, real),)
     given = node.attributes.get("output_dtype", 0) or onnx.TensorProto.UINT8
     dtype = node.dtype(point) if point else onnx.helper.tensor_dtype_to_np_dtype(given)
     if dtype.name not in ("uint8", "int8", "uint16", "int16"):
         raise node.refusal(f"blocks of {dtype.name} are not supported")
+    return (_in_steps(nodes, x, scales, points, real, dtype),)
+
+
+def contributed(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
+    """QuantizeLinear and DequantizeLinear of com.microsoft, whose steps may have 16 bits."""
+    x, scale = node.inputs[:2]
+    point, real = node.input(2), node.dtype(scale)
+    back = node.kind == "DequantizeLinear"
+    dtype = node.dtype(x if back else point) if back or point else np.dtype(np.uint8)
+    if dtype.itemsize == 1:
+        return (nodes.op(node.kind, *filter(None, node.inputs), **node.attributes),)
+    rank, many = len(node.shape(x)), len(node.shape(scale)) == 1 and node.shape(scale) != (1,)
+    if many:
+        shape = [1] * rank
+        shape[node.attributes.get("axis", 1) % rank] = -1
+        scale = nodes.reshape(scale, *shape)
+        point = point and nodes.reshape(point, *shape)
+    if back:
+        return (_in_numbers(nodes, x, scale, point, real),)
+    return (_in_steps(nodes, x, scale, point, real, dtype),)
+
+
+def _in_numbers(nodes: Nodes, steps: str, scale: str, point: str, real: np.dtype) -> str:
+    value = nodes.cast(steps, real)
+    if point:
+        value = nodes.op("Sub", value, nodes.cast(point, real))
+    return nodes.op("Mul", value, scale)
+
+
+def _in_steps(
+    nodes: Nodes, value: str, scale: str, point: str, real: np.dtype, dtype: np.dtype
+) -> str:
     limits = np.iinfo(dtype)
-    steps = nodes.op("Round", nodes.op("Div", x, scales))
-    if points:
-        steps = nodes.op("Add", steps, nodes.cast(points, real))
+    steps = nodes.op("Round", nodes.op("Div", value, scale))
+    if point:
+        steps = nodes.op("Add", steps, nodes.cast(point, real))
     steps = nodes.op("Max", steps, nodes.constant(limits.min, real))
-    steps = nodes.op("Min", steps, nodes.constant(limits.max, real))
-    return (nodes.cast(steps, dtype),)
+    return nodes.cast(nodes.op("Min", steps, nodes.constant(limits.max, real)), dtype)
 
 
 def _weights(

@@ -112,3 +112,17 @@ def top_k(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
     if node.attributes.get("sorted", 1):
         return None
     return nodes.ops("TopK", *node.inputs, count=2, **{**node.attributes, "sorted": 1})
+
+
+def onnx_own(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
+    """An operator of com.microsoft that ONNX has since taken over."""
+    return (nodes.op(node.kind, *filter(None, node.inputs), **node.attributes),)
+
+
+def expand_dims(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
+    """ExpandDims: another axis, where a constant says."""
+    x = node.inputs[0]
+    shape = list(node.shape(x))
+    axis = int(node.needed_constant(1, "axis").reshape(()))
+    shape.insert(axis % (len(shape) + 1), 1)
+    return (nodes.reshape(x, *shape),)

@@ -124,3 +124,11 @@ def roi_align(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
     x, regions, images = node.inputs
     shift = nodes.constant(0.5 - 0.5 / scale, node.dtype(regions))
     return (nodes.op("RoiAlign", x, nodes.op("Add", regions, shift), images, **node.attributes),)
+
+
+def nhwc_conv(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
+    """NhwcConv: a convolution of images whose channels are last."""
+    rank = len(node.shape(node.inputs[0]))
+    first = nodes.op("Transpose", node.inputs[0], perm=[0, rank - 1, *range(1, rank - 1)])
+    result = nodes.op("Conv", first, *filter(None, node.inputs[1:]), **node.attributes)
+    return (nodes.op("Transpose", result, perm=[0, *range(2, rank), 1]),)
