@@ -587,6 +587,7 @@ CASES: dict[str, Callable[[], Case]] = {
     ),
     # Experts.
     "MoE": lambda: experts(20, 2),
+    "MoE of many tokens": lambda: experts(70, 2, activation_type="silu"),
     "MoE of one token": lambda: experts(1, 2, normalize_routing_weights=1, activation_type="silu"),
     "MoE of one expert": lambda: experts(3, 1, activation_type="gelu"),
     "MoE, identity": lambda: experts(4, 3, activation_type="identity"),

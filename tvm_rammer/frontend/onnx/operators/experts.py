@@ -1,7 +1,8 @@
-"""Mixtures of experts of com.microsoft, as products that are planned together.
+"""Mixtures of experts of com.microsoft, as products with matrices that data choose.
 
-Of few tokens each takes the matrices of its experts where they lie. Of many, most experts are
-somebody's: all of them compute, side by side, and those that were not chosen count nothing.
+How many tokens an expert gets is known only when the model runs. So tokens are put into blocks of
+one number of them, each of one expert: as many blocks as there may be at most. A block reads the
+matrices of its expert where they lie, once for all of its tokens.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from tvm_rammer.frontend.onnx.operators.operator_node import OperatorNode
 
 #: Attributes that change what an expert computes, and the only value that is known.
 _KNOWN = {"use_sparse_mixer": 0, "swiglu_limit_after_activation": 0}
+#: Tokens of a block at most: sums of more do not stay in registers.
+_MOST_TOKENS = 8
 
 
 def mixture(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
@@ -23,46 +26,90 @@ def mixture(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
     for name, known in _KNOWN.items():
         if node.attributes.get(name, known) != known:
             raise node.refusal(f"its {name} is {node.attributes[name]}, and only {known} is known")
-    shape, (rows, experts) = node.shape(node.input(0)), node.shape(node.input(1))
-    if rows != prod(shape[:-1]):
-        raise node.refusal(f"its router names experts for {rows} tokens of {prod(shape[:-1])}")
-    count = int(node.attributes.get("k", 1))
-    each = _Experts(node, nodes, rows, experts, count, count * rows < experts)
-    tokens = nodes.reshape(node.input(0), rows, shape[-1])
-    return (nodes.reshape(each.together(tokens), *shape),)
+    shape, (tokens, experts) = node.shape(node.input(0)), node.shape(node.input(1))
+    if tokens != prod(shape[:-1]):
+        raise node.refusal(f"its router names experts for {tokens} tokens of {prod(shape[:-1])}")
+    each = _Experts(node, nodes, tokens, experts, int(node.attributes.get("k", 1)))
+    return (nodes.reshape(each.together(), *shape),)
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """Blocks of tokens, each of one expert.
+
+    Attributes
+    ----------
+    expert : str
+        Of each block, ``[count]``.
+    token : str
+        At each place of a block, ``[count * size]``; any where nobody is.
+    place : str
+        Of each token with each of its experts.
+    count, size : int
+        Blocks, and tokens of a block.
+    """
+
+    expert: str
+    token: str
+    place: str
+    count: int
+    size: int
 
 
 @dataclass(frozen=True)
 class _Experts:
-    """What experts do; ``apart`` if each token takes its own, and ``count`` of them."""
+    """What experts do with tokens, of which each chose ``count`` of them."""
 
     node: OperatorNode
     nodes: Nodes
-    rows: int
+    tokens: int
     experts: int
     count: int
-    apart: bool
 
-    def together(self, tokens: str) -> str:
-        """What the experts of each token come to, ``[rows, hidden]`` of ``[rows, hidden]``."""
+    def together(self) -> str:
+        """What the experts of each token come to, ``[tokens, hidden]``."""
         nodes, given = self.nodes, self.node.input(0)
-        width, dtype = self.node.shape(given)[-1], self.node.dtype(given)
-        weights, chosen = self._chosen(dtype)
-        if self.apart:
-            read = nodes.reshape(tokens, self.rows, 1, 1, width)
-            weights = nodes.reshape(weights, self.rows, self.count, 1, 1)
-            where = chosen
-        else:
-            read = nodes.reshape(tokens, 1, self.rows, width)
-            none = nodes.constant(np.zeros((self.rows, self.experts)), dtype)
-            spread = nodes.op("ScatterElements", none, chosen, weights, axis=1)
-            turned = nodes.op("Transpose", spread, perm=[1, 0])
-            weights = nodes.reshape(turned, self.experts, self.rows, 1)
-            where = ""
-        inner = self._activated(read, where)
-        result = nodes.op("Mul", self._product(inner, 4, 5, where), weights)
-        axes = (1, 2) if self.apart else (0,)
-        return nodes.reduce("ReduceSum", result, axes, keepdims=False)
+        width = self.node.shape(given)[-1]
+        weights, chosen = self._chosen(self.node.dtype(given))
+        blocks = self._blocks(nodes.reshape(chosen, -1))
+        rows = nodes.op("Gather", nodes.reshape(given, self.tokens, width), blocks.token, axis=0)
+        read = nodes.reshape(rows, blocks.count, blocks.size, width)
+        made = self._product(self._activated(read, blocks.expert), 4, 5, blocks.expert)
+        found = nodes.op("Gather", nodes.reshape(made, -1, width), blocks.place, axis=0)
+        each = nodes.reshape(found, self.tokens, self.count, width)
+        counted = nodes.op("Mul", each, nodes.reshape(weights, self.tokens, self.count, 1))
+        return nodes.reduce("ReduceSum", counted, (1,), keepdims=False)
+
+    def _blocks(self, chosen: str) -> _Blocks:
+        """Blocks for the experts that tokens chose, ``[tokens * count]`` of them."""
+        nodes, pairs = self.nodes, self.tokens * self.count
+        owners = np.arange(pairs) // self.count
+        size = 1
+        while 2 * size <= min(_MOST_TOKENS, pairs // self.experts // 2):
+            size *= 2
+        if size == 1:
+            token, place = (nodes.constant(each, np.int64) for each in (owners, np.arange(pairs)))
+            return _Blocks(chosen, token, place, pairs, 1)
+        count = (pairs + min(pairs, self.experts) * (size - 1)) // size
+        numbers = nodes.constant(np.arange(self.experts), np.int64)
+        own = nodes.cast(nodes.op("Equal", nodes.reshape(chosen, pairs, 1), numbers), np.int64)
+        first = nodes.constant(0, np.int64)
+        before = nodes.op("CumSum", own, first, exclusive=1)
+        rank = nodes.reduce("ReduceSum", nodes.op("Mul", before, own), (1,), keepdims=False)
+        total = nodes.reduce("ReduceSum", own, (0,), keepdims=False)
+        sizes = nodes.constant(size, np.int64)
+        filled = nodes.op("Add", total, nodes.constant(size - 1, np.int64))
+        needed = nodes.op("Div", filled, sizes)
+        ends = nodes.op("CumSum", needed, first)
+        starts = nodes.op("Mul", nodes.op("Sub", ends, needed), sizes)
+        place = nodes.op("Add", nodes.op("Gather", starts, chosen, axis=0), rank)
+        empty = nodes.constant(np.zeros(count * size), np.int64)
+        token = nodes.op("ScatterElements", empty, place, nodes.constant(owners, np.int64), axis=0)
+        places = nodes.constant(np.arange(count)[:, None], np.int64)
+        passed = nodes.cast(nodes.op("Not", nodes.op("Less", places, ends)), np.int64)
+        expert = nodes.reduce("ReduceSum", passed, (1,), keepdims=False)
+        last = nodes.constant(self.experts - 1, np.int64)
+        return _Blocks(nodes.op("Min", expert, last), token, place, count, size)
 
     def _chosen(self, dtype: np.dtype) -> tuple[str, str]:
         """How much the chosen experts of each token count, and which they are."""
@@ -74,13 +121,13 @@ class _Experts:
             weights = nodes.op("Div", weights, nodes.reduce("ReduceSum", weights, [1]))
         return weights, chosen
 
-    def _activated(self, read: str, where: str) -> str:
+    def _activated(self, read: str, expert: str) -> str:
         """What the first products come to, activated."""
         node, nodes = self.node, self.nodes
         kind = node.text("activation_type", "relu")
-        first = self._product(read, 2, 3, where)
+        first = self._product(read, 2, 3, expert)
         if kind == "swiglu":
-            return self._gated(first, read, where)
+            return self._gated(first, read, expert)
         if kind not in ("identity", "relu", "gelu", "silu"):
             raise node.refusal(f"its activation {kind!r} is not known")
         if kind == "relu":
@@ -89,21 +136,20 @@ class _Experts:
             first = nodes.op("Mul", first, nodes.op("Sigmoid", first))
         elif kind == "gelu":
             first = self._gelu(first)
-        return nodes.op("Mul", first, self._product(read, 6, 7, where)) if node.input(6) else first
+        return nodes.op("Mul", first, self._product(read, 6, 7, expert)) if node.input(6) else first
 
-    def _gated(self, first: str, read: str, where: str) -> str:
+    def _gated(self, first: str, read: str, expert: str) -> str:
         """``G * sigmoid(alpha * G) * (L + beta)``, with both clamped."""
         node, nodes = self.node, self.nodes
         dtype = node.dtype(node.input(0))
         fusion = int(node.attributes.get("swiglu_fusion", 0))
         width = node.shape(node.input(2))[1]
-        last = 3 if self.apart else 2
         if fusion == 0:
-            gate, linear = first, self._product(read, 6, 7, where)
+            gate, linear = first, self._product(read, 6, 7, expert)
         elif fusion == 1:
-            gate, linear = (nodes.slice(first, last, start, width, 2) for start in (0, 1))
+            gate, linear = (nodes.slice(first, 2, start, width, 2) for start in (0, 1))
         else:
-            gate, linear = nodes.split(first, last, 2)
+            gate, linear = nodes.split(first, 2, 2)
         if "swiglu_limit" in node.attributes:
             limit = float(node.attributes["swiglu_limit"])
             high, low = (nodes.constant(value, dtype) for value in (limit, -limit))
@@ -125,19 +171,15 @@ class _Experts:
         part = nodes.op("Add", nodes.op("Tanh", angle), one)
         return nodes.op("Mul", nodes.op("Mul", x, half), part)
 
-    def _product(self, x: str, weights: int, bias: int, where: str) -> str:
-        """Tokens times the matrices of their experts, or of all experts, and a bias."""
+    def _product(self, x: str, weights: int, bias: int, expert: str) -> str:
+        """Blocks of tokens times the matrices of their experts, and a bias."""
         node, nodes = self.node, self.nodes
-        matrices, added = node.input(weights), node.input(bias)
-        if not matrices:
+        if not node.input(weights):
             raise node.refusal(f"it has no weights {weights - 1}")
-        if where:
-            matrices = nodes.op("Gather", matrices, where, axis=0)
-            added = added and nodes.op("Gather", added, where, axis=0)
-        perm = [0, 1, 3, 2] if where else [0, 2, 1]
-        result = nodes.op("MatMul", x, nodes.op("Transpose", matrices, perm=perm))
-        if not added:
+        matrices = nodes.op("Gather", node.input(weights), expert, axis=0)
+        result = nodes.op("MatMul", x, nodes.op("Transpose", matrices, perm=[0, 2, 1]))
+        if not node.input(bias):
             return result
+        added = nodes.op("Gather", node.input(bias), expert, axis=0)
         width = node.shape(node.input(weights))[1]
-        shape = (self.rows, self.count, 1, width) if where else (self.experts, 1, width)
-        return nodes.op("Add", result, nodes.reshape(added, *shape))
+        return nodes.op("Add", result, nodes.reshape(added, -1, 1, width))
