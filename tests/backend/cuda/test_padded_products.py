@@ -8,7 +8,7 @@ from emulated_cuda import run_emulated
 from tvm import te, tirx, topi
 
 import tvm_rammer
-from tvm_rammer.backend.cuda.block_tilings import moves_what_is_padded
+from tvm_rammer.backend.cuda.block_tilings import leaves_out_results, moves_what_is_padded
 from tvm_rammer.runtime.onnx_reference import run_onnxruntime
 from tvm_rammer.testing.models.builder import GraphBuilder
 from tvm_rammer.testing.reference import random_inputs, relative_error
@@ -70,3 +70,36 @@ def product(columns: int, after: str) -> tirx.PrimFunc:
 )
 def test_a_remainder_of_what_is_padded_is_known(columns, after, moves):
     assert moves_what_is_padded(product(columns, after)) is moves
+
+
+def of_one_phase() -> float:
+    """Of a transposed convolution whose result is the first of three phases alone."""
+    graph = GraphBuilder("one_phase")
+    x = graph.input("x", (1, 1, 1, 1))
+    weights = graph.weight((1, 8, 5, 4), 0.3)
+    options = {"strides": [3, 2], "pads": [2, 1, 2, 1]}
+    graph.output("y", graph.op("ConvTranspose", x, weights, **options))
+    graph.output("z", graph.op("Tanh", x))
+    model = graph.build()
+    inputs = random_inputs(model)
+    library = tvm_rammer.build(model, TARGET, policy="wavefront", num_veus=1)
+    got, expected = outputs(library, inputs), run_onnxruntime(model, inputs)
+    return max(relative_error(*each) for each in zip(got, expected, strict=True))
+
+
+def test_what_reads_a_part_of_a_sum_is_launched_behind_it():
+    assert run_emulated(of_one_phase) < 1e-5
+
+
+def total(rows: int, place: int | None) -> tirx.PrimFunc:
+    x = te.placeholder((rows, 64), "float32")
+    sums = topi.sum(x, 1)
+    after = topi.tanh(sums) if place is None else te.compute((4,), lambda i: sums[place] + i, "one")
+    return te.create_prim_func([x, after])
+
+
+@pytest.mark.parametrize(
+    ("rows", "place", "leaves_out"), [(5, 2, True), (5, None, False), (1, 0, False)]
+)
+def test_a_part_of_a_sum_is_known(rows, place, leaves_out):
+    assert leaves_out_results(total(rows, place)) is leaves_out

@@ -190,6 +190,27 @@ def moves_what_is_padded(func: tirx.PrimFunc) -> bool:
     )
 
 
+def leaves_out_results(func: tirx.PrimFunc) -> bool:
+    """Whether what comes after a sum reads one place alone of an axis of its results.
+
+    As a transposed convolution does whose result has fewer places than there are phases. TVM moves
+    what comes after into every block of threads, and has no index to ask by whether that place is
+    the block's: those that have others write what they do not know.
+    """
+    sch = s_tir.Schedule(func)
+    blocks = root_blocks(sch)
+    sums = [block for block in blocks if is_reduction(sch, block)]
+    results = [sch.get(each).writes[0].source for each in sums]
+    return any(
+        int(extent) > 1 and not variables(index)
+        for result in results
+        for block in blocks
+        if block not in sums
+        for indices in _indices_of(sch.get(block), result)
+        for extent, index in zip(result.shape, indices, strict=True)
+    )
+
+
 def _indices_of(block: Any, buffer: Any) -> Iterator[list[Any]]:
     """Where a block reads a buffer, simplified: reshapes have remainders that are none."""
     analyzer = sym.Analyzer()
