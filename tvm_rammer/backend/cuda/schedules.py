@@ -260,11 +260,19 @@ def _rules() -> list[Any]:
 
 def _answers(func: tirx.PrimFunc, target: tvm.target.Target) -> Iterator[tuple[str, tirx.PrimFunc]]:
     """What rules answer, by their names."""
-    apart = leaves_out_results(func)
-    for rule in [dlight.gpu.Fallback()] if apart else _rules():
+    for rule in [dlight.gpu.Fallback()] if _leaves_out(func) else _rules():
         answer = _apply(rule, func, target)
         if answer is not None:
             yield type(rule).__name__.lower(), answer
+
+
+def _leaves_out(func: tirx.PrimFunc) -> bool:
+    """Whether only launches of their own compute what comes after a sum."""
+    try:
+        return leaves_out_results(func)
+    except _UNEXPECTED:
+        # Without a root block no rule knows it.
+        return False
 
 
 def _made(func: tirx.PrimFunc, target: tvm.target.Target, limits: Limits) -> MadeStages:
