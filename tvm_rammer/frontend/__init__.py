@@ -10,6 +10,7 @@
 ``relax_module``            Relax modules
 ``deformable_convolution``  convolutions that read at places of the data, for both importers
 ``fourier``                 Fourier transforms, for both importers
+``row_blocks``              rows of groups in blocks, for both importers
 ``rounding``                float32 to bfloat16, for both importers
 ``onnx``                    ONNX models
 ``torch``                   programs of PyTorch

@@ -14,11 +14,10 @@ import numpy as np
 
 from tvm_rammer.frontend.onnx.new_nodes import Nodes
 from tvm_rammer.frontend.onnx.operators.operator_node import OperatorNode
+from tvm_rammer.frontend.row_blocks import most_blocks, rows_of_block
 
 #: Attributes that change what an expert computes, and the only value that is known.
 _KNOWN = {"use_sparse_mixer": 0, "swiglu_limit_after_activation": 0}
-#: Tokens of a block at most: sums of more do not stay in registers.
-_MOST_TOKENS = 8
 
 
 def mixture(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
@@ -84,13 +83,11 @@ class _Experts:
         """Blocks for the experts that tokens chose, ``[tokens * count]`` of them."""
         nodes, pairs = self.nodes, self.tokens * self.count
         owners = np.arange(pairs) // self.count
-        size = 1
-        while 2 * size <= min(_MOST_TOKENS, pairs // self.experts // 2):
-            size *= 2
+        size = rows_of_block(pairs, self.experts)
         if size == 1:
             token, place = (nodes.constant(each, np.int64) for each in (owners, np.arange(pairs)))
             return _Blocks(chosen, token, place, pairs, 1)
-        count = (pairs + min(pairs, self.experts) * (size - 1)) // size
+        count = most_blocks(pairs, self.experts, size)
         numbers = nodes.constant(np.arange(self.experts), np.int64)
         own = nodes.cast(nodes.op("Equal", nodes.reshape(chosen, pairs, 1), numbers), np.int64)
         first = nodes.constant(0, np.int64)

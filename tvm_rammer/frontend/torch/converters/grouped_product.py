@@ -12,12 +12,10 @@ from typing import Any
 import numpy as np
 from tvm import relax, te
 
+from tvm_rammer.frontend.row_blocks import most_blocks, rows_of_block
 from tvm_rammer.frontend.torch.converters.indexing import table
 from tvm_rammer.frontend.torch.converters.product import product
 from tvm_rammer.frontend.torch.operator_call import Converter, OperatorCall, shape_of, wide_dtype
-
-#: Rows of a block at most: sums of more do not stay in registers.
-_MOST_ROWS = 8
 
 
 def _grouped_product(
@@ -44,7 +42,7 @@ def _of_rows(call: OperatorCall, rows: Any, matrices: Any, ends: Any) -> Any:
     count, groups = shape_of(rows)[0], shape_of(matrices)[0]
     ends, places = call.cast(ends, "int64"), table(np.arange(count))
     group = _group(call, places, ends)
-    size = _rows_of_block(count, groups)
+    size = rows_of_block(count, groups)
     if size == 1:
         result = _products(call, rows, matrices, group, 1)
     else:
@@ -54,20 +52,12 @@ def _of_rows(call: OperatorCall, rows: Any, matrices: Any, ends: Any) -> Any:
     return call.emit(relax.op.where(inside, call.cast(result), call.cast(0)))
 
 
-def _rows_of_block(count: int, groups: int) -> int:
-    """A power of two, half of a group's average at most: what fills up its last block is waste."""
-    size = 1
-    while 2 * size <= min(_MOST_ROWS, count // groups // 2):
-        size *= 2
-    return size
-
-
 def _in_blocks(
     call: OperatorCall, rows: Any, matrices: Any, ends: Any, group: Any, size: int
 ) -> Any:
     """The rows are taken into their blocks, and the results out of them."""
     count, groups = shape_of(rows)[0], shape_of(matrices)[0]
-    blocks = (count + min(count, groups) * (size - 1)) // size
+    blocks = most_blocks(count, groups, size)
     starts = call.take(
         call.emit(relax.op.concat([table([0]), ends], 0)), table(np.arange(groups)), 0
     )
