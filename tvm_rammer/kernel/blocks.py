@@ -34,6 +34,13 @@ def attempt(primitive: Any, *arguments: Any) -> bool:
     return True
 
 
+def block_with(block: s_tir.SBlock, **parts: Any) -> s_tir.SBlock:
+    """A block with other parts: ``iter_vars``, ``body`` or ``init``."""
+    own = ("iter_vars", "reads", "writes", "name_hint", "body", "init")
+    names = (*own, "alloc_buffers", "match_buffers", "annotations")
+    return s_tir.SBlock(*(parts.get(name, getattr(block, name)) for name in names))
+
+
 def is_scheduled(func: tirx.PrimFunc) -> bool:
     """Whether somebody has scheduled a PrimFunc, which then stays as it is."""
     return bool(func.attrs) and "tirx.is_scheduled" in func.attrs

@@ -10,6 +10,8 @@ from typing import Any
 import tvm_ffi
 from tvm import s_tir, tirx
 
+from tvm_rammer.kernel.blocks import block_with
+
 
 def start_value(combine: Any, dtype: str) -> Any:
     """What a combination starts from."""
@@ -36,16 +38,6 @@ def with_infinite_starts(func: tirx.PrimFunc) -> tirx.PrimFunc:
         start = start_of(block) if block.init is not None else None
         if start is None or start.same_as(block.init):
             return block
-        return s_tir.SBlock(
-            block.iter_vars,
-            block.reads,
-            block.writes,
-            block.name_hint,
-            block.body,
-            start,
-            block.alloc_buffers,
-            block.match_buffers,
-            block.annotations,
-        )
+        return block_with(block, init=start)
 
     return func.with_body(tvm_ffi.structural_map(func.body, (s_tir.SBlock, started)))

@@ -13,7 +13,7 @@ import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.ir import TensorLoad
 
-from tvm_rammer.kernel.blocks import is_reduced
+from tvm_rammer.kernel.blocks import block_with, is_reduced
 
 
 def with_single_terms(func: tirx.PrimFunc) -> tirx.PrimFunc:
@@ -37,17 +37,8 @@ def _written(block: Any) -> Any:
         tirx.IterVar(axis.dom, axis.var, tirx.IterVar.DataPar) if is_reduced(axis) else axis
         for axis in block.iter_vars
     ]
-    return s_tir.SBlock(
-        axes,
-        block.reads,
-        block.writes,
-        block.name_hint,
-        tirx.BufferStore(step.buffer, value, step.indices),
-        None,
-        block.alloc_buffers,
-        block.match_buffers,
-        block.annotations,
-    )
+    written = tirx.BufferStore(step.buffer, value, step.indices)
+    return block_with(block, iter_vars=axes, body=written, init=None)
 
 
 def _is_one(extent: Any) -> bool:
