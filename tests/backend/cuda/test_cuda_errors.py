@@ -110,11 +110,11 @@ def test_what_wants_more_shared_memory_than_a_block_has_is_computed_without():
     small = Limits(LIMITS.threads, 1024, LIMITS.blocks_per_sm)
     target, device = target_of("sm_90"), vdevice_of(target_of("sm_90"))
     usual, other = (schedule(product(), device, limits) for limits in (LIMITS, small))
-    assert (usual.origin, other.origin) == ("plainmatmul", "fallback")
+    assert (usual.origin, other.origin) == ("slicedmatmul", "fallback")
     with pytest.raises(ModelError) as refused:
         made_stages(usual.func, target, small)
     assert str(refused.value) == (
-        "a kernel for CUDA wants 6,912 bytes of shared memory, and a resident block has 1,024: "
+        "a kernel for CUDA wants 36,864 bytes of shared memory, and a resident block has 1,024: "
         "leave the operator out of the plan"
     )
 
@@ -125,6 +125,6 @@ def test_what_wants_more_threads_than_a_block_has_is_refused():
     with pytest.raises(ModelError) as refused:
         made_stages(usual.func, target, Limits(64, LIMITS.shared_bytes, LIMITS.blocks_per_sm))
     assert str(refused.value) == (
-        "a kernel for CUDA wants blocks of 128 threads, and a plan has 64: leave the operator out "
+        "a kernel for CUDA wants blocks of 256 threads, and a plan has 64: leave the operator out "
         "of the plan"
     )

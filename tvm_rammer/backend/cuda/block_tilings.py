@@ -1,7 +1,6 @@
-"""Rules of schedules beside dlight's: its products in tiles of other sizes, and split sums.
+"""Rules of schedules for sums beside dlight's, and what rules for products begin with.
 
-dlight cuts products into tiles of 32 x 64 results, whatever their size: a small one is a few tiles,
-that take long. And it lets one thread add up all terms of a result where it does not know better.
+dlight lets one thread add up all terms of a result where it does not know better.
 """
 
 from __future__ import annotations
@@ -11,60 +10,23 @@ from dataclasses import dataclass
 from math import gcd, prod
 from typing import Any
 
-import tvm
 from tvm import s_tir, sym, tirx
 from tvm.s_tir.dlight import gpu
 from tvm.s_tir.dlight.analysis import normalize_prim_func
 from tvm.s_tir.dlight.base import try_inline
+from tvm.s_tir.dlight.gpu.matmul import (
+    IterKind,
+    detect_iter_traits,
+    get_index_map,
+    make_iter_fusion_index_map,
+)
 
 from tvm_rammer.backend.cuda.devices import WARP_THREADS
 from tvm_rammer.kernel.blocks import is_reduced, is_reduction, loads, root_blocks, variables
 from tvm_rammer.kernel.nodes import collect
 
-#: The last architecture that has none.
-_WITHOUT_TENSOR_CORES = "sm_62"
-#: dlight's tiles have so many results of a side at most, and all others divide that.
-_WIDEST_TILE = 64
-
-
-class PlainMatmul(gpu.Matmul):
-    """dlight's rule for products without tensor cores, which it wants blocks of 512 threads for."""
-
-    def apply(self, func: tirx.PrimFunc, target: Any, _: bool) -> s_tir.Schedule | None:
-        """As rules of dlight do; it looks no further at an architecture than for tensor cores."""
-        if moves_what_is_padded(func):
-            return None
-        older = tvm.target.Target({**dict(target.export()), "arch": _WITHOUT_TENSOR_CORES})
-        return super().apply(func, older, _)
-
-
-class TiledMatmul(PlainMatmul):
-    """dlight's rule for products, with tiles of another size.
-
-    Parameters
-    ----------
-    threads : tuple of int
-        Of a block, along M and along N.
-    results : tuple of int
-        Of a thread, along M and along N.
-    terms : int
-        Steps of the sum that a block has in shared memory at the same time.
-    """
-
-    def __init__(self, threads: tuple[int, int], results: tuple[int, int], terms: int) -> None:
-        self.threads, self.results, self.terms = threads, results, terms
-
-    def get_configs(self, target: Any) -> gpu.Matmul.Config:
-        """As dlight asks for them."""
-        return gpu.Matmul.Config(
-            block_size_x=self.threads[0],
-            block_size_y=self.threads[1],
-            micro_size_x=self.results[0],
-            micro_size_y=self.results[1],
-            micro_size_k=self.terms,
-            vector_size=min(2, *self.results),
-            storage_align=True,
-        )
+#: Tiles of products have so many results of a side at most, and all others divide that.
+_WIDEST_TILE = 128
 
 
 class BlockReduction(gpu.GeneralReduction):
@@ -166,7 +128,7 @@ def sum_and_after(func: tirx.PrimFunc) -> tuple[s_tir.Schedule, Any, list[Any]] 
 
 
 def moves_what_is_padded(func: tirx.PrimFunc) -> bool:
-    """Whether a product that dlight pads to whole tiles is read where padding seems to be a result.
+    """Whether a product that is padded to whole tiles is read where padding seems to be a result.
 
     As phases of a transposed convolution are, of which a result's place is ``2 * m + phase``: TVM
     asks whether that place is there, which it also is for phases that are padding, and writes them
@@ -209,6 +171,38 @@ def leaves_out_results(func: tirx.PrimFunc) -> bool:
         for indices in _indices_of(sch.get(block), result)
         for extent, index in zip(result.shape, indices, strict=True)
     )
+
+
+def normalize_product(sch: s_tir.Schedule, main: Any, *, second_by_rows: bool = False) -> None:
+    """Make a product C[S, I, J] += A[S, I, K] * B[S, J, K], or with B[S, K, J].
+
+    Raises
+    ------
+    ValueError
+        When it is none.
+    """
+    factors = [sch.reindex(main, ("read", number)) for number in (0, 1)]
+    result = sch.reindex(main, ("write", 0))
+    block = sch.get(main)
+    maps = get_index_map(block)
+    if maps is None:
+        raise ValueError(f"{block.name_hint} is no product")
+    whole, a, b, c = maps
+    if second_by_rows:
+        _, traits, _, _ = detect_iter_traits(block)
+        b = make_iter_fusion_index_map(
+            traits, [IterKind.kIter_S, IterKind.kIter_K, IterKind.kIter_J]
+        )
+    for factor, found in zip(factors, (a, b), strict=True):
+        sch.transform_layout(factor, ("write", 0), found)
+    sch.transform_layout(result, ("read", 0), c)
+    sch.transform_block_layout(main, whole)
+
+
+def ends_with_terms(block: Any, number: int) -> bool:
+    """Whether neighbours in memory of a factor are terms of one sum, and no results."""
+    last = variables(block.reads[number].region[-1].min)
+    return not any(axis.var in last for axis in block.iter_vars if not is_reduced(axis))
 
 
 def _indices_of(block: Any, buffer: Any) -> Iterator[list[Any]]:

@@ -16,15 +16,16 @@ from tvm.s_tir.dlight.gpu.matmul import (
     auto_inline_consumer_chain,
     auto_inline_producers,
     detect_iter_traits,
-    get_index_map,
     get_reduction_blocks,
-    make_iter_fusion_index_map,
 )
 
 from tvm_rammer.backend.cuda import tensor_intrinsics as intrinsics
-from tvm_rammer.backend.cuda.block_tilings import moves_what_is_padded
+from tvm_rammer.backend.cuda.block_tilings import (
+    ends_with_terms,
+    moves_what_is_padded,
+    normalize_product,
+)
 from tvm_rammer.backend.cuda.devices import WARP_THREADS
-from tvm_rammer.kernel.blocks import is_reduced, variables
 
 _SIDE = intrinsics.SIDE
 #: Elements that a thread moves at once, and by which rows in shared memory are longer: those of a
@@ -59,7 +60,10 @@ class TensorMatmul:
         if main is None:
             return None
         dtype = str(sch.get(main).writes[0].source.dtype)
-        by_columns = self._normalize(sch, main)
+        by_columns = ends_with_terms(sch.get(main), 1)
+        normalize_product(sch, main, second_by_rows=not by_columns)
+        rows, columns = (_SIDE * w * f for w, f in zip(self.warps, self.fragments, strict=True))
+        sch.pad_einsum(main, [1, rows, columns, _SIDE * self.depth])
         batch, i, j, k = sch.get_loops(main)
         (i, ii), (j, jj), (k, kk) = (sch.split(loop, [None, _SIDE]) for loop in (i, j, k))
         sch.reorder(i, j, k, ii, jj, kk)
@@ -92,25 +96,6 @@ class TensorMatmul:
         auto_inline_consumer_chain(sch, shared)
         self._spread(sch, shared, [None, WARP_THREADS, _VECTOR], ["threadIdx.x"])
         return sch
-
-    def _normalize(self, sch: s_tir.Schedule, main: Any) -> bool:
-        """Make it C[S, I, J] += A[S, I, K] * B; whether B is [S, J, K], and not [S, K, J]."""
-        by_columns = not _ends_with_columns(sch.get(main))
-        factors = [sch.reindex(main, ("read", number)) for number in (0, 1)]
-        result = sch.reindex(main, ("write", 0))
-        block = sch.get(main)
-        whole, a, b, c = get_index_map(block)
-        if not by_columns:
-            _, traits, _, _ = detect_iter_traits(block)
-            kinds = [IterKind.kIter_S, IterKind.kIter_K, IterKind.kIter_J]
-            b = make_iter_fusion_index_map(traits, kinds)
-        for factor, found in zip(factors, (a, b), strict=True):
-            sch.transform_layout(factor, ("write", 0), found)
-        sch.transform_layout(result, ("read", 0), c)
-        sch.transform_block_layout(main, whole)
-        rows, columns = (_SIDE * w * f for w, f in zip(self.warps, self.fragments, strict=True))
-        sch.pad_einsum(main, [1, rows, columns, _SIDE * self.depth])
-        return by_columns
 
     def _share(self, sch: s_tir.Schedule, outer: Any, number: int, step: Any) -> None:
         """All threads of a block bring a factor's part for a step to shared memory."""
@@ -153,12 +138,6 @@ def _product_of(sch: s_tir.Schedule) -> Any:
         if trait.kind in extents:
             extents[trait.kind] *= int(trait.extent)
     return blocks[0] if min(extents.values()) >= _SIDE else None
-
-
-def _ends_with_columns(block: Any) -> bool:
-    """Whether the second factor's last axis is one of the result, and none that is summed over."""
-    last = variables(block.reads[1].region[-1].min)
-    return not any(axis.var in last for axis in block.iter_vars if is_reduced(axis))
 
 
 def _fragments(sch: s_tir.Schedule, block: Any) -> Any:

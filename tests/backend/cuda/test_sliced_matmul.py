@@ -1,0 +1,147 @@
+"""Products in slices on GPUs: what they compute, however operands lie, and how they are tiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from cuda_models import TARGET, outputs
+from emulated_cuda import ORDERS, looking_for_races, run_emulated
+from tvm import relax, s_tir, te, topi
+from tvm.s_tir import dlight
+
+import tvm_rammer
+from tvm_rammer.backend.cuda import schedules
+from tvm_rammer.backend.cuda.arch_target import target_of
+from tvm_rammer.backend.cuda.sliced_matmul import SlicedMatmul
+from tvm_rammer.kernel.blocks import is_reduction, root_blocks
+from tvm_rammer.testing.reference import relative_error
+
+OP = relax.op
+#: With slices and without, vectors of one to four results, and slices of a part of a warp.
+TILINGS = {
+    "whole": SlicedMatmul((8, 8), (4, 2), 1, 8),
+    "slices": SlicedMatmul((4, 8), (4, 4), 8, 8),
+    "many results": SlicedMatmul((4, 4), (8, 8), 1, 4),
+    "parts of warps": SlicedMatmul((4, 4), (4, 4), 16, 4),
+    "columns": SlicedMatmul((4, 8), (4, 1), 4, 8),
+}
+
+
+def convolved(x: np.ndarray, w: np.ndarray, stride: int = 1) -> np.ndarray:
+    """Rows of channels, padded by one, by filters of channels last."""
+    x = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    high, wide = w.shape[1:3]
+    rows = (x.shape[1] - high) // stride + 1
+    found = np.zeros((x.shape[0], rows, rows, w.shape[0]))
+    for i in range(high):
+        for j in range(wide):
+            ends = stride * (rows - 1) + 1
+            found += x[:, i : i + ends : stride, j : j + ends : stride] @ w[:, i, j].T
+    return found
+
+
+def convolution(x: Any, w: Any, stride: int = 1) -> Any:
+    layouts = {"data_layout": "NHWC", "kernel_layout": "OHWI"}
+    return OP.nn.conv2d(x, w, strides=stride, padding=1, **layouts)
+
+
+#: Shapes, what they are for Relax, and for numpy.
+CASES: dict[str, tuple[tuple[tuple[int, ...], ...], Callable[..., Any], Callable[..., Any]]] = {
+    "whole tiles": (((32, 128), (128, 64)), OP.matmul, np.matmul),
+    "odd": (((17, 75), (75, 37)), OP.matmul, np.matmul),
+    "one step": (((24, 8), (8, 24)), OP.matmul, np.matmul),
+    "batches": (((3, 20, 64), (3, 64, 32)), OP.matmul, np.matmul),
+    "rows of weights": (
+        ((24, 96), (40, 96)),
+        lambda x, w: OP.matmul(x, OP.permute_dims(w)),
+        lambda x, w: x @ w.T,
+    ),
+    "columns of data": (
+        ((96, 24), (96, 40)),
+        lambda x, w: OP.matmul(OP.permute_dims(x), w),
+        lambda x, w: x.T @ w,
+    ),
+    "followed": (
+        ((20, 64), (64, 36), (36,)),
+        lambda x, w, b: OP.nn.relu(OP.add(OP.matmul(x, w), b)),
+        lambda x, w, b: np.maximum(x @ w + b, 0),
+    ),
+    "in another order": (
+        ((24, 64), (64, 20)),
+        lambda x, w: OP.permute_dims(OP.matmul(x, w)),
+        lambda x, w: (x @ w).T,
+    ),
+    "a convolution": (((1, 7, 7, 16), (24, 3, 3, 16)), convolution, convolved),
+    "strides": (
+        ((2, 9, 9, 12), (20, 3, 3, 12)),
+        lambda x, w: convolution(x, w, 2),
+        lambda x, w: convolved(x, w, 2),
+    ),
+    "channels that are no vectors": (((1, 6, 6, 3), (20, 3, 3, 3)), convolution, convolved),
+}
+
+
+class NoSums(dlight.gpu.Fallback):
+    """dlight's rule for everything, here for what has no sum."""
+
+    def apply(self, func: Any, target: Any, _: bool) -> Any:
+        sch = s_tir.Schedule(func)
+        if any(is_reduction(sch, block) for block in root_blocks(sch)):
+            return None
+        return super().apply(func, target, _)
+
+
+def errors(name: str, tiling: str, dtype: str) -> tuple[list[float], set[str]]:
+    """Errors in any order of lanes, where no rule but this one knows products; rules of kernels."""
+    shapes, model, known = CASES[name]
+    builder = relax.BlockBuilder()
+    given = [relax.Var(f"x{k}", relax.TensorType(s, dtype)) for k, s in enumerate(shapes)]
+    with builder.function("main", given):
+        with builder.dataflow():
+            made = [builder.emit_output(each) for each in (model(*given), OP.tanh(given[0]))]
+        builder.emit_func_output(made)
+    rng = np.random.default_rng(0)
+    values = {f"x{k}": rng.standard_normal(s).astype(dtype) for k, s in enumerate(shapes)}
+    wanted = known(*(each.astype("float64") for each in values.values()))
+    rules = schedules._rules
+    try:
+        schedules._rules = lambda: [TILINGS[tiling], NoSums()]
+        with looking_for_races():
+            library = tvm_rammer.build(builder.get(), TARGET, policy="wavefront", num_veus=3)
+    finally:
+        schedules._rules = rules
+    found = [relative_error(outputs(library, values, order)[0], wanted) for order in ORDERS]
+    return found, {kernel.origin for p in library.programs.values() for kernel in p.kernels}
+
+
+@pytest.mark.parametrize("tiling", TILINGS)
+@pytest.mark.parametrize("name", CASES)
+def test_products_are_numpys(name, tiling):
+    found, origins = run_emulated(errors, name, tiling, "float32")
+    assert max(found) < 1e-6
+    assert "slicedmatmul" in origins
+
+
+@pytest.mark.parametrize("tiling", TILINGS)
+@pytest.mark.parametrize("name", ["odd", "rows of weights", "a convolution"])
+def test_halves_too(name, tiling):
+    found, origins = run_emulated(errors, name, tiling, "float16")
+    assert max(found) < 1e-2
+    assert "slicedmatmul" in origins
+
+
+def test_more_slices_than_results_are_refused():
+    with pytest.raises(ValueError, match="8 slices add up the 4 results"):
+        SlicedMatmul((4, 8), (2, 2), 8, 16)
+
+
+@pytest.mark.parametrize(("rows", "columns", "taken"), [(33, 64, True), (32, 64, False)])
+def test_tiles_that_would_be_padding_are_left_to_smaller_ones(rows, columns, taken):
+    a, b = (te.placeholder(shape, "float32") for shape in ((rows, 64), (64, columns)))
+    func = te.create_prim_func([a, b, topi.nn.matmul(a, b)])
+    with target_of("sm_90") as target:
+        answer = SlicedMatmul((16, 16), (4, 4), 1, 32).apply(func, target, False)
+    assert (answer is not None) == taken
