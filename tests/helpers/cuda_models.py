@@ -10,8 +10,11 @@ import tvm
 from emulated_cuda import ORDERS, edited, lane_order
 from onnx import ModelProto
 from onnx.reference import ReferenceEvaluator
+from tvm import s_tir
+from tvm.s_tir import dlight
 
 import tvm_rammer
+from tvm_rammer.kernel.blocks import is_reduction, root_blocks
 from tvm_rammer.testing.models import get_model
 from tvm_rammer.testing.models.builder import GraphBuilder
 from tvm_rammer.testing.reference import random_inputs, relative_error
@@ -111,3 +114,13 @@ def outputs(library: Any, inputs: dict[str, np.ndarray], order: int = 0) -> list
 def worst(got: list[np.ndarray], expected: list[np.ndarray]) -> float:
     """The largest relative error of an output."""
     return max(relative_error(a, np.asarray(b)) for a, b in zip(got, expected, strict=True))
+
+
+class NoSums(dlight.gpu.Fallback):
+    """dlight's rule for everything, here for what has no sum."""
+
+    def apply(self, func: Any, target: Any, _: bool) -> Any:
+        sch = s_tir.Schedule(func)
+        if any(is_reduction(sch, block) for block in root_blocks(sch)):
+            return None
+        return super().apply(func, target, _)

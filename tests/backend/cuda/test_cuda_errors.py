@@ -110,7 +110,7 @@ def test_what_wants_more_shared_memory_than_a_block_has_is_computed_without():
     small = Limits(LIMITS.threads, 1024, LIMITS.blocks_per_sm)
     target, device = target_of("sm_90"), vdevice_of(target_of("sm_90"))
     usual, other = (schedule(product(), device, limits) for limits in (LIMITS, small))
-    assert (usual.origin, other.origin) == ("slicedmatmul", "fallback")
+    assert (usual.origin, other.origin) == ("slicedmatmul", "shortsum")
     with pytest.raises(ModelError) as refused:
         made_stages(usual.func, target, small)
     assert str(refused.value) == (

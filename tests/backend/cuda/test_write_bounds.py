@@ -51,6 +51,6 @@ def test_a_condition_that_tvm_forgets_is_missed(conditions_are_kept):
     kept = schedules.with_kept_conditions if conditions_are_kept else lambda func: func
     target = target_of("sm_90")
     with patch.object(schedules, "with_kept_conditions", kept):
-        answer = dict(schedules._answers(column(), target))["gemv"]
+        answer = dict(schedules._answers(column(), target, schedules._rules()))["gemv"]
     (body,) = made_stages.made_stages(answer, target, LIMITS).bodies
     assert writes_inside(body, LIMITS.threads) is conditions_are_kept

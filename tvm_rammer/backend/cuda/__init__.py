@@ -3,11 +3,12 @@
 - ``cuda_backend``: what the protocol asks
 - ``arch_target``: which targets there are, and the vDevice behind each
 - ``schedules``: an efficient and a fast schedule of each operator, of dlight's rules and those of
-  ``block_tilings``, for products of ``sliced_matmul``, for few rows ``column_strips`` and, on
-  tensor cores, of ``tensor_matmul`` with ``tensor_intrinsics``; before them ``wide_functions``:
-  those of float16; ``single_terms``: sums of one; after them ``reducers``: sums that threads share;
-  ``launches``: a scheduled PrimFunc cut into its launches; ``lower_launch``: one lowered by itself;
-  ``thread_body``: as an rTask body; ``made_stages``: all of it, with footprints and seconds
+  ``block_tilings``, for products of ``sliced_matmul``, for few rows ``column_strips``, for few
+  terms ``short_sums`` and, on tensor cores, of ``tensor_matmul`` with ``tensor_intrinsics``; before
+  them ``wide_functions``: those of float16; ``single_terms``: sums of one; after them ``reducers``:
+  sums that threads share; ``launches``: a scheduled PrimFunc cut into its launches;
+  ``lower_launch``: one lowered by itself; ``thread_body``: as an rTask body; ``made_stages``: all
+  of it, with footprints and seconds
 - ``codegen``: tables and kernels
 - ``devices``: what an SM of each architecture has, and each GPU; ``occupancy``: how many blocks of
   a kernel an SM runs at the same time

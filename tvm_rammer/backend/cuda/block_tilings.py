@@ -12,12 +12,13 @@ from typing import Any
 
 from tvm import s_tir, sym, tirx
 from tvm.s_tir.dlight import gpu
-from tvm.s_tir.dlight.analysis import normalize_prim_func
+from tvm.s_tir.dlight.analysis import get_root_block, normalize_prim_func
 from tvm.s_tir.dlight.base import try_inline
 from tvm.s_tir.dlight.gpu.matmul import (
     IterKind,
     detect_iter_traits,
     get_index_map,
+    get_reduction_blocks,
     make_iter_fusion_index_map,
 )
 
@@ -173,21 +174,35 @@ def leaves_out_results(func: tirx.PrimFunc) -> bool:
     )
 
 
-def normalize_product(sch: s_tir.Schedule, main: Any, *, second_by_rows: bool = False) -> None:
-    """Make a product C[S, I, J] += A[S, I, K] * B[S, J, K], or with B[S, K, J].
+@dataclass(frozen=True)
+class Product:
+    """The block of a product, or of a convolution as one, of M x N results with K terms each."""
 
-    Raises
-    ------
-    ValueError
-        When it is none.
-    """
+    block: Any
+    m: int
+    n: int
+    k: int
+
+
+def product_of(sch: s_tir.Schedule) -> Product | None:
+    """The first block with sums if it is a product."""
+    blocks = get_reduction_blocks(sch, sch.get_child_blocks(get_root_block(sch)))
+    traits = detect_iter_traits(sch.get(blocks[0])) if blocks else None
+    if traits is None:
+        return None
+    extents = dict.fromkeys((IterKind.kIter_I, IterKind.kIter_J, IterKind.kIter_K), 1)
+    for trait in traits[3]:
+        if trait.kind in extents:
+            extents[trait.kind] *= int(trait.extent)
+    return Product(blocks[0], *extents.values())
+
+
+def normalize_product(sch: s_tir.Schedule, main: Any, *, second_by_rows: bool = False) -> None:
+    """Make a product C[S, I, J] += A[S, I, K] * B[S, J, K], or with B[S, K, J]."""
     factors = [sch.reindex(main, ("read", number)) for number in (0, 1)]
     result = sch.reindex(main, ("write", 0))
     block = sch.get(main)
-    maps = get_index_map(block)
-    if maps is None:
-        raise ValueError(f"{block.name_hint} is no product")
-    whole, a, b, c = maps
+    whole, a, b, c = get_index_map(block)
     if second_by_rows:
         _, traits, _, _ = detect_iter_traits(block)
         b = make_iter_fusion_index_map(

@@ -2,7 +2,8 @@
 
 One thing differs. TVM writes a vector wherever lanes lie side by side, and a GPU ends the run at
 one that does not begin at a multiple of its size: rows of an odd length have such places, and rows
-of which only a part is a tensor. A launch with such vectors goes lane by lane.
+of which only a part is a tensor. Nor has CUDA C operators for vectors of truths. A launch with such
+vectors goes lane by lane.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tvm_rammer.kernel.lowering.index_divisions import (
 )
 from tvm_rammer.kernel.lowering.safe_division import SafeDivision
 from tvm_rammer.kernel.nodes import collect
+from tvm_rammer.kernel.work import element
 
 #: Where vectors lie in registers, wherever they begin.
 _REGISTERS = ("local", "warp", "wmma")
@@ -31,7 +33,7 @@ _REGISTERS = ("local", "warp", "wmma")
 def lowered_launch(launch: tirx.PrimFunc, target: tvm.target.Target) -> tirx.PrimFunc:
     """Lower one of :class:`~tvm_rammer.backend.cuda.launches.Launches`."""
     vectors = _with_vectors(launch, target)
-    if _any_unaligned(vectors):
+    if _any_unaligned(vectors) or _any_of_truths(vectors):
         vectors = _with_vectors(_lane_by_lane(launch), target)
     high, low = s_tir.transform, tirx.transform
     passes = [
@@ -52,8 +54,9 @@ def with_aligned_vectors(func: tirx.PrimFunc, target: tvm.target.Target) -> tirx
         launches = launches_of(func).functions
     except ModelError:
         return func
-    unaligned = any(_any_unaligned(_with_vectors(launch, target)) for launch in launches)
-    return _lane_by_lane(func) if unaligned else func
+    vectors = [_with_vectors(launch, target) for launch in launches]
+    refused = any(_any_unaligned(each) or _any_of_truths(each) for each in vectors)
+    return _lane_by_lane(func) if refused else func
 
 
 def _with_vectors(launch: tirx.PrimFunc, target: tvm.target.Target) -> tirx.PrimFunc:
@@ -100,6 +103,12 @@ def _any_unaligned(func: tirx.PrimFunc) -> bool:
         if not str(buffer.scope()).startswith(_REGISTERS)
         for index in indices
     )
+
+
+def _any_of_truths(func: tirx.PrimFunc) -> bool:
+    """Whether truths are put together in vectors, which CUDA C has no operators for."""
+    found = collect(func.body, tirx.Not, tirx.And, tirx.Or)
+    return any(element(str(each.ty))[1] > 1 for each in found)
 
 
 def _is_aligned(index: tirx.Ramp, analyzer: sym.Analyzer) -> bool:

@@ -12,7 +12,7 @@ from tvm_rammer.backend.cuda.devices import WARP_THREADS, usual_gpu
 from tvm_rammer.backend.cuda.launches import launches_of
 from tvm_rammer.backend.cuda.occupancy import resident_blocks
 from tvm_rammer.backend.cuda.operation_counts import count_operations
-from tvm_rammer.backend.cuda.sm_time import block_time
+from tvm_rammer.backend.cuda.sm_time import BlockTime, block_time
 from tvm_rammer.backend.cuda.thread_body import ThreadBody, is_thread_index, thread_body
 from tvm_rammer.errors import ModelError
 from tvm_rammer.kernel.split import SplitKernel, split_into_stages
@@ -41,10 +41,11 @@ class Limits:
 
 @dataclass(frozen=True)
 class MadeStages:
-    """The stages of a PrimFunc, and what a block needs to run each of them."""
+    """The stages of a PrimFunc, and what a block needs to run each of them, and takes."""
 
     split: SplitKernel
     bodies: tuple[ThreadBody, ...]
+    times: tuple[BlockTime, ...]
 
 
 @lru_cache(maxsize=256)
@@ -82,20 +83,21 @@ def made_stages(func: tirx.PrimFunc, target: tvm.target.Target, limits: Limits) 
                 f"resident block has {limits.shared_bytes:,}: leave the operator out of the plan"
             )
     arch = str(target.attrs["arch"])
+    times = tuple(_time(body, arch, limits) for body in bodies)
     stages = tuple(
         replace(
             stage,
             body=body.func.with_attr(SHARED_BYTES, body.shared_bytes),
-            tile_seconds=_tile_seconds(body, arch, limits),
+            tile_seconds=time.seconds,
         )
-        for stage, body in zip(split.stages, bodies, strict=True)
+        for stage, body, time in zip(split.stages, bodies, times, strict=True)
     )
-    return MadeStages(SplitKernel(stages, launches.scratch), bodies)
+    return MadeStages(SplitKernel(stages, launches.scratch), bodies, times)
 
 
-def _tile_seconds(body: ThreadBody, arch: str, limits: Limits) -> float:
+def _time(body: ThreadBody, arch: str, limits: Limits) -> BlockTime:
     """What a tile takes a resident block, as its operations count: nobody has measured it."""
     work = count_operations(body.func, body.num_tiles, limits.threads, is_thread_index)
     warps = limits.threads // WARP_THREADS
     resident = resident_blocks(arch, limits.threads, limits.shared_bytes, limits.blocks_per_sm)
-    return block_time(usual_gpu(arch), resident, work, warps).seconds
+    return block_time(usual_gpu(arch), resident, work, warps)

@@ -26,10 +26,12 @@ from tvm_rammer.backend.cuda.block_tilings import (
     BlockReduction,
     SplitSum,
     leaves_out_results,
+    product_of,
 )
 from tvm_rammer.backend.cuda.column_strips import ColumnStrips
 from tvm_rammer.backend.cuda.made_stages import Limits, MadeStages, made_stages
 from tvm_rammer.backend.cuda.reducers import know_infinite_starts, with_kept_conditions
+from tvm_rammer.backend.cuda.short_sums import ShortSum
 from tvm_rammer.backend.cuda.single_terms import with_single_terms
 from tvm_rammer.backend.cuda.sliced_matmul import SlicedMatmul
 from tvm_rammer.backend.cuda.tensor_matmul import TensorMatmul
@@ -57,6 +59,8 @@ _UNEXPECTED = (
 _UNROLL, _MOST_UNROLLED = "pragma_auto_unroll_max_step", 32
 #: What is not at least so much shorter is as good: estimates are coarse, and bodies take nvcc long.
 _WORTH = 0.8
+#: Rows or columns of a product up to which rules for other sums may be faster.
+_FEW = 8
 #: Blocks for each vEU beyond which nothing is gained by more of them.
 _MOST_BLOCKS = 32
 
@@ -98,11 +102,14 @@ def schedule(
         return _Answer(func, "as given", made, vdevice).scheduled(None)
     problem = "no rule of TVM schedules it"
     answers: list[_Answer] = []
-    for name, found in _answers(func, target):
-        try:
-            answers.append(_Answer(found, name, _made(found, target, limits), vdevice))
-        except ModelError as error:
-            problem = str(error)
+    for rules in _rules_for(func):
+        for name, found in _answers(func, target, rules):
+            try:
+                answers.append(_Answer(found, name, _made(found, target, limits), vdevice))
+            except ModelError as error:
+                problem = str(error)
+        if answers:
+            break
     answers = _of_few_blocks(answers) or answers
     measured, note = _measured(given, target, limits, vdevice)
     if not answers and measured is None:
@@ -157,10 +164,13 @@ class _Answer:
 
     @cached_property
     def alone(self) -> float:
-        """Seconds with all blocks for itself."""
-        stages, veus = self.made.split.stages, self.vdevice.num_veus
-        computing = sum(-(-each.num_tiles // veus) * each.tile_seconds for each in stages)
-        return computing + len(stages) * (self._row + self.vdevice.point_to_point_seconds)
+        """Seconds with all blocks for itself, which may be more than it has tiles."""
+        computing, veus = 0.0, self.vdevice.num_veus
+        for stage, time in zip(self.made.split.stages, self.made.times, strict=True):
+            times, rest = divmod(stage.num_tiles, veus)
+            computing += times * time.beside(veus) + (time.beside(rest) if rest else 0.0)
+        between = self._row + self.vdevice.point_to_point_seconds
+        return computing + len(self.made.times) * between
 
     @property
     def _row(self) -> float:
@@ -262,12 +272,37 @@ def _rules() -> list[Any]:
         SplitSum(outputs=8, parts=32, terms_apart=True),
         SplitSum(outputs=2, parts=32, terms_apart=True),
         BlockReduction(),
+        ShortSum(threads=256, lanes=4),
+        ShortSum(threads=64, lanes=4),
+        ShortSum(threads=256, lanes=1),
+        ShortSum(threads=64, lanes=1),
     ]
 
 
-def _answers(func: tirx.PrimFunc, target: tvm.target.Target) -> Iterator[tuple[str, tirx.PrimFunc]]:
+def _rules_for(func: tirx.PrimFunc) -> Iterator[list[Any]]:
+    """Rules that are asked, and those that are asked where resident blocks run no answer."""
+    if _leaves_out(func):
+        yield [dlight.gpu.Fallback()]
+        return
+    if _is_large_product(func):
+        yield [rule for rule in _rules() if isinstance(rule, SlicedMatmul | TensorMatmul)]
+    yield _rules()
+
+
+def _is_large_product(func: tirx.PrimFunc) -> bool:
+    """Whether rules for products are the only ones to ask."""
+    try:
+        product = product_of(s_tir.Schedule(func))
+    except _UNEXPECTED:
+        return False
+    return product is not None and min(product.m, product.n) > _FEW
+
+
+def _answers(
+    func: tirx.PrimFunc, target: tvm.target.Target, rules: Sequence[Any]
+) -> Iterator[tuple[str, tirx.PrimFunc]]:
     """What rules answer, by their names."""
-    for rule in [dlight.gpu.Fallback()] if _leaves_out(func) else _rules():
+    for rule in rules:
         answer = _apply(rule, func, target)
         if answer is not None:
             yield type(rule).__name__.lower(), answer

@@ -18,18 +18,14 @@ from math import prod
 from typing import Any
 
 from tvm import s_tir, tirx
-from tvm.s_tir.dlight.analysis import get_root_block
-from tvm.s_tir.dlight.gpu.matmul import (
-    auto_inline_consumer_chain,
-    auto_inline_producers,
-    get_index_map,
-    get_reduction_blocks,
-)
+from tvm.s_tir.dlight.gpu.matmul import auto_inline_consumer_chain, auto_inline_producers
 
 from tvm_rammer.backend.cuda.block_tilings import (
+    Product,
     ends_with_terms,
     moves_what_is_padded,
     normalize_product,
+    product_of,
 )
 from tvm_rammer.kernel.work import element
 from tvm_rammer.rprogram import dtype_bytes
@@ -88,15 +84,13 @@ class SlicedMatmul:
         if moves_what_is_padded(func):
             return None
         sch = s_tir.Schedule(func)
-        found = get_reduction_blocks(sch, sch.get_child_blocks(get_root_block(sch)))
-        if found is None or not get_index_map(sch.get(found[0])):
+        product = product_of(sch)
+        if product is None or self._is_mostly_padding(product):
             return None
-        main = found[0]
+        main = product.block
         by_terms = [ends_with_terms(sch.get(main), number) for number in (0, 1)]
         lanes = _lanes(sch.get(main))
         normalize_product(sch, main)
-        if self._is_mostly_padding(sch, main):
-            return None
         sch.pad_einsum(main, [1, *self._tile, self.slices * self.terms])
         if self.slices > 1:
             part, last, loops = self._slices(sch, main)
@@ -126,12 +120,11 @@ class SlicedMatmul:
         (m, n), (i, j) = self.threads, self.results
         return m * i, n * j
 
-    def _is_mostly_padding(self, sch: s_tir.Schedule, main: Any) -> bool:
+    def _is_mostly_padding(self, product: Product) -> bool:
         """Whether a tile is much larger than the product, for which there are smaller ones."""
-        _, *extents, _ = (int(sch.get(loop).extent) for loop in sch.get_loops(main))
         return any(
             side > _SMALL and side >= 2 * extent
-            for side, extent in zip(self._tile, extents, strict=True)
+            for side, extent in zip(self._tile, (product.m, product.n), strict=True)
         )
 
     @property

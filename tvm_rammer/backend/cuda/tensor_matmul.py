@@ -10,20 +10,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm import s_tir, tirx
-from tvm.s_tir.dlight.analysis import get_root_block
 from tvm.s_tir.dlight.gpu.matmul import (
-    IterKind,
     auto_inline_consumer_chain,
     auto_inline_producers,
-    detect_iter_traits,
-    get_reduction_blocks,
 )
 
 from tvm_rammer.backend.cuda import tensor_intrinsics as intrinsics
 from tvm_rammer.backend.cuda.block_tilings import (
+    Product,
     ends_with_terms,
     moves_what_is_padded,
     normalize_product,
+    product_of,
 )
 from tvm_rammer.backend.cuda.devices import WARP_THREADS
 
@@ -56,9 +54,10 @@ class TensorMatmul:
         if moves_what_is_padded(func):
             return None
         sch = s_tir.Schedule(func)
-        main = _product_of(sch)
-        if main is None:
+        product = product_of(sch)
+        if product is None or not _has_fragments(sch.get(product.block), product):
             return None
+        main = product.block
         dtype = str(sch.get(main).writes[0].source.dtype)
         by_columns = ends_with_terms(sch.get(main), 1)
         normalize_product(sch, main, second_by_rows=not by_columns)
@@ -120,24 +119,13 @@ class TensorMatmul:
         sch.vectorize(vector)
 
 
-def _product_of(sch: s_tir.Schedule) -> Any:
-    """The block of a product of float16 that is worth fragments; None if there is none."""
-    blocks = get_reduction_blocks(sch, sch.get_child_blocks(get_root_block(sch)))
-    if blocks is None:
-        return None
-    block = sch.get(blocks[0])
+def _has_fragments(block: Any, product: Product) -> bool:
+    """Whether a product is one of float16 that is worth fragments."""
     factors = [str(read.source.dtype) for read in block.reads]
     sums = [str(write.source.dtype) for write in block.writes]
     if factors != ["float16"] * 2 or sums not in (["float16"], ["float32"]):
-        return None
-    traits = detect_iter_traits(block)
-    if traits is None:
-        return None
-    extents = dict.fromkeys((IterKind.kIter_I, IterKind.kIter_J, IterKind.kIter_K), 1)
-    for trait in traits[3]:
-        if trait.kind in extents:
-            extents[trait.kind] *= int(trait.extent)
-    return blocks[0] if min(extents.values()) >= _SIDE else None
+        return False
+    return min(product.m, product.n, product.k) >= _SIDE
 
 
 def _fragments(sch: s_tir.Schedule, block: Any) -> Any:

@@ -1,0 +1,134 @@
+"""Sums of few terms on GPUs: what they compute, and which are left to other rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from cuda_models import TARGET, NoSums, outputs
+from emulated_cuda import ORDERS, looking_for_races, run_emulated
+from tvm import relax, te, topi
+
+import tvm_rammer
+from tvm_rammer.backend.cuda import schedules
+from tvm_rammer.backend.cuda.arch_target import target_of
+from tvm_rammer.backend.cuda.short_sums import ShortSum
+from tvm_rammer.kernel.blocks import schedule_of
+from tvm_rammer.testing.reference import relative_error
+
+OP = relax.op
+
+
+def pooled(x: np.ndarray, how: Callable[..., Any], pad: float) -> np.ndarray:
+    """Windows of 3 x 3 of rows of channels, padded by one."""
+    x = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)), constant_values=pad)
+    _, height, width, _ = x.shape
+    windows = [x[:, i : height - 2 + i, j : width - 2 + j] for i in range(3) for j in range(3)]
+    return how(windows, axis=0)
+
+
+def by_channel(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """A filter of 3 x 3 for each channel, padded by one."""
+    x = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    height, width = (extent - 2 for extent in x.shape[1:3])
+    places = [(i, j) for i in range(3) for j in range(3)]
+    return sum(x[:, i : i + height, j : j + width] * w[:, i, j, 0] for i, j in places)
+
+
+def convolution(x: Any, w: Any) -> Any:
+    layouts = {"data_layout": "NHWC", "kernel_layout": "OHWI"}
+    return OP.nn.conv2d(x, w, padding=1, groups=int(x.ty.shape[3]), **layouts)
+
+
+#: Shapes, what they are for Relax, and for numpy.
+CASES: dict[str, tuple[tuple[tuple[int, ...], ...], Callable[..., Any], Callable[..., Any]]] = {
+    "a maximum": (
+        ((1, 9, 9, 24),),
+        lambda x: OP.nn.max_pool2d(x, (3, 3), (1, 1), 1, layout="NHWC"),
+        lambda x: pooled(x, np.max, -np.inf),
+    ),
+    "a mean": (
+        ((2, 8, 8, 16),),
+        lambda x: OP.nn.avg_pool2d(x, (3, 3), (1, 1), 1, layout="NHWC", count_include_pad=True),
+        lambda x: pooled(x, np.mean, 0),
+    ),
+    "filters": (((1, 7, 7, 32), (32, 3, 3, 1)), convolution, by_channel),
+    "followed": (
+        ((1, 7, 7, 32), (32, 3, 3, 1), (32,)),
+        lambda x, w, b: OP.nn.relu(OP.add(convolution(x, w), b)),
+        lambda x, w, b: np.maximum(by_channel(x, w) + b, 0),
+    ),
+    "in another order": (
+        ((1, 8, 8, 16), (16, 3, 3, 1)),
+        lambda x, w: OP.permute_dims(convolution(x, w), (0, 3, 1, 2)),
+        lambda x, w: by_channel(x, w).transpose(0, 3, 1, 2),
+    ),
+    "truths": (
+        ((1, 8, 8, 16), (16, 3, 3, 1)),
+        lambda x, w: OP.astype(
+            OP.logical_not(
+                OP.logical_or(
+                    OP.greater(convolution(x, w), relax.const(0.5, "float32")),
+                    OP.less(convolution(x, w), relax.const(-0.5, "float32")),
+                )
+            ),
+            "float32",
+        ),
+        lambda x, w: (np.abs(by_channel(x, w)) <= 0.5).astype("float64"),
+    ),
+}
+
+
+def errors(name: str, rule: ShortSum, dtype: str) -> tuple[list[float], set[str]]:
+    """Errors in any order of lanes, where no rule but this one knows sums; rules of kernels."""
+    shapes, model, known = CASES[name]
+    builder = relax.BlockBuilder()
+    given = [relax.Var(f"x{k}", relax.TensorType(s, dtype)) for k, s in enumerate(shapes)]
+    with builder.function("main", given):
+        with builder.dataflow():
+            made = [builder.emit_output(each) for each in (model(*given), OP.tanh(given[0]))]
+        builder.emit_func_output(made)
+    rng = np.random.default_rng(0)
+    values = {f"x{k}": rng.standard_normal(s).astype(dtype) for k, s in enumerate(shapes)}
+    wanted = known(*(each.astype("float64") for each in values.values()))
+    rules = schedules._rules
+    try:
+        schedules._rules = lambda: [rule, NoSums()]
+        with looking_for_races():
+            library = tvm_rammer.build(builder.get(), TARGET, policy="wavefront", num_veus=3)
+    finally:
+        schedules._rules = rules
+    found = [relative_error(outputs(library, values, order)[0], wanted) for order in ORDERS]
+    return found, {kernel.origin for p in library.programs.values() for kernel in p.kernels}
+
+
+@pytest.mark.parametrize("rule", [ShortSum(64, 4), ShortSum(256, 1)])
+@pytest.mark.parametrize("name", CASES)
+def test_sums_are_numpys(name, rule):
+    found, origins = run_emulated(errors, name, rule, "float32")
+    assert max(found) < 1e-6
+    assert "shortsum" in origins
+
+
+@pytest.mark.parametrize("name", ["a maximum", "followed"])
+def test_halves_too(name):
+    found, origins = run_emulated(errors, name, ShortSum(64, 4), "float16")
+    assert max(found) < 1e-2
+    assert "shortsum" in origins
+
+
+def applies(rule: ShortSum, rows: int, terms: int, columns: int) -> bool:
+    a = te.placeholder((rows, terms, columns), "float32")
+    func = te.create_prim_func([a, topi.nn.relu(topi.sum(a, 1))])
+    with target_of("sm_90") as target:
+        return rule.apply(schedule_of(func).mod["main"], target, False) is not None
+
+
+def test_many_terms_odd_columns_and_few_results_are_left_to_other_rules():
+    assert applies(ShortSum(64, 4), 8, 128, 32)
+    assert not applies(ShortSum(64, 4), 8, 129, 32)
+    assert not applies(ShortSum(64, 4), 8, 16, 34)
+    assert applies(ShortSum(64, 1), 8, 16, 34)
+    assert not applies(ShortSum(64, 4), 7, 16, 32)
