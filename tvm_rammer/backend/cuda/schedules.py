@@ -11,6 +11,7 @@ chooses. They add up in different orders, so plans of GPUs may differ in the las
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import prod
@@ -95,8 +96,7 @@ def schedule(
         When no rule's answer fits: the last reason.
     """
     target = target_of(vdevice.features[0])
-    know_infinite_starts()
-    func = with_infinite_starts(with_single_terms(with_wide_functions(func)))
+    func = _prepared(func)
     if is_scheduled(func):
         made = made_stages(func, target, limits)
         return _Answer(func, "as given", made, vdevice).scheduled(None)
@@ -119,6 +119,24 @@ def schedule(
         scheduled = answer.scheduled(scheduled)
     assert scheduled is not None
     return replace(scheduled, note=note)
+
+
+def every_schedule(
+    func: tirx.PrimFunc, vdevice: VDevice, limits: Limits
+) -> list[tuple[str, MadeStages]]:
+    """Whatever any rule answers that resident blocks can run, by rules' names: for measurements."""
+    target, func = target_of(vdevice.features[0]), _prepared(func)
+    found = []
+    for name, answer in _answers(func, target, _rules()):
+        with suppress(ModelError):
+            found.append((name, _made(answer, target, limits)))
+    return found
+
+
+def _prepared(func: tirx.PrimFunc) -> tirx.PrimFunc:
+    """A PrimFunc as rules take it."""
+    know_infinite_starts()
+    return with_infinite_starts(with_single_terms(with_wide_functions(func)))
 
 
 @lru_cache(maxsize=256)
