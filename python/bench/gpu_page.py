@@ -39,6 +39,14 @@ _NETWORKS = """## Networks of PyTorch
 Medians in milliseconds on an {gpu}, {date}; float32 without TF32. `python
 python/bench_pytorch_cuda.py` measures these: networks as PyTorch has them, through `torch.export`.
 `torch.compile` is its mode `reduce-overhead`, with CUDA graphs."""
+_KERNELS = """## Other kernels
+
+Medians in milliseconds on an {gpu}, {date}, of CUDA graphs of one cooperative launch, by commits
+{before} and {after}: products in slices of K in place of dlight's tiles
+(`backend/cuda/sliced_matmul.py`), and a thread for some results of a pool or of a convolution by
+channel (`backend/cuda/short_sums.py`). "One by one" are today's kernels, each operator's fastest,
+in a launch each, as a graph too. `python python/pack_cuda.py MODEL --arch sm_90 -o packed` packs a
+model by the commit that is checked out."""
 _SPEEDS = """## What the GPU takes for the rest
 
 `python python/measure_gpu.py`; `backend/cuda/sm_time.py` reckons with these."""
@@ -127,6 +135,45 @@ class NetworkTimes:
 
 
 @dataclass(frozen=True)
+class KernelChange:
+    """Models before and after other kernels, on one GPU.
+
+    Attributes
+    ----------
+    gpu, date, before, after : str
+        The last two are commits.
+    models : dict of str to dict of str to float
+        Milliseconds ``before``, ``after`` and ``one-by-one``, by model.
+    notes : tuple of str
+    """
+
+    gpu: str
+    date: str
+    before: str
+    after: str
+    models: Mapping[str, Mapping[str, float]]
+    notes: tuple[str, ...] = ()
+
+    def parts(self) -> list[str]:
+        """A section of the page."""
+        gains = [times["before"] / times["after"] for times in self.models.values()]
+        together = [times[BASELINE] / times["after"] for times in self.models.values()]
+        rows = [
+            [
+                name,
+                *(_ms(times[each]) for each in ("before", "after", BASELINE)),
+                *map(_times, ours),
+            ]
+            for (name, times), *ours in zip(self.models.items(), gains, together, strict=True)
+        ]
+        means = [_times(geometric_mean(each)) for each in (gains, together)]
+        columns = ["model", "before", "after", "one by one", "before/after", "one by one/after"]
+        title = _KERNELS.format(gpu=self.gpu, date=self.date, before=self.before, after=self.after)
+        notes = "\n".join(f"- {note}" for note in self.notes)
+        return [title, table(columns, [*rows, ["geometric mean", "", "", "", *means]]), notes]
+
+
+@dataclass(frozen=True)
 class GpuResults:
     """Everything that was measured on a GPU.
 
@@ -138,6 +185,7 @@ class GpuResults:
         As measure_gpu.py writes them.
     notes : tuple of str
     pytorch_networks : NetworkTimes or None
+    kernels : KernelChange or None
     """
 
     gpu: str
@@ -146,6 +194,7 @@ class GpuResults:
     speeds: tuple[Mapping[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
     pytorch_networks: NetworkTimes | None = None
+    kernels: KernelChange | None = None
 
     @property
     def gain(self) -> float:
@@ -172,6 +221,7 @@ def gpu_page(results: GpuResults) -> str:
         _models(results),
         "\n".join(f"- {note}" for note in results.notes),
         *(results.pytorch_networks.parts() if results.pytorch_networks else ()),
+        *(results.kernels.parts() if results.kernels else ()),
         _SPEEDS,
         table(
             ["", "median"],
@@ -203,6 +253,10 @@ def _both(form: GpuForm | None) -> tuple[str, str]:
 def _over(times: Mapping[str, float]) -> str:
     ours = min(times["rammer"], times["rammer-graph"])
     return f"{min(times[each] for each in times if 'rammer' not in each) / ours:.2f}x"
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.2f}x"
 
 
 def _ms(value: float | None) -> str:

@@ -5,7 +5,14 @@ from __future__ import annotations
 import json
 
 import pytest
-from bench.gpu_page import GpuForm, GpuModel, NetworkTimes, gpu_page, load_gpu
+from bench.gpu_page import (
+    GpuForm,
+    GpuModel,
+    KernelChange,
+    NetworkTimes,
+    gpu_page,
+    load_gpu,
+)
 from bench.many_cores import ManyCores
 
 FORMS = {
@@ -51,6 +58,16 @@ def test_networks_of_pytorch_have_a_section():
     assert title.startswith("## Networks of PyTorch\n\nMedians in milliseconds on an a GPU, today")
     assert rows.splitlines()[-1] == "| net | 3 | 1 | 2 | 0.6 | 0.5 | 2.00x |"
     assert notes == "- why"
+
+
+def test_other_kernels_have_a_section():
+    times = {"before": 2.0, "after": 0.5, "one-by-one": 1.0}
+    title, rows, _ = KernelChange("a GPU", "today", "abc", "def", {"net": times}).parts()
+    assert "of one cooperative launch, by commits\nabc and def:" in title
+    assert rows.splitlines()[-2:] == [
+        "| net | 2 | 0.5 | 1 | 4.00x | 2.00x |",
+        "| geometric mean |  |  |  | 4.00x | 2.00x |",
+    ]
 
 
 def test_many_cores_have_a_section():
