@@ -39,14 +39,15 @@ _NETWORKS = """## Networks of PyTorch
 Medians in milliseconds on an {gpu}, {date}; float32 without TF32. `python
 python/bench_pytorch_cuda.py` measures these: networks as PyTorch has them, through `torch.export`.
 `torch.compile` is its mode `reduce-overhead`, with CUDA graphs."""
-_KERNELS = """## Other kernels
+_KERNELS = """## Other kernels for products
 
-Medians in milliseconds on an {gpu}, {date}, of CUDA graphs of one cooperative launch, by commits
-{before} and {after}: products in slices of K in place of dlight's tiles
-(`backend/cuda/sliced_matmul.py`), and a thread for some results of a pool or of a convolution by
-channel (`backend/cuda/short_sums.py`). "One by one" are today's kernels, each operator's fastest,
-in a launch each, as a graph too. `python python/pack_cuda.py MODEL --arch sm_90 -o packed` packs a
-model by the commit that is checked out."""
+Products in slices of K (`backend/cuda/sliced_matmul.py`) in place of dlight's tiles, on an
+{gpu}, {date}. Operators of models, each in a launch of its own by every schedule there is
+(`python python/time_gpu_schedules.py MODEL` does this): microseconds of all of them together, by
+the schedule that is the fastest for each, and of the whole device that they are busy, by the one
+that is the most efficient."""
+_NETWORKS_SINCE = """Networks of PyTorch as CUDA graphs, medians in milliseconds, by commits
+{before} and {after}, beside PyTorch's own (`python python/bench_pytorch_cuda.py`)."""
 _SPEEDS = """## What the GPU takes for the rest
 
 `python python/measure_gpu.py`; `backend/cuda/sm_time.py` reckons with these."""
@@ -135,6 +136,22 @@ class NetworkTimes:
 
 
 @dataclass(frozen=True)
+class KernelTimes:
+    """Microseconds of operators of a model, by their fastest and by their most efficient schedules.
+
+    Attributes
+    ----------
+    operators : int
+    fastest, device : tuple of float
+        Before and after, of all operators: launched one by one, and of a device that is full.
+    """
+
+    operators: int
+    fastest: tuple[float, float]
+    device: tuple[float, float]
+
+
+@dataclass(frozen=True)
 class KernelChange:
     """Models before and after other kernels, on one GPU.
 
@@ -142,8 +159,10 @@ class KernelChange:
     ----------
     gpu, date, before, after : str
         The last two are commits.
-    models : dict of str to dict of str to float
-        Milliseconds ``before``, ``after`` and ``one-by-one``, by model.
+    kernels : dict of str to KernelTimes
+        By model.
+    networks : dict of str to dict of str to float
+        Milliseconds ``before`` and ``after``, and of contenders of ``bench.pytorch_on_gpu``.
     notes : tuple of str
     """
 
@@ -151,26 +170,29 @@ class KernelChange:
     date: str
     before: str
     after: str
-    models: Mapping[str, Mapping[str, float]]
+    kernels: Mapping[str, KernelTimes]
+    networks: Mapping[str, Mapping[str, float]]
     notes: tuple[str, ...] = ()
 
     def parts(self) -> list[str]:
         """A section of the page."""
-        gains = [times["before"] / times["after"] for times in self.models.values()]
-        together = [times[BASELINE] / times["after"] for times in self.models.values()]
-        rows = [
-            [
-                name,
-                *(_ms(times[each]) for each in ("before", "after", BASELINE)),
-                *map(_times, ours),
-            ]
-            for (name, times), *ours in zip(self.models.items(), gains, together, strict=True)
+        kernels = [
+            [name, str(each.operators), *_change(*each.fastest), *_change(*each.device)]
+            for name, each in self.kernels.items()
         ]
-        means = [_times(geometric_mean(each)) for each in (gains, together)]
-        columns = ["model", "before", "after", "one by one", "before/after", "one by one/after"]
-        title = _KERNELS.format(gpu=self.gpu, date=self.date, before=self.before, after=self.after)
-        notes = "\n".join(f"- {note}" for note in self.notes)
-        return [title, table(columns, [*rows, ["geometric mean", "", "", "", *means]]), notes]
+        peers = ("eager-graph", "compile")
+        networks = [
+            [name, *_change(times["before"], times["after"]), *(_ms(times.get(p)) for p in peers)]
+            for name, times in self.networks.items()
+        ]
+        changes = ["before", "after", ""]
+        return [
+            _KERNELS.format(gpu=self.gpu, date=self.date),
+            table(["model", "operators", *changes, "device, before", "after", ""], kernels),
+            _NETWORKS_SINCE.format(before=self.before, after=self.after),
+            table(["network", *changes, "PyTorch, graph", "torch.compile"], networks),
+            "\n".join(f"- {note}" for note in self.notes),
+        ]
 
 
 @dataclass(frozen=True)
@@ -255,8 +277,8 @@ def _over(times: Mapping[str, float]) -> str:
     return f"{min(times[each] for each in times if 'rammer' not in each) / ours:.2f}x"
 
 
-def _times(ratio: float) -> str:
-    return f"{ratio:.2f}x"
+def _change(before: float, after: float) -> tuple[str, str, str]:
+    return _ms(before), _ms(after), f"{before / after:.2f}x"
 
 
 def _ms(value: float | None) -> str:

@@ -9,6 +9,7 @@ from bench.gpu_page import (
     GpuForm,
     GpuModel,
     KernelChange,
+    KernelTimes,
     NetworkTimes,
     gpu_page,
     load_gpu,
@@ -61,13 +62,15 @@ def test_networks_of_pytorch_have_a_section():
 
 
 def test_other_kernels_have_a_section():
-    times = {"before": 2.0, "after": 0.5, "one-by-one": 1.0}
-    title, rows, _ = KernelChange("a GPU", "today", "abc", "def", {"net": times}).parts()
-    assert "of one cooperative launch, by commits\nabc and def:" in title
-    assert rows.splitlines()[-2:] == [
-        "| net | 2 | 0.5 | 1 | 4.00x | 2.00x |",
-        "| geometric mean |  |  |  | 4.00x | 2.00x |",
-    ]
+    times = {"before": 2.0, "after": 0.5, "eager-graph": 1.0}
+    kernels = {"net": KernelTimes(3, (400.0, 200.0), (90.0, 30.0))}
+    change = KernelChange("a GPU", "today", "abc", "def", kernels, {"net": times}, ("why",))
+    title, operators, commits, networks, notes = change.parts()
+    assert "in place of dlight's tiles, on an\na GPU, today." in title
+    assert operators.splitlines()[-1] == "| net | 3 | 400 | 200 | 2.00x | 90 | 30 | 3.00x |"
+    assert "by commits\nabc and def, beside" in commits
+    assert networks.splitlines()[-1] == "| net | 2 | 0.5 | 4.00x | 1 |  |"
+    assert notes == "- why"
 
 
 def test_many_cores_have_a_section():

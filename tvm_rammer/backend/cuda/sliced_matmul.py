@@ -6,8 +6,9 @@ multiply-add. So threads of a block that have the same results each take a slice
 that is small, and have many results each; at the end the slices are added up. A thread reads
 shared memory in vectors, and what the next step needs is on its way while one is computed.
 
-Measured on an H100, against dlight's tiles of several sizes: for the 51 convolutions of Inception
-v3 the fastest is 2.4 times as fast, and the most efficient takes 2.4 times less of the device.
+Measured on an H100, 40 products of Inception v3, ResNeXt and BERT take 2.3 times less than by
+dlight's tiles of several sizes, each by its fastest schedule, and 2.3 times less of the device, by
+its most efficient one.
 """
 
 from __future__ import annotations
