@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import tvm
-from emulated_cuda import ORDERS, edited, lane_order
+from emulated_cuda import ORDERS, edited, lane_order, looking_for_races
 from onnx import ModelProto
 from onnx.reference import ReferenceEvaluator
-from tvm import s_tir
+from tvm import relax, s_tir
 from tvm.s_tir import dlight
 
 import tvm_rammer
+from tvm_rammer.backend.cuda import schedules
 from tvm_rammer.kernel.blocks import is_reduction, root_blocks
 from tvm_rammer.testing.models import get_model
 from tvm_rammer.testing.models.builder import GraphBuilder
@@ -124,3 +127,29 @@ class NoSums(dlight.gpu.Fallback):
         if any(is_reduction(sch, block) for block in root_blocks(sch)):
             return None
         return super().apply(func, target, _)
+
+
+#: Shapes of inputs, what is made of them for Relax, and for numpy.
+Case = tuple[tuple[tuple[int, ...], ...], Callable[..., Any], Callable[..., Any]]
+
+
+def errors_by_rule(case: Case, rule: Any, dtype: str = "float32") -> tuple[list[float], set[str]]:
+    """Errors in any order of lanes, where no other rule knows sums; the rules of kernels."""
+    shapes, model, known = case
+    builder = relax.BlockBuilder()
+    given = [relax.Var(f"x{k}", relax.TensorType(s, dtype)) for k, s in enumerate(shapes)]
+    with builder.function("main", given):
+        with builder.dataflow():
+            # A region has two operators.
+            made = [builder.emit_output(e) for e in (model(*given), relax.op.tanh(given[0]))]
+        builder.emit_func_output(made)
+    rng = np.random.default_rng(0)
+    values = {f"x{k}": rng.standard_normal(s).astype(dtype) for k, s in enumerate(shapes)}
+    wanted = known(*(each.astype("float64") for each in values.values()))
+    with (
+        patch.object(schedules, "_rules", lambda: [rule, NoSums()]),
+        looking_for_races(),
+    ):
+        library = tvm_rammer.build(builder.get(), TARGET, policy="wavefront", num_veus=3)
+    found = [relative_error(outputs(library, values, order)[0], wanted) for order in ORDERS]
+    return found, {kernel.origin for p in library.programs.values() for kernel in p.kernels}

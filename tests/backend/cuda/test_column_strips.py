@@ -7,20 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_models import TARGET, NoSums, outputs
-from emulated_cuda import ORDERS, looking_for_races, run_emulated
+from cuda_models import Case, errors_by_rule
+from emulated_cuda import run_emulated
 from tvm import relax, te, topi
 
-import tvm_rammer
-from tvm_rammer.backend.cuda import schedules
 from tvm_rammer.backend.cuda.arch_target import target_of
 from tvm_rammer.backend.cuda.column_strips import ColumnStrips
 from tvm_rammer.kernel.blocks import schedule_of
-from tvm_rammer.testing.reference import relative_error
 
 OP = relax.op
 #: Shapes, what they are for Relax, and for numpy.
-CASES: dict[str, tuple[tuple[tuple[int, ...], ...], Callable[..., Any], Callable[..., Any]]] = {
+CASES: dict[str, Case] = {
     "one row": (((1, 96), (96, 128)), OP.matmul, np.matmul),
     "a vector": (((256,), (256, 64)), OP.matmul, np.matmul),
     "rows": (((5, 64), (64, 96)), OP.matmul, np.matmul),
@@ -41,26 +38,7 @@ CASES: dict[str, tuple[tuple[tuple[int, ...], ...], Callable[..., Any], Callable
 
 
 def errors(name: str, outputs_of_block: int) -> tuple[list[float], set[str]]:
-    """Errors in any order of lanes, where no rule but this one knows products; rules of kernels."""
-    shapes, model, known = CASES[name]
-    builder = relax.BlockBuilder()
-    given = [relax.Var(f"x{k}", relax.TensorType(s, "float32")) for k, s in enumerate(shapes)]
-    with builder.function("main", given):
-        with builder.dataflow():
-            made = [builder.emit_output(each) for each in (model(*given), OP.tanh(given[0]))]
-        builder.emit_func_output(made)
-    rng = np.random.default_rng(0)
-    values = {f"x{k}": rng.standard_normal(s).astype("float32") for k, s in enumerate(shapes)}
-    wanted = known(*(each.astype("float64") for each in values.values()))
-    rules = schedules._rules
-    try:
-        schedules._rules = lambda: [ColumnStrips(outputs_of_block), NoSums()]
-        with looking_for_races():
-            library = tvm_rammer.build(builder.get(), TARGET, policy="wavefront", num_veus=3)
-    finally:
-        schedules._rules = rules
-    found = [relative_error(outputs(library, values, order)[0], wanted) for order in ORDERS]
-    return found, {kernel.origin for p in library.programs.values() for kernel in p.kernels}
+    return errors_by_rule(CASES[name], ColumnStrips(outputs_of_block))
 
 
 @pytest.mark.parametrize("outputs_of_block", [16, 64])

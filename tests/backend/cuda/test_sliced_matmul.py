@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from cuda_models import TARGET, NoSums, outputs
-from emulated_cuda import ORDERS, looking_for_races, run_emulated
+from cuda_models import Case, errors_by_rule
+from emulated_cuda import run_emulated
 from tvm import relax, te, topi
 
-import tvm_rammer
-from tvm_rammer.backend.cuda import schedules
 from tvm_rammer.backend.cuda.arch_target import target_of
 from tvm_rammer.backend.cuda.sliced_matmul import SlicedMatmul
-from tvm_rammer.testing.reference import relative_error
 
 OP = relax.op
 #: With slices and without, vectors of one to four results, and slices of a part of a warp.
@@ -47,7 +43,7 @@ def convolution(x: Any, w: Any, stride: int = 1) -> Any:
 
 
 #: Shapes, what they are for Relax, and for numpy.
-CASES: dict[str, tuple[tuple[tuple[int, ...], ...], Callable[..., Any], Callable[..., Any]]] = {
+CASES: dict[str, Case] = {
     "whole tiles": (((32, 128), (128, 64)), OP.matmul, np.matmul),
     "odd": (((17, 75), (75, 37)), OP.matmul, np.matmul),
     "one step": (((24, 8), (8, 24)), OP.matmul, np.matmul),
@@ -83,26 +79,7 @@ CASES: dict[str, tuple[tuple[tuple[int, ...], ...], Callable[..., Any], Callable
 
 
 def errors(name: str, tiling: str, dtype: str) -> tuple[list[float], set[str]]:
-    """Errors in any order of lanes, where no rule but this one knows products; rules of kernels."""
-    shapes, model, known = CASES[name]
-    builder = relax.BlockBuilder()
-    given = [relax.Var(f"x{k}", relax.TensorType(s, dtype)) for k, s in enumerate(shapes)]
-    with builder.function("main", given):
-        with builder.dataflow():
-            made = [builder.emit_output(each) for each in (model(*given), OP.tanh(given[0]))]
-        builder.emit_func_output(made)
-    rng = np.random.default_rng(0)
-    values = {f"x{k}": rng.standard_normal(s).astype(dtype) for k, s in enumerate(shapes)}
-    wanted = known(*(each.astype("float64") for each in values.values()))
-    rules = schedules._rules
-    try:
-        schedules._rules = lambda: [TILINGS[tiling], NoSums()]
-        with looking_for_races():
-            library = tvm_rammer.build(builder.get(), TARGET, policy="wavefront", num_veus=3)
-    finally:
-        schedules._rules = rules
-    found = [relative_error(outputs(library, values, order)[0], wanted) for order in ORDERS]
-    return found, {kernel.origin for p in library.programs.values() for kernel in p.kernels}
+    return errors_by_rule(CASES[name], TILINGS[tiling], dtype)
 
 
 @pytest.mark.parametrize("tiling", TILINGS)
