@@ -33,12 +33,8 @@ from tvm_rammer.rprogram import dtype_bytes
 
 #: Elements that a thread moves at once, at most, and their bytes.
 _LANES, _VECTOR_BYTES = 4, 16
-#: Results of a thread beyond which it has registers for no more than two terms of each factor.
-_MANY_RESULTS = 32
 #: A side of a tile for which there is none that is much smaller.
 _SMALL = 16
-#: Of a block where slices have parts of their own: the loops around its results are those of one.
-_BLOCK = 1
 _NOT_UNROLLED = "pragma_unroll_explicit"
 _THROUGH_REGISTERS = "tirx.manifest_shared_memory_local_stage"
 #: Of a step: load A, store it, load B, store it, compute. Loads are of the step that follows, and
@@ -97,7 +93,7 @@ class SlicedMatmul:
             part, last, loops = self._slices(sch, main)
         else:
             part, last, loops = self._whole(sch, main)
-        thread, step, terms = self._spread_results(sch, part, loops, min(lanes, self._fragment))
+        thread, step, terms = self._spread_results(sch, part, loops, lanes)
         sch.reverse_compute_at(last, thread, preserve_unit_loops=True)
         if self.slices == 1:
             auto_inline_consumer_chain(sch, last)
@@ -128,11 +124,6 @@ class SlicedMatmul:
             for side, extent in zip(self._tile, (product.m, product.n), strict=True)
         )
 
-    @property
-    def _fragment(self) -> int:
-        """Terms of each factor that a thread has in registers."""
-        return _LANES if prod(self.results) <= _MANY_RESULTS else _LANES // 2
-
     def _whole(self, sch: s_tir.Schedule, main: Any) -> tuple[Any, Any, Sequence[Any]]:
         """Blocks for tiles; what computes, what writes, and the loops of a tile."""
         i, j, k = self._blocks(sch, main)
@@ -147,17 +138,19 @@ class SlicedMatmul:
         sch.set_scope(part, 0, "shared")
         total = sch.cache_write(main, 0, "local")
         self._blocks(sch, main)
-        block = sch.get_loops(main)[0]
+        block, *_ = sch.get_loops(main)
         sch.compute_at(part, block, preserve_unit_loops=True)
         last = sch.cache_write(part, 0, "local")
         sch.reverse_compute_at(total, block, preserve_unit_loops=True)
-        results = sch.fuse(*sch.get_loops(total)[_BLOCK:])
-        _, thread = sch.split(results, [None, self.slices * prod(self.threads)])
+        _, *results = sch.get_loops(total)
+        _, thread = sch.split(sch.fuse(*results), [None, self.slices * prod(self.threads)])
         sch.bind(thread, "threadIdx.x")
         sch.compute_at(main, thread, preserve_unit_loops=True)
         auto_inline_consumer_chain(sch, total)
-        sch.unroll(sch.get_loops(main)[_BLOCK + 2])
-        return part, last, sch.get_loops(part)[_BLOCK:]
+        *_, slice_, _, _, _ = sch.get_loops(main)
+        sch.unroll(slice_)
+        _, *loops = sch.get_loops(part)
+        return part, last, loops
 
     def _blocks(self, sch: s_tir.Schedule, main: Any) -> tuple[Any, Any, Any]:
         """Bind a block for each tile: the loops of its results, and of their terms."""
@@ -170,7 +163,7 @@ class SlicedMatmul:
         return i1, j1, k
 
     def _spread_results(
-        self, sch: s_tir.Schedule, part: Any, loops: Sequence[Any], fragment: int
+        self, sch: s_tir.Schedule, part: Any, loops: Sequence[Any], lanes: int
     ) -> tuple[Any, Any, Any]:
         """Bind threads; the loop of threads, of steps, and of terms that are in registers."""
         *slices, i, j, step, term = loops
@@ -178,7 +171,7 @@ class SlicedMatmul:
             sch.split(loop, [threads, results])
             for loop, threads, results in zip((i, j), self.threads, self.results, strict=True)
         )
-        terms, lane = sch.split(term, [None, fragment])
+        terms, lane = sch.split(term, [None, lanes])
         sch.reorder(*slices, i0, j0, step, terms, lane, i1, j1)
         thread = sch.fuse(*slices, i0, j0)
         sch.bind(thread, "threadIdx.x")
