@@ -47,8 +47,8 @@ _I32 = PrimType("int32")
 _HOOK = "tvm_callback_cuda_postproc"
 _BODY = 'extern "C" __device__ int'
 _INLINED = "__device__ __forceinline__ int"
-#: A body, up to where it asks for its thread, and what follows.
-_ASKING = re.compile(rf"(\n  int thread = [^;\n]*{THREAD}[^;\n]*;\n)(.*?\n}}\n)", re.DOTALL)
+#: A body, up to where it asks for its thread, how it does, and what follows.
+_ASKING = re.compile(rf"(\n  int thread = )([^;\n]*{THREAD}[^;\n]*)(;\n.*?\n}}\n)", re.DOTALL)
 _BOUNDS = re.compile(r"__launch_bounds__\((\d+)\)")
 
 
@@ -202,9 +202,10 @@ def with_inlined_bodies(text: str, blocks_per_sm: int) -> str:
     A body that is called keeps registers of its caller in memory; inlined, it is as if it were
     written where it runs. And ptxas uses what registers there are, unless it is told how many
     blocks an SM is to run at the same time. TVM writes what a variable is in its place, here a
-    question that is asked anew each time; a body asks once.
+    question that is asked anew each time, of which nvcc has to find out that it is the same; a body
+    asks once.
     """
-    text = _ASKING.sub(lambda body: body[1] + body[2].replace(f"{THREAD}()", "thread"), text)
+    text = _ASKING.sub(lambda body: body[1] + body[2] + body[3].replace(body[2], "thread"), text)
     text = text.replace(_BODY, _INLINED)
     return _BOUNDS.sub(rf"__launch_bounds__(\1, {blocks_per_sm})", text)
 
