@@ -77,8 +77,7 @@ def schedules_of(
                 continue
             key = f"body{number}_{len(found)}"
             bodies[key] = stage.body
-            waves = -(-stage.num_tiles // vdevice.num_veus)
-            times = (stage.tile_seconds, waves * stage.tile_seconds)
+            times = (stage.tile_seconds, made.alone(vdevice.num_veus))
             arguments = tuple(map(int, stage.arguments))
             found.append(TimedSchedule(key, rule, shapes, arguments, stage.num_tiles, *times))
         if found:
@@ -98,13 +97,13 @@ def program_text(
         for part in _DEFINITIONS.split(text)
         if "rammer_dispatch(" not in part and "__global__" not in part.partition("{")[0]
     ]
-    kernels = [_kernel(each, bodies[each.key]) for some in operators for each in some]
+    kernels = [_kernel(each) for some in operators for each in some]
     lists = [_list(some) for some in operators]
     whole = "std::vector<Operator> Operators() {\n  return {\n" + ",\n".join(lists) + "};\n}\n"
     return "".join([*parts, _MAIN.read_text(), *kernels, whole])
 
 
-def _kernel(schedule: TimedSchedule, body: tirx.PrimFunc) -> str:
+def _kernel(schedule: TimedSchedule) -> str:
     """A launch that computes all tiles once, or some of them in every block."""
     pointers = ", ".join(f"(float*)tensors[{place}]" for place in schedule.arguments)
     call = f"{schedule.key}(tile, tile + 1, {pointers});"

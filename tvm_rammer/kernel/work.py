@@ -140,8 +140,7 @@ class _Work:
 
     def _access(self, buffer: Any, dtype: str, times: float) -> None:
         if buffer in self.views:
-            base, lanes = element(dtype)
-            self.bytes[self.views[buffer]] += times * lanes * dtype_bytes(base)
+            self.bytes[self.views[buffer]] += times * element_bytes(dtype)
 
 
 def _flops(node: Any) -> float:
@@ -159,3 +158,9 @@ def element(dtype: str) -> tuple[str, int]:
     """The element of a vector type and how many there are: ``float32x16`` is 16 ``float32``."""
     base, _, lanes = dtype.partition("x")
     return base, int(lanes) if lanes.isdigit() else 1
+
+
+def element_bytes(dtype: str) -> int:
+    """Bytes of an element, or of a whole vector."""
+    base, lanes = element(dtype)
+    return lanes * dtype_bytes(base)

@@ -47,6 +47,14 @@ class MadeStages:
     bodies: tuple[ThreadBody, ...]
     times: tuple[BlockTime, ...]
 
+    def alone(self, veus: int) -> float:
+        """Seconds of all tiles, one stage after the other, with so many blocks for themselves."""
+        total = 0.0
+        for stage, time in zip(self.split.stages, self.times, strict=True):
+            times, rest = divmod(stage.num_tiles, veus)
+            total += times * time.beside(veus) + (time.beside(rest) if rest else 0.0)
+        return total
+
 
 @lru_cache(maxsize=256)
 def made_stages(func: tirx.PrimFunc, target: tvm.target.Target, limits: Limits) -> MadeStages:

@@ -25,7 +25,7 @@ from tvm_rammer.backend.cuda.devices import SECTOR_BYTES, WARP_THREADS
 from tvm_rammer.kernel.blocks import variables
 from tvm_rammer.kernel.iterations import Iterations
 from tvm_rammer.kernel.nodes import collect, expressions, parts_of
-from tvm_rammer.kernel.work import element
+from tvm_rammer.kernel.work import element, element_bytes
 from tvm_rammer.rprogram import dtype_bytes
 
 
@@ -229,7 +229,7 @@ class _Counter:
         if scope.startswith(("local", "warp")):
             return
         # Elements of a buffer may be vectors themselves.
-        nbytes, width = _bytes_of(str(buffer.dtype)), _bytes_of(dtype)
+        nbytes, width = element_bytes(str(buffer.dtype)), element_bytes(dtype)
         index = indices[0].base if isinstance(indices[0], tirx.Ramp) else indices[0]
         times = around.times * self._new_share(index, around)
         warp = self._bytes_of_warp(index, nbytes, width, around)
@@ -277,11 +277,6 @@ class _Counter:
         first = np.unique(found) * nbytes
         ends = np.concatenate([first, first + width - 1]) // SECTOR_BYTES
         return np.unique(ends).tolist()
-
-
-def _bytes_of(dtype: str) -> int:
-    base, lanes = element(dtype)
-    return lanes * dtype_bytes(base)
 
 
 def _has_barrier(statement: Any) -> bool:

@@ -184,12 +184,8 @@ class _Answer:
     @cached_property
     def alone(self) -> float:
         """Seconds with all blocks for itself, which may be more than it has tiles."""
-        computing, veus = 0.0, self.vdevice.num_veus
-        for stage, time in zip(self.made.split.stages, self.made.times, strict=True):
-            times, rest = divmod(stage.num_tiles, veus)
-            computing += times * time.beside(veus) + (time.beside(rest) if rest else 0.0)
         between = self._row + self.vdevice.point_to_point_seconds
-        return computing + len(self.made.times) * between
+        return self.made.alone(self.vdevice.num_veus) + len(self.made.times) * between
 
     @property
     def _row(self) -> float:

@@ -26,8 +26,7 @@ from tvm_rammer.errors import ModelError
 from tvm_rammer.kernel.blocks import variables
 from tvm_rammer.kernel.loops import sequence
 from tvm_rammer.kernel.nodes import collect, statements
-from tvm_rammer.kernel.work import element
-from tvm_rammer.rprogram import dtype_bytes
+from tvm_rammer.kernel.work import element_bytes
 
 #: Functions of the text that all kernels import: the index of a thread, and a place in the pool.
 THREAD, SHARED = "rammer_thread", "rammer_shared"
@@ -315,8 +314,7 @@ def _in_pool(body: Any) -> tuple[Any, int]:
         buffer = allocation.buffer
         if buffer.scope() not in _SHARED_SCOPES:
             return allocation
-        base, lanes = element(str(buffer.dtype))
-        nbytes = lanes * dtype_bytes(base)
+        nbytes = element_bytes(str(buffer.dtype))
         for extent in buffer.shape:
             nbytes *= int(extent)
         address = tirx.call_extern("uint64", SHARED, tirx.const(size, "int32"))
