@@ -6,6 +6,7 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +16,11 @@ from close import assert_outputs_close
 from small_graphs import tensors
 from small_models import Dynamic, Sorting, dynamic, floats, sorting
 from tvm import relax
-from tvm.runtime import Executable
+from tvm.support import cc
 
 import tvm_rammer
 from tvm_rammer.errors import DeviceError, InputError, LibraryError
+from tvm_rammer.runtime import link
 from tvm_rammer.runtime.library import Library
 from tvm_rammer.runtime.onnx_reference import run_onnxruntime
 from tvm_rammer.testing import models
@@ -211,18 +213,57 @@ def test_a_file_never_appears_half_written(library, tmp_path, monkeypatch):
     path = tmp_path / "lstm.so"
     path.write_text("older")
 
-    def fail(self: Executable, name: str) -> None:
-        assert Path(name).parent.parent == tmp_path
+    def fail(name: str, objects: list[str]) -> None:
+        assert {Path(each).parent.parent for each in [name, objects[-1]]} == {tmp_path}
         Path(name).write_text("half of a libr")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Executable, "export_library", fail)
+    monkeypatch.setattr(cc, "create_shared", fail)
     assert export_error(library, path) == (
         f"{path}: cannot be written: No space left on device; "
         "make room on the disk, or choose another path"
     )
     assert os.listdir(tmp_path) == ["lstm.so"]
     assert path.read_text() == "older"
+
+
+#: Writes no file of more than 300 KiB, of which the weights of the model are more.
+FULL = """
+import resource, sys, tvm_rammer
+from tvm_rammer.testing.models import get_model
+library = tvm_rammer.build(get_model("lstm_8x8x256").build())
+resource.setrlimit(resource.RLIMIT_FSIZE, (300 << 10, 300 << 10))
+try:
+    library.export_library(sys.argv[1])
+except tvm_rammer.errors.LibraryError as error:
+    print(error)
+"""
+
+
+@needs_compiler
+def test_a_disk_that_is_full_ends_no_process(tmp_path):
+    path = tmp_path / "lstm.so"
+    run = subprocess.run([sys.executable, "-c", FULL, path], capture_output=True, text=True)
+    assert (run.returncode, run.stderr) == (0, "")
+    assert run.stdout.startswith(f"{path}: cannot be written: File too large; ")
+    assert os.listdir(tmp_path) == []
+
+
+@needs_compiler
+def test_weights_beyond_the_reach_of_code_are_read(library, tmp_path, monkeypatch):
+    monkeypatch.setattr(link, "_FAR_BYTES", 0)
+    path = library.export_library(tmp_path / "far.so")
+    assert b".lrodata" in path.read_bytes() or platform.machine() != "x86_64"
+    outputs = tvm_rammer.load(path).create()(*INPUTS.values())
+    assert_outputs_close([t.numpy() for t in outputs], WANTED)
+
+
+@needs_compiler
+def test_a_folder_may_have_any_name(library, tmp_path):
+    folder = tmp_path / 'a "b" \\ c%é'
+    folder.mkdir()
+    outputs = tvm_rammer.load(library.export_library(folder / "lstm.so")).create()(*INPUTS.values())
+    assert_outputs_close([t.numpy() for t in outputs], WANTED)
 
 
 @needs_compiler

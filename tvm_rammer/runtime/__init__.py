@@ -6,5 +6,6 @@
   ``profile``: when its rTasks really ran
 - ``report``, ``kernel_report``: what was decided, what kernels reach
 - ``loading``: from a file to a library, by its ``checksum`` and from a ``private_copy`` in memory
+- ``link``: from an executable to a file, its parts side by side
 - ``shared_object``: what is wrong with a file, told before the system's loader dies of it
 """

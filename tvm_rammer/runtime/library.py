@@ -28,6 +28,7 @@ from tvm_rammer.rprogram import RProgram
 from tvm_rammer.runtime.checksum import seal
 from tvm_rammer.runtime.description import LibraryDescription, simulated
 from tvm_rammer.runtime.graph_module import GraphModule
+from tvm_rammer.runtime.link import link_shared_object
 from tvm_rammer.runtime.private_copy import PrivateCopy
 from tvm_rammer.runtime.report import Report, make_report
 from tvm_rammer.transform.attach_description import ModelNames
@@ -247,17 +248,16 @@ class Library:
         require_exports(self.description.backend, target)
         if not isinstance(self.executable, Executable):
             raise LibraryError(f"{target}: a loaded library is a file already; copy that")
-        backend, compiled_for = self.description.backend, self.description.target
-        backend.complete(self.executable.mod, tvm.target.Target(compiled_for))
+        compiled_for = tvm.target.Target(self.description.target)
+        self.description.backend.complete(self.executable.mod, compiled_for)
         try:
             with working_folder(target.parent) as folder:
                 written = folder / target.name
-                self.executable.export_library(str(written))
+                link_shared_object(self.executable.mod, architecture(compiled_for), written, folder)
                 seal(written)
                 os.replace(written, target)
         except (OSError, RuntimeError, TypeError) as error:
-            built_for = architecture(tvm.target.Target(self.description.target))
-            problem = link_problem(error, built_for)
+            problem = link_problem(error, architecture(compiled_for))
             raise LibraryError(f"{target}: {problem}") from error
         return target
 

@@ -16,11 +16,10 @@ from itertools import count
 import tvm
 
 from tvm_rammer.memory_file import memory_file
+from tvm_rammer.runtime.link import SERIALISED
 from tvm_rammer.runtime.shared_object import defect, symbol_range
 
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2
-#: What TVM keeps serialised in a library, and copies when it loads it: bytecode and constants.
-_SERIALISED = "__tvm_ffi__library_bin"
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _numbers = count()
@@ -86,7 +85,7 @@ class PrivateCopy:
     def _forget_serialised(self) -> None:
         """Give back the memory of what TVM has copied."""
         with open(self._descriptor, "rb", closefd=False) as file:
-            offset, size = symbol_range(file, _SERIALISED)
+            offset, size = symbol_range(file, SERIALISED)
         page = os.sysconf("SC_PAGESIZE")
         first, last = -(-offset // page) * page, (offset + size) // page * page
         if last > first:
