@@ -25,8 +25,14 @@ from tvm_rammer.tensors import as_tensor
 from tvm_rammer.transform.pipeline import Records, partition_module
 from tvm_rammer.units import listed
 
-#: What is said where memory cannot be had, of which a thread wants some for its stack.
-_NO_MEMORY = ("bad_alloc", "can't start new thread", "Cannot allocate memory")
+#: What is said where memory cannot be had, of which a thread wants some for its stack. A pass that
+#: TVM calls loses the type of its error.
+_NO_MEMORY = (
+    "bad_alloc",
+    "can't start new thread",
+    "Cannot allocate memory",
+    "Unable to allocate",  # numpy's
+)
 
 
 @one_at_a_time

@@ -57,7 +57,6 @@ _CONSTANTS: Mapping[str, Mapping[int, str]] = {
     "CumSum": {1: "axis"},
     "Pad": {1: "pads", 2: "value", 3: "axes"},
     "Split": {1: "sizes of its parts"},
-    "TopK": {1: "k"},
 }
 
 

@@ -11,20 +11,19 @@ from typing import Any
 import numpy as np
 import tvm
 from onnx import TensorProto
-from tvm import relax, te, tirx, topi
+from tvm import relax, te, tirx
 
 from tvm_rammer.frontend.deformable_convolution import DeformableConvolution
 from tvm_rammer.frontend.onnx import signals
 from tvm_rammer.frontend.onnx.col2im import col2im
 from tvm_rammer.frontend.onnx.run_time_sizes import as_shape, broadcast, expanded, is_shape
+from tvm_rammer.frontend.onnx.suppression import non_max_suppression
 from tvm_rammer.frontend.rounding import rounded_to_bfloat16
 
 #: Makes an expression of a node's operands and attributes.
 Converter = Callable[[relax.BlockBuilder, Sequence[Any], Mapping[str, Any]], relax.Expr | None]
 
 
-#: The score below which a box is dropped where no threshold is given.
-_LEAST = float(np.finfo(np.float32).min)
 #: Integers that have less than the longest ones' bits.
 _INTEGERS = {
     getattr(TensorProto, name.upper()): name
@@ -32,28 +31,6 @@ _INTEGERS = {
 }
 #: Farther than any axis reaches; models have the largest integer for the end of an axis.
 _FAR = 2**40
-
-
-def _non_max_suppression(
-    bb: relax.BlockBuilder, inputs: Sequence[Any], attributes: Mapping[str, Any]
-) -> relax.Expr:
-    """As many rows as there are boxes left.
-
-    TVM's operator says that there is one for each box, and cuts them off behind its type's back:
-    what is computed from the type, as the size in a Reshape, would be that of all boxes.
-    """
-    boxes, scores, *limits = inputs
-    most, overlap, score = (
-        default if value is None else value.value.numpy().item()
-        for value, default in zip((*limits, None, None, None), (0, 0.0, _LEAST), strict=False)
-    )
-    suppression = topi.vision.all_class_non_max_suppression
-    found = bb.emit_te(suppression, boxes, scores, most, overlap, score, "onnx")
-    rows, count = (bb.emit(relax.TupleGetItem(found, number)) for number in (0, 1))
-    begin, step = (relax.const(np.full(2, value, np.int64), "int64") for value in (0, 1))
-    end = bb.emit(relax.op.concat([count, relax.const(np.array([3], np.int64), "int64")]))
-    kept = bb.emit(relax.op.dynamic_strided_slice(rows, begin, end, step))
-    return bb.match_cast(kept, relax.TensorType((tirx.Var("kept_boxes", "int64"), 3), "int64"))
 
 
 def _reshape(
@@ -149,6 +126,28 @@ def _parts(
     count = relax.op.floor_divide(relax.op.add(span, _numbers(abs(step) - 1)), _numbers(abs(step)))
     both = relax.op.concat([first, count])
     return bb.emit(relax.op.maximum(both, _numbers(0)))
+
+
+def _top_k(
+    bb: relax.BlockBuilder, inputs: Sequence[Any], attributes: Mapping[str, Any]
+) -> relax.Expr | None:
+    """As many as data say, and no more than there are: the first of all, in order."""
+    data, count = inputs
+    if isinstance(count, tvm.ir.GenericConst | relax.ShapeExpr):
+        return None
+    axis = attributes.get("axis", -1) % data.ty.ndim
+    known = bb.emit(relax.op.shape_to_tensor(relax.op.shape_of(data)))
+    size = relax.op.strided_slice(known, [0], [axis], [axis + 1])
+    (first,) = as_shape(bb, bb.emit(relax.op.minimum(relax.op.reshape(count, [1]), size))).values
+    largest = bool(attributes.get("largest", 1))
+    found = bb.emit(relax.op.topk(data, -1, axis, "both", largest, "int64"))
+
+    def take(tensor: te.Tensor) -> te.Tensor:
+        sizes = [*tensor.shape[:axis], first, *tensor.shape[axis + 1 :]]
+        return te.compute(sizes, lambda *places: tensor(*places), "first")
+
+    parts = [bb.emit(relax.TupleGetItem(found, number)) for number in (0, 1)]
+    return relax.Tuple([bb.emit_te(take, part) for part in parts])
 
 
 def _numbers(values: Any) -> relax.Expr:
@@ -315,11 +314,12 @@ CONVERTERS: Mapping[str, Converter] = {
     "DFT": signals.dft,
     "DeformConv": _deform_conv,
     "Expand": _expand,
-    "NonMaxSuppression": _non_max_suppression,
+    "NonMaxSuppression": non_max_suppression,
     "Reshape": _reshape,
     "Slice": _slice,
     "STFT": signals.stft,
     "SpaceToDepth": _space_to_depth,
     "Squeeze": _squeeze,
+    "TopK": _top_k,
     "Unsqueeze": _unsqueeze,
 }

@@ -63,7 +63,6 @@ def non_max_suppression(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
         if node.input(number):
             # TVM's importer takes its own defaults for what is no constant.
             node.needed_constant(number, what)
-    count = node.shape(boxes)[1]
     first, second = nodes.slice(boxes, 2, 0, 2), nodes.slice(boxes, 2, 2, 4)
     if node.attributes.get("center_point_box", 0):
         half = nodes.op("Mul", second, nodes.constant(0.5, np.float32))
@@ -71,7 +70,7 @@ def non_max_suppression(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
     corners = nodes.op("Min", first, second), nodes.op("Max", first, second)
     boxes = nodes.op("Concat", *corners, axis=2)
     most = node.constant(2)
-    limit = 0 if most is None else min(int(most.reshape(-1)[0]), count)
+    limit = 0 if most is None else int(most.reshape(-1)[0])
     others = [node.input(number) for number in (3, 4)]
     operands = boxes, scores, nodes.constant([limit], np.int64), *others
     return (nodes.op("NonMaxSuppression", *operands),)

@@ -1,0 +1,100 @@
+"""ONNX's NonMaxSuppression as a loop of ours, of any number of boxes, which only data may tell.
+
+TVM's takes the number of boxes for a constant, and writes as many rows as there are boxes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from tvm import relax, te, tirx
+from tvm.script.ir_builder import IRBuilder
+from tvm.script.ir_builder import tirx as T
+
+#: Score above which a box is considered: all are.
+_LEAST = float(np.finfo(np.float32).min)
+#: Numbers of a box, and of a row of the result: the batch's, the class's and the box's number.
+_CORNERS, _ROW = 4, 3
+
+
+def non_max_suppression(
+    bb: relax.BlockBuilder, inputs: Sequence[Any], attributes: Mapping[str, Any]
+) -> relax.Expr:
+    """As many rows as there are boxes left: a symbol.
+
+    Parameters
+    ----------
+    inputs : sequence
+        Boxes ``(batch, boxes, 4)``, the smaller corner first; scores ``(batch, classes, boxes)``;
+        constants: how many to keep of a class at most, above which overlap a box goes, and above
+        which score one is considered.
+    """
+    boxes, scores, *limits = inputs
+    most, overlap, score = (
+        default if value is None else value.value.numpy().item()
+        for value, default in zip((*limits, None, None, None), (0, 0.0, _LEAST), strict=False)
+    )
+    order = bb.emit(relax.op.argsort(scores, axis=2, descending=True, dtype="int32"))
+    found = bb.emit_te(_suppressed, boxes, scores, order, most, overlap, score)
+    rows, count = (bb.emit(relax.TupleGetItem(found, number)) for number in (0, 1))
+    begin, step = (relax.const(np.full(2, value, np.int64), "int64") for value in (0, 1))
+    end = bb.emit(relax.op.concat([count, relax.const(np.array([_ROW], np.int64), "int64")]))
+    kept = bb.emit(relax.op.dynamic_strided_slice(rows, begin, end, step))
+    return bb.match_cast(kept, relax.TensorType((tirx.Var("kept_boxes", "int64"), _ROW), "int64"))
+
+
+def _suppressed(
+    boxes: te.Tensor, scores: te.Tensor, order: te.Tensor, most: int, overlap: float, score: float
+) -> list[te.Tensor]:
+    """The rows that are kept, before others; and how many they are."""
+    batch, classes, boxes_of_each = (size.astype("int64") for size in scores.shape)
+    limit, zero, one = (tirx.const(value, "int64") for value in (most, 0, 1))
+
+    def loops(read: Sequence[Any], written: Sequence[Any]) -> Any:
+        corners, rated, in_order, kept, count = map(T.buffer_proxy, (*read, *written))
+        with IRBuilder() as builder, T.serial(0, 1):
+            compared, first, stays = (
+                T.buffer_proxy(T.alloc_buffer((1,), kind, scope="local"))
+                for kind in ("int64", "int64", "bool")
+            )
+            count[0] = zero
+            with T.serial(0, batch) as of, T.serial(0, classes) as rated_as:
+                first[0] = count[0]
+                start = (of * classes + rated_as) * boxes_of_each
+                with T.serial(0, boxes_of_each) as rank:
+                    box = in_order[start + rank].astype("int64")
+                    wanted = rated[start + box] > tirx.const(score, "float32")
+                    with T.If(tirx.all(count[0] - first[0] < limit, wanted)), T.Then():
+                        compared[0], stays[0] = first[0], tirx.const(True)
+                        with T.While(tirx.all(stays[0], compared[0] < count[0])):
+                            other = kept[compared[0] * _ROW + _ROW - 1]
+                            pair = [(of * boxes_of_each + each) * _CORNERS for each in (box, other)]
+                            shared = _overlap(corners, *pair)
+                            stays[0] = shared <= tirx.const(overlap, "float32")
+                            compared[0] = compared[0] + one
+                        with T.If(stays[0]), T.Then():
+                            for place, value in enumerate((of, rated_as, box)):
+                                kept[count[0] * _ROW + place] = value.astype("int64")
+                            count[0] = count[0] + one
+        return builder.get()
+
+    shapes = [(batch * classes * boxes_of_each, _ROW), (1,)]
+    kinds = ["int64", "int64"]
+    return list(te.extern(shapes, [boxes, scores, order], loops, name="suppressed", dtype=kinds))
+
+
+def _overlap(corners: Any, first: Any, second: Any) -> Any:
+    """Of two boxes, by where they begin: what they share, of what both cover; 0 for empty ones."""
+    sides, own, its = [], [], []
+    for low in (0, 1):
+        high = low + 2
+        ends = [(corners[box + low], corners[box + high]) for box in (first, second)]
+        (a, b), (c, d) = ends
+        sides.append(tirx.max(tirx.min(b, d) - tirx.max(a, c), tirx.const(0, "float32")))
+        own.append(b - a)
+        its.append(d - c)
+    shared = sides[0] * sides[1]
+    covered = own[0] * own[1] + its[0] * its[1] - shared
+    return tirx.Select(shared > 0, shared / covered, tirx.const(0, "float32"))
