@@ -16,7 +16,7 @@ from tvm import relax, te, tirx
 from tvm_rammer.frontend.deformable_convolution import DeformableConvolution
 from tvm_rammer.frontend.onnx import signals
 from tvm_rammer.frontend.onnx.col2im import col2im
-from tvm_rammer.frontend.onnx.run_time_sizes import as_shape, broadcast, expanded, is_shape
+from tvm_rammer.frontend.onnx.run_time_sizes import as_shape, broadcast, expanded, is_shape, sized
 from tvm_rammer.frontend.onnx.suppression import non_max_suppression
 from tvm_rammer.frontend.rounding import rounded_to_bfloat16
 
@@ -24,6 +24,8 @@ from tvm_rammer.frontend.rounding import rounded_to_bfloat16
 Converter = Callable[[relax.BlockBuilder, Sequence[Any], Mapping[str, Any]], relax.Expr | None]
 
 
+#: Of a size that is data, as many parts are joined at once.
+_PARTS = 4
 #: Integers that have less than the longest ones' bits.
 _INTEGERS = {
     getattr(TensorProto, name.upper()): name
@@ -220,14 +222,28 @@ def _concat(
     sizes = [_known(each) for each in zip(*shapes, strict=True)]
     wanted = [[*sizes[:axis], own[axis], *sizes[axis + 1 :]] for own in shapes]
     fits = [all(map(_is_same, own, other)) for own, other in zip(shapes, wanted, strict=True)]
-    if all(fits):
+    is_short = len(inputs) <= _PARTS or all(isinstance(own[axis], tirx.IntImm) for own in shapes)
+    if all(fits) and is_short:
         return None
     # Not as a cast, which TVM's passes drop with what it says.
     parts = [
         part if fit else bb.emit(relax.op.reshape(part, relax.ShapeExpr(shape)))
         for part, fit, shape in zip(inputs, fits, wanted, strict=True)
     ]
-    return relax.op.concat(parts, axis)
+    return relax.op.concat(parts, axis) if is_short else _joined(bb, parts, axis)
+
+
+def _joined(bb: relax.BlockBuilder, parts: Sequence[Any], axis: int) -> relax.Expr:
+    """Many parts whose sizes are data, some at a time.
+
+    Where an element comes from takes a comparison with each end of a part, a sum of all sizes
+    before it: a detector's ninety classes at once take half a minute to compile.
+    """
+    while len(parts) > 1:
+        some = [parts[first : first + _PARTS] for first in range(0, len(parts), _PARTS)]
+        joined = (bb.emit(relax.op.concat(each, axis)) for each in some)
+        parts = [sized(bb, each, None) for each in joined]
+    return parts[0]
 
 
 def _concat_from_sequence(
