@@ -80,6 +80,23 @@ def _boxes(g: Graph) -> Value:
     return g.real(g.op("NonMaxSuppression", boxes, scores, *limits)), 2
 
 
+def _at_most(g: Graph, vector: str, number: int) -> str:
+    """The size of a vector, or a number that is less."""
+    return g.op("Min", g.op("Shape", vector), g.constant([number]))
+
+
+def _suppressed(g: Graph, vector: str) -> str:
+    """The boxes of equal size that begin where a vector says, without those that overlap."""
+    ends = g.op("Add", vector, g.constant(0.7, "float32"))
+    corners = (
+        g.op("Unsqueeze", each, g.constant([0, -1])) for each in [vector, vector, ends, ends]
+    )
+    boxes = g.op("Concat", *corners, axis=2)
+    scores = g.op("Reshape", g.op("Neg", vector), g.constant([1, 1, -1]))
+    limits = g.constant([2**31 - 1]), g.constant([0.1], "float32")
+    return g.real(g.op("NonMaxSuppression", boxes, scores, *limits))
+
+
 def _sizes(first: Sequence[int], second: Sequence[int]) -> Callable[[Graph], str]:
     return lambda g: g.input(np.array(first, np.int64), np.array(second, np.int64))
 
@@ -195,6 +212,15 @@ CONSUMERS: dict[str, Callable[[Graph, str, int], Value]] = {
         r,
     ),
     "TopK": lambda g, v, r: (g.op("TopK", _flat(g, v), g.constant([2]), results=2), 1),
+    "TopK of some": lambda g, v, r: (
+        g.op("TopK", _flat(g, v), _at_most(g, _flat(g, v), 3), axis=0, results=2),
+        1,
+    ),
+    "suppression": lambda g, v, r: (_suppressed(g, _flat(g, v)), 2),
+    "Concat of many": lambda g, v, r: (
+        g.op("Concat", *[_flat(g, v), g.op("Neg", _flat(g, v)), g.floats(2)] * 4, axis=-1),
+        1,
+    ),
     "Pad": lambda g, v, r: (
         g.op("Pad", v, g.constant([1, *[0] * (r - 1), 2, *[0] * (r - 1)])),
         r,

@@ -161,18 +161,18 @@ def test_nodes_that_contradict_their_inputs(node, reason):
 @pytest.mark.parametrize("depth", [1, 2])
 def test_an_operand_that_must_be_a_constant(depth, capfd):
     """Also where it was inside of a branch."""
-    best = N("TopK", ["x", "k"], ["y" if depth == 1 else "t", "i"], name="best")
-    node = best
+    summed = N("CumSum", ["x", "k"], ["y" if depth == 1 else "t"], name="summed")
+    node = summed
     if depth == 2:
-        branch = helper.make_graph([best], "branch", [], [tensor("t", None)])
+        branch = helper.make_graph([summed], "branch", [], [tensor("t", None)])
         other = helper.make_graph([N("Relu", ["x"], ["t2"])], "other", [], [tensor("t2", None)])
         node = N("If", ["c"], ["y"], then_branch=branch, else_branch=other)
-    inputs = [tensor("x", (2, 3)), tensor("k", (1,), TensorProto.INT64)]
+    inputs = [tensor("x", (2, 3)), tensor("k", (), TensorProto.INT64)]
     inputs += [tensor("c", (), TensorProto.BOOL)]
     text = refusal(node, inputs=inputs)
     assert text == (
-        "TopK (node 'best') cannot be compiled: of its k, 'k', the value is known only at run "
-        "time; fix the inputs that decide it with constants="
+        "CumSum (node 'summed') cannot be compiled: of its axis, 'k', the value is known only at "
+        "run time; fix the inputs that decide it with constants="
     )
     assert capfd.readouterr() == ("", "")
 

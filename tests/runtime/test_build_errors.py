@@ -31,9 +31,7 @@ def test_memory_that_cannot_be_had(monkeypatch, kind):
     monkeypatch.setattr(building, "partition_module", refuse)
     with pytest.raises(ModelError) as refused:
         tvm_rammer.build(LSTM)
-    assert str(refused.value) == (
-        f"the model cannot be compiled: out of memory ({said}): {ADVICE}"
-    )
+    assert str(refused.value) == (f"the model cannot be compiled: out of memory ({said}): {ADVICE}")
 
 
 def test_what_is_not_known_is_to_be_reported(monkeypatch):

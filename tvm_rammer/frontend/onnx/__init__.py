@@ -18,6 +18,7 @@
 ``onnx_converters``    what that importer gets wrong, or has no converter for
 ``signals``            Fourier transforms
 ``col2im``             images out of their blocks
+``suppression``        NonMaxSuppression of any number of boxes
 ``run_time_sizes``     shapes, where sizes are data at run time
 ``recurrent``          LSTM, GRU and RNN as operators for each step
 =====================  ==================================================================
