@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -61,7 +61,8 @@ def link_shared_object(root: Module, architecture: str, path: Path, folder: Path
         The compiler does not link.
     """
     parts = [module for module in _imported(root) if module.is_compilation_exportable()]
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads, _in_memory(parts) as objects:
+    # Threads end before their files are closed, also where one fails.
+    with _in_memory(parts) as objects, ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
         packed = threads.submit(_write_packed, root, architecture, folder)
         list(threads.map(lambda part, name: part.write_to_file(name, "o"), parts, objects))
         cc.create_shared(str(path), [*objects, packed.result()])
@@ -81,12 +82,13 @@ def _imported(root: Module) -> Iterator[Module]:
 @contextmanager
 def _in_memory(parts: Sequence[Module]) -> Iterator[list[str]]:
     """The name of a file in memory for each part, which other processes can read too."""
-    descriptors = [memory_file("part") for _ in parts]
-    try:
-        yield [f"/proc/{os.getpid()}/fd/{descriptor}" for descriptor in descriptors]
-    finally:
-        for descriptor in descriptors:
-            os.close(descriptor)
+    with ExitStack() as files:
+        names = []
+        for _ in parts:
+            descriptor = memory_file("part")
+            files.callback(os.close, descriptor)
+            names.append(f"/proc/{os.getpid()}/fd/{descriptor}")
+        yield names
 
 
 def _write_packed(root: Module, architecture: str, folder: Path) -> str:

@@ -42,7 +42,7 @@ def _reshape(
     data, wanted = inputs
     if isinstance(wanted, tvm.ir.GenericConst | relax.ShapeExpr):
         return None
-    known = bb.emit(relax.op.shape_to_tensor(relax.op.shape_of(data)))
+    known = _sizes(bb, data)
     size, rank = int(wanted.ty.shape.values[0]), data.ty.ndim
     if not attributes.get("allowzero", 0):
         rest = relax.const(np.zeros(max(0, size - rank), np.int64), "int64")
@@ -111,8 +111,7 @@ def _parts(
     steps: Sequence[int],
 ) -> relax.Expr:
     """Where the slices of some axes begin, then how many elements each has."""
-    sizes = bb.emit(relax.op.shape_to_tensor(relax.op.shape_of(data)))
-    own = relax.op.take(sizes, _numbers(axes), axis=0)
+    own = relax.op.take(_sizes(bb, data), _numbers(axes), axis=0)
     step, back = np.array(steps), np.array(steps) < 0
     most = relax.op.subtract(own, _numbers(back))
 
@@ -138,8 +137,7 @@ def _top_k(
     if isinstance(count, tvm.ir.GenericConst | relax.ShapeExpr):
         return None
     axis = attributes.get("axis", -1) % data.ty.ndim
-    known = bb.emit(relax.op.shape_to_tensor(relax.op.shape_of(data)))
-    size = relax.op.strided_slice(known, [0], [axis], [axis + 1])
+    size = relax.op.strided_slice(_sizes(bb, data), [0], [axis], [axis + 1])
     (first,) = as_shape(bb, bb.emit(relax.op.minimum(relax.op.reshape(count, [1]), size))).values
     largest = bool(attributes.get("largest", 1))
     found = bb.emit(relax.op.topk(data, -1, axis, "both", largest, "int64"))
@@ -150,6 +148,11 @@ def _top_k(
 
     parts = [bb.emit(relax.TupleGetItem(found, number)) for number in (0, 1)]
     return relax.Tuple([bb.emit_te(take, part) for part in parts])
+
+
+def _sizes(bb: relax.BlockBuilder, data: relax.Expr) -> relax.Expr:
+    """The shape of a tensor as data."""
+    return bb.emit(relax.op.shape_to_tensor(relax.op.shape_of(data)))
 
 
 def _numbers(values: Any) -> relax.Expr:

@@ -87,14 +87,14 @@ def _suppressed(
 
 def _overlap(corners: Any, first: Any, second: Any) -> Any:
     """Of two boxes, by where they begin: what they share, of what both cover; 0 for empty ones."""
-    sides, own, its = [], [], []
-    for low in (0, 1):
-        high = low + 2
-        ends = [(corners[box + low], corners[box + high]) for box in (first, second)]
-        (a, b), (c, d) = ends
-        sides.append(tirx.max(tirx.min(b, d) - tirx.max(a, c), tirx.const(0, "float32")))
-        own.append(b - a)
-        its.append(d - c)
-    shared = sides[0] * sides[1]
-    covered = own[0] * own[1] + its[0] * its[1] - shared
-    return tirx.Select(shared > 0, shared / covered, tirx.const(0, "float32"))
+    zero = tirx.const(0, "float32")
+
+    def shared_along(low: int) -> Any:
+        end = tirx.min(corners[first + low + 2], corners[second + low + 2])
+        return tirx.max(end - tirx.max(corners[first + low], corners[second + low]), zero)
+
+    def area(box: Any) -> Any:
+        return (corners[box + 2] - corners[box]) * (corners[box + 3] - corners[box + 1])
+
+    shared = shared_along(0) * shared_along(1)
+    return tirx.Select(shared > zero, shared / (area(first) + area(second) - shared), zero)

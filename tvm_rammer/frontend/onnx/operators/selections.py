@@ -52,16 +52,13 @@ def reverse_sequence(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
 
 
 def non_max_suppression(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
-    """NonMaxSuppression: corners in order, and no more boxes than there are.
+    """NonMaxSuppression: the smaller corner of a box first.
 
-    ONNX allows any two opposite corners, which TVM takes for the first and the last, and centers
-    with sizes. Exporters write the largest integer for all boxes, which TVM takes for a size of its
-    buffers.
+    ONNX allows any two opposite corners, and centers with sizes.
     """
     boxes, scores = node.inputs[:2]
     for number, what in enumerate(("number of boxes", "IoU threshold", "score threshold"), start=2):
         if node.input(number):
-            # TVM's importer takes its own defaults for what is no constant.
             node.needed_constant(number, what)
     first, second = nodes.slice(boxes, 2, 0, 2), nodes.slice(boxes, 2, 2, 4)
     if node.attributes.get("center_point_box", 0):
@@ -69,11 +66,8 @@ def non_max_suppression(node: OperatorNode, nodes: Nodes) -> tuple[str, ...]:
         first, second = nodes.op("Sub", first, half), nodes.op("Add", first, half)
     corners = nodes.op("Min", first, second), nodes.op("Max", first, second)
     boxes = nodes.op("Concat", *corners, axis=2)
-    most = node.constant(2)
-    limit = 0 if most is None else int(most.reshape(-1)[0])
-    others = [node.input(number) for number in (3, 4)]
-    operands = boxes, scores, nodes.constant([limit], np.int64), *others
-    return (nodes.op("NonMaxSuppression", *operands),)
+    limits = [node.input(number) for number in (2, 3, 4)]
+    return (nodes.op("NonMaxSuppression", boxes, scores, *limits),)
 
 
 def compress(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
