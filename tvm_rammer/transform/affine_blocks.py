@@ -14,7 +14,7 @@ from tvm_rammer.transform.few_bits import FEW, WORD, FewBits, shortened
 from tvm_rammer.transform.scaled_bytes import BLOCKS, ROUNDING
 
 #: Steps from the smallest number of a block to the largest: for few there is a multiple.
-_STEPS = range(255, 0, -1)
+_STEPS = np.arange(255, 0, -1, dtype=np.float32)
 #: How far, in steps, a number may be from the integer that it is; else rounding tells nothing.
 _NEAR = 0.02
 #: So many numbers of a block tell of most that they have other steps.
@@ -37,7 +37,7 @@ def affine_blocks(weights: np.ndarray, short_floats: Sequence[str] = ()) -> FewB
         return None
     sample = np.ascontiguousarray(weights[:, columns // 2])
     # What has steps as part of a large block has them as a small one, which is soon told.
-    if _integers(sample[None, :WORD]) is None:
+    if not _have_steps(sample[:WORD]):
         return None
     sizes = (size for size in (rows, *BLOCKS) if rows % size == 0)
     size = next((n for n in sizes if _integers(sample.reshape(-1, n)) is not None), 0)
@@ -62,18 +62,35 @@ def affine_blocks(weights: np.ndarray, short_floats: Sequence[str] = ()) -> FewB
     return FewBits(centred, shortened(scale, short_floats), offset + half, bits)
 
 
+def _have_steps(numbers: np.ndarray) -> bool:
+    """Whether a few numbers are all steps from the smallest of them: any count of steps at once."""
+    low, high = numbers.min(keepdims=True), numbers.max(keepdims=True)
+    if not np.isfinite(high - low):
+        return False
+    if high == low:
+        return True
+    step = ((high - low) / _STEPS)[:, None]
+    near = np.minimum(_error(low, high) / step, np.float32(_NEAR))
+    return bool(_fits(numbers[None], low, step, near).any())
+
+
+def _error(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """How far rounding may have moved numbers between two."""
+    return 4 * ROUNDING * np.maximum(np.abs(low), np.abs(high))
+
+
 def _integers(blocks: np.ndarray) -> np.ndarray | None:
     """How many steps each number is from the smallest of its row, ``None`` if one row has none."""
     low, high = blocks.min(axis=1, keepdims=True), blocks.max(axis=1, keepdims=True)
     if not np.isfinite(high - low).all():
         return None
-    error = 4 * ROUNDING * np.maximum(np.abs(low), np.abs(high))
+    error = _error(low, high)
     found = np.zeros(blocks.shape, np.uint8)
     left = np.flatnonzero(high > low)
     for count in _STEPS:
         if not len(left):
             return found
-        step = (high[left] - low[left]) / np.float32(count)
+        step = (high[left] - low[left]) / count
         near = np.minimum(error[left] / step, np.float32(_NEAR))
         likely = np.flatnonzero(_fits(blocks[left, :_SAMPLE], low[left], step, near))
         rows = left[likely]
