@@ -97,6 +97,17 @@ def _suppressed(g: Graph, vector: str) -> str:
     return g.real(g.op("NonMaxSuppression", boxes, scores, *limits))
 
 
+def _scattered(g: Graph, vector: str) -> str:
+    """Of two pairs of columns the first columns are scattered to."""
+    column = g.op("Unsqueeze", vector, g.constant([0, 2]))
+    pair = g.op("Concat", column, g.op("Neg", column), axis=2)
+    pairs = g.op("Concat", pair, g.op("Exp", pair), axis=0)
+    to = g.whole(g.real(g.op("Greater", column, g.constant(0.5, "float32"))))
+    first = g.op("ScatterElements", pairs, to, g.op("Sin", column), axis=0)
+    last, one = g.constant([[[-1]]]), g.constant([[[5]]], "float32")
+    return g.op("ScatterElements", first, last, one, axis=1)
+
+
 def _sizes(first: Sequence[int], second: Sequence[int]) -> Callable[[Graph], str]:
     return lambda g: g.input(np.array(first, np.int64), np.array(second, np.int64))
 
@@ -217,6 +228,7 @@ CONSUMERS: dict[str, Callable[[Graph, str, int], Value]] = {
         1,
     ),
     "suppression": lambda g, v, r: (_suppressed(g, _flat(g, v)), 2),
+    "ScatterElements": lambda g, v, r: (_scattered(g, _flat(g, v)), 3),
     "Concat of many": lambda g, v, r: (
         g.op("Concat", *[_flat(g, v), g.op("Neg", _flat(g, v)), g.floats(2)] * 4, axis=-1),
         1,

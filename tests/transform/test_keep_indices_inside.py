@@ -83,12 +83,19 @@ def test_scatter_elements(axis, dtype):
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
-@pytest.mark.parametrize("reach", [(1, 5, 6), (4, 3, 6), (4, 5, 1), (2, 2, 3)])
+@pytest.mark.parametrize("reach", [(1, 5, 6), (4, 3, 6), (4, 5, 1), (2, 2, 3), (0, 5, 0)])
 def test_scatter_elements_that_reach_a_part(reach, axis):
     """Along the axis is one index: two could be for one element, in an order not defined."""
     shape = [1 if k == axis else size for k, size in enumerate(reach)]
     indices = np.resize(WILD, shape)
     assert_inside("ScatterElements", indices, DATA.shape[axis], shape, axis=axis)
+
+
+@pytest.mark.parametrize("reduction", ["add", "mul", "min", "max"])
+def test_scatter_elements_that_are_combined(reduction):
+    indices = np.resize(WILD, (3, 9, 4))
+    updated = {"axis": 1, "reduction": reduction}
+    assert_inside("ScatterElements", indices, DATA.shape[1], indices.shape, **updated)
 
 
 def test_scatter_nd():

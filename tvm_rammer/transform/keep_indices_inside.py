@@ -1,10 +1,9 @@
 """A compiler pass that keeps indices that are data inside of the tensors that they index.
 
 ONNX and PyTorch forbid other indices, but a compiled model checks no data: it would read or write
-foreign memory. An index that is out of range stands for the nearest that is not. What is scattered
-by fewer indices than the tensor has elements besides the axis goes where the indices are. Of a
-tensor that the run finds empty zeros are read. And the place of the largest of elements that are
-all the least of their type, as in a row of minus infinities, is the first, which TVM gives as -1.
+foreign memory. An index that is out of range stands for the nearest that is not. Of a tensor that
+the run finds empty zeros are read. And the place of the largest of elements that are all the least
+of their type, as in a row of minus infinities, is the first, which TVM gives as -1.
 """
 
 from __future__ import annotations
@@ -64,37 +63,10 @@ def _gather_elements(builder: relax.BlockBuilder, call: Any) -> Any:
 
 
 def _scatter_elements(builder: relax.BlockBuilder, call: Any) -> Any:
-    shape, reached = static_shape(call.args[0]), static_shape(call.args[1])
     if not _rank(call.args[0]):
         return call
     axis = int(call.attrs.axis) % _rank(call.args[0])
-    call = _clipped(builder, call, axis, 1, from_the_end=True)
-    if not shape or reached is None or 0 in shape:
-        return call
-    return _scattered_into_part(builder, call, (*reached[:axis], shape[axis], *reached[axis + 1 :]))
-
-
-def _scattered_into_part(builder: relax.BlockBuilder, call: Any, part: tuple[int, ...]) -> Any:
-    """The scattering into the first elements of every axis, and the others as they are.
-
-    TVM takes the place of an index among the indices for its place in the tensor, where they
-    differ if the indices reach less far along an axis that is not the indexed one.
-    """
-    whole, shape = call.args[0], static_shape(call.args[0]) or ()
-    if part == shape:
-        return call
-    if 0 in part:
-        return whole
-    axes, zeros = list(range(len(shape))), [0] * len(shape)
-    first = builder.emit(relax.op.strided_slice(whole, axes, zeros, part))
-    result = builder.emit(Call(call.op, [first, *call.args[1:]], call.attrs))
-    for axis, (reached, size) in enumerate(zip(part, shape, strict=True)):
-        if reached < size:
-            begin = [reached if k == axis else 0 for k in axes]
-            end = [*shape[: axis + 1], *part[axis + 1 :]]
-            rest = builder.emit(relax.op.strided_slice(whole, axes, begin, end))
-            result = builder.emit(relax.op.concat([result, rest], axis))
-    return result
+    return _clipped(builder, call, axis, 1, from_the_end=True)
 
 
 def _gather_nd(builder: relax.BlockBuilder, call: Any) -> Any:

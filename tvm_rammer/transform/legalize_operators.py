@@ -31,6 +31,7 @@ from tvm_rammer.relax_util import (
     with_blocks,
 )
 from tvm_rammer.transform.running_sums import running_products, running_sums
+from tvm_rammer.transform.scatter_elements import scatter_elements
 
 _CALL_TIR = Op.get("relax.call_tir")
 #: Operators without a rule of TVM's, what they are for CPUs, and for GPUs.
@@ -65,9 +66,14 @@ class LegalizeOperators:
         legalized = builder.get()
         legalized.update(functions)
         # LegalizeOps walks through an LSTM for seconds, also where nothing is left for it.
-        rest = relax.transform.LegalizeOps if legalizer.left_out else relax.transform.Normalize
+        rest = legalize_ops if legalizer.left_out else relax.transform.Normalize
         found = rest()(legalized)
         return _without_scopes(found) if is_for_cpu() else found
+
+
+def legalize_ops() -> tvm.transform.Pass:
+    """TVM's LegalizeOps with our rules: of any operators, their sizes known or not."""
+    return relax.transform.LegalizeOps(_OWN_RULES)
 
 
 def _without_scopes(mod: tvm.IRModule) -> tvm.IRModule:
@@ -218,7 +224,9 @@ def _key(call: Any) -> Any:
 @cache
 def _rule(operator: Any) -> Any:
     """What makes a ``call_tir`` of a call, ``None`` if there is none."""
-    return _scan if operator.name in _SCANS else operator.get_attr("FLegalize")
+    if operator.name in _SCANS:
+        return _scan
+    return _OWN_RULES.get(operator.name) or operator.get_attr("FLegalize")
 
 
 def _rule_for(call: Any) -> Any:
@@ -286,6 +294,15 @@ def _scan(builder: relax.BlockBuilder, call: Any) -> Any:
         return in_sums(topi.cast(line, dtype), (axis or 0) % len(line.shape), exclusive)
 
     return builder.call_te(scan, call.args[0])
+
+
+def _scatter_elements(builder: relax.BlockBuilder, call: Any) -> Any:
+    axis, reduction = int(call.attrs.axis), str(call.attrs.reduction)
+    return builder.call_te(scatter_elements, *call.args, axis, reduction)
+
+
+#: In the place of TVM's.
+_OWN_RULES = {"relax.scatter_elements": _scatter_elements}
 
 
 def _has_static_shapes(ty: Any) -> bool:
