@@ -1,5 +1,6 @@
-// CUDA's driver and its runtime library, as far as TVM's runtime and run.py call them: memory is the
-// host's, streams run at once, kernels run on the emulation. What is "machine code" is a library of
+// CUDA's driver and its runtime library, as far as TVM's runtime and run.py call them: memory of the
+// device is there while kernels and copies run, and nobody can read or write it otherwise; streams
+// run at once, kernels run on the emulation. What is "machine code" is a library of
 // compile_source.py.
 //
 // A stream that is captured keeps its launches and copies for a graph. Everything else that a
@@ -19,6 +20,7 @@
 #include <cstring>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
@@ -70,6 +72,51 @@ std::set<Stream*> capturing;
 int last_error = SUCCESS;
 
 using emulated::Entry;
+
+// Memory of the device. The process ends where the host touches it.
+class Memory {
+ public:
+  void* add(size_t bytes) {
+    const size_t size = (bytes / kPage + 1) * kPage;
+    void* at = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED) return nullptr;
+    memset(at, 0x7f, bytes);
+    std::lock_guard<std::recursive_mutex> lock(mutex_);
+    sizes_[at] = size;
+    protect(at, size);
+    return at;
+  }
+  void remove(void* at) {
+    std::lock_guard<std::recursive_mutex> lock(mutex_);
+    const auto found = sizes_.find(at);
+    if (found == sizes_.end()) return;
+    munmap(at, found->second);
+    sizes_.erase(found);
+  }
+  template <typename Function>
+  int in_use(Function work) {
+    std::lock_guard<std::recursive_mutex> lock(mutex_);
+    ++users_;
+    protect_all();
+    const int error = work();
+    --users_;
+    protect_all();
+    return error;
+  }
+
+ private:
+  static constexpr size_t kPage = 4096;
+  void protect(void* at, size_t size) {
+    mprotect(at, size, users_ ? PROT_READ | PROT_WRITE : PROT_NONE);
+  }
+  void protect_all() {
+    for (const auto& [at, size] : sizes_) protect(at, size);
+  }
+  std::map<void*, size_t> sizes_;
+  int users_ = 0;
+  std::recursive_mutex mutex_;
+};
+Memory memory;
 
 long setting(const char* name, long usual) {
   const char* text = getenv(name);
@@ -131,7 +178,11 @@ int run_kernel(const Entry* entry, const std::vector<char>& bytes, const emulate
   const char* at = bytes.data();
   for (int i = 0; i < entry->count; at += argument_bytes(entry, i++))
     arguments.push_back((void*)at);
-  const char* error = entry->run(arguments.data(), how);
+  const char* error = nullptr;
+  memory.in_use([&] {
+    error = entry->run(arguments.data(), how);
+    return SUCCESS;
+  });
   if (!error) return SUCCESS;
   fprintf(stderr, "%s\n", error);
   return strstr(error, "too many blocks in cooperative") ? COOPERATIVE_LAUNCH_TOO_LARGE
@@ -222,6 +273,8 @@ int cuTensorMapEncodeTiled() { return INVALID_VALUE; }
 
 int cuLaunchKernelEx(const LaunchConfig* given, void* function, void** arguments, void**) {
   CALLED;
+  for (const unsigned extent : {given->grid[0], given->grid[1], given->grid[2]})
+    if (!extent) return INVALID_VALUE;
   const auto* entry = (const Entry*)function;
   std::vector<char> bytes;
   for (int i = 0; i < entry->count; ++i) {
@@ -265,17 +318,24 @@ const char* cudaGetErrorString(int error) { return cudaGetErrorName(error); }
 
 int cudaMalloc(void** at, size_t bytes) {
   NOT_WHILE_CAPTURING;
-  *at = aligned_alloc(256, (bytes + 255) / 256 * 256);
-  if (*at) memset(*at, 0x7f, bytes);
+  *at = memory.add(bytes);
   return *at ? SUCCESS : remember(OUT_OF_MEMORY);
 }
 int cudaFree(void* at) {
   NOT_WHILE_CAPTURING;
+  memory.remove(at);
+  return SUCCESS;
+}
+int cudaMallocHost(void** at, size_t bytes) {
+  NOT_WHILE_CAPTURING;
+  *at = malloc(bytes);
+  return *at ? SUCCESS : remember(OUT_OF_MEMORY);
+}
+int cudaFreeHost(void* at) {
+  NOT_WHILE_CAPTURING;
   free(at);
   return SUCCESS;
 }
-int cudaMallocHost(void** at, size_t bytes) { return cudaMalloc(at, bytes); }
-int cudaFreeHost(void* at) { return cudaFree(at); }
 int cudaMemGetInfo(size_t* left, size_t* all) {
   *left = *all = size_t(80) << 30;
   return SUCCESS;
@@ -283,8 +343,10 @@ int cudaMemGetInfo(size_t* left, size_t* all) {
 int cudaMemcpyAsync(void* to, const void* from, size_t bytes, int, void* stream) {
   CALLED;
   return enqueue(stream, [=] {
-    memmove(to, from, bytes);
-    return int(SUCCESS);
+    return memory.in_use([=] {
+      memmove(to, from, bytes);
+      return int(SUCCESS);
+    });
   });
 }
 int cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t bytes, void* stream) {

@@ -147,6 +147,11 @@ class CudaBackend(Backend):
 
         return build_operators(functions, target)
 
+    def passes_for_vm(self) -> list[tvm.transform.Pass]:
+        from tvm_rammer.backend.cuda.launch_unplanned import LaunchUnplanned
+
+        return [LaunchUnplanned()]
+
     def complete(self, module: tvm.runtime.Module, target: tvm.target.Target) -> None:
         from tvm_rammer.backend.cuda.codegen.machine_code import embed_machine_code
 

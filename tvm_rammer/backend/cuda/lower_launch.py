@@ -34,7 +34,7 @@ def lowered_launch(launch: tirx.PrimFunc, target: tvm.target.Target) -> tirx.Pri
     """Lower one of :class:`~tvm_rammer.backend.cuda.launches.Launches`."""
     vectors = _with_vectors(launch, target)
     if _any_unaligned(vectors) or _any_of_truths(vectors):
-        vectors = _with_vectors(_lane_by_lane(launch), target)
+        vectors = _with_vectors(lane_by_lane(launch), target)
     high, low = s_tir.transform, tirx.transform
     passes = [
         *(high.InjectVirtualThread(), high.InjectDoubleBuffer()),
@@ -56,7 +56,7 @@ def with_aligned_vectors(func: tirx.PrimFunc, target: tvm.target.Target) -> tirx
         return func
     vectors = [_with_vectors(launch, target) for launch in launches]
     refused = any(_any_unaligned(each) or _any_of_truths(each) for each in vectors)
-    return _lane_by_lane(func) if refused else func
+    return lane_by_lane(func) if refused else func
 
 
 def _with_vectors(launch: tirx.PrimFunc, target: tvm.target.Target) -> tirx.PrimFunc:
@@ -82,7 +82,8 @@ def _run(passes: list[Any], func: tirx.PrimFunc, target: tvm.target.Target) -> t
         return tvm.transform.Sequential(passes)(tvm.IRModule({"main": func}))["main"]
 
 
-def _lane_by_lane(func: tirx.PrimFunc) -> tirx.PrimFunc:
+def lane_by_lane(func: tirx.PrimFunc) -> tirx.PrimFunc:
+    """A PrimFunc whose vectors are loops."""
     def unrolled(loop: Any) -> Any:
         if loop.kind != tirx.ForKind.VECTORIZED:
             return loop

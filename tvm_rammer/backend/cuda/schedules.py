@@ -134,6 +134,14 @@ def every_schedule(
     return found
 
 
+def usual_schedule(func: tirx.PrimFunc, target: tvm.target.Target) -> tirx.PrimFunc | None:
+    """What the first rule of dlight's that knows an operator of any shape makes of it, if any."""
+    gpu, prepared = dlight.gpu, _prepared(func)
+    rules = [gpu.GEMV(), gpu.Reduction(), gpu.GeneralReduction(), gpu.Fallback()]
+    answers = _answers(prepared, target, [gpu.Matmul(), *rules])
+    return next((answer for _, answer in answers), None)
+
+
 def _prepared(func: tirx.PrimFunc) -> tirx.PrimFunc:
     """A PrimFunc as rules take it."""
     know_infinite_starts()

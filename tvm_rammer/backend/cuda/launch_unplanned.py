@@ -1,0 +1,145 @@
+"""A compiler pass that launches what is outside of plans, and of no fixed shape.
+
+Without loops that are bound to threads, TVM compiles a PrimFunc for the host, which cannot read the
+memory of the device. What is written as loops has its outermost ones bound if they are parallel,
+and is one thread's otherwise; a rule of dlight's answers for everything else. And what turns out to
+have no elements is not launched: a grid without blocks is an error of CUDA's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import s_tir, tirx
+
+from tvm_rammer.backend.cuda.lower_launch import lane_by_lane
+from tvm_rammer.backend.cuda.schedules import usual_schedule
+from tvm_rammer.kernel.blocks import block_with, is_scheduled
+from tvm_rammer.kernel.loops import sequence
+from tvm_rammer.kernel.nodes import collect, substitute
+from tvm_rammer.kernel.split import root_nests
+
+#: Threads of a block that takes elements as they come.
+_THREADS = 256
+
+
+@tvm.transform.module_pass(opt_level=0, name="LaunchUnplanned")
+class LaunchUnplanned:
+    """Give every PrimFunc threads that is not the host's and has none yet."""
+
+    def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+        """Rewrite the PrimFuncs of a module for the GPU that is the current target."""
+        target = tvm.target.Target.current(allow_none=False)
+        launched = {
+            symbol: _launched(func, target)
+            for symbol, func in mod.functions_items()
+            if isinstance(func, tirx.PrimFunc) and _wants_threads(func)
+        }
+        if not launched:
+            return mod
+        result = mod.clone()
+        result.update(launched)
+        return result
+
+
+def _wants_threads(func: tirx.PrimFunc) -> bool:
+    return not (is_scheduled(func) or "tirx.is_host_func" in func.attrs or _has_threads(func.body))
+
+
+def _has_threads(statement: Any) -> bool:
+    loops = collect(statement, tirx.For)
+    marks = collect(statement, tirx.AttrStmt)
+    return any(loop.thread_binding is not None for loop in loops) or any(
+        mark.attr_key == "thread_extent" for mark in marks
+    )
+
+
+def _launched(func: tirx.PrimFunc, target: tvm.target.Target) -> tirx.PrimFunc:
+    scheduled = None if _is_loops(func) else usual_schedule(func, target)
+    if scheduled is None:
+        scheduled = _with_body(func, _as_written(func.body))
+    else:
+        scheduled = lane_by_lane(scheduled)
+    nests = [_unless_empty(nest) for nest in root_nests(scheduled.body)]
+    return _with_body(scheduled, sequence(nests)).with_attrs(
+        {**func.attrs, "tirx.is_scheduled": True}
+    )
+
+
+def _is_loops(func: tirx.PrimFunc) -> bool:
+    """Whether there are no blocks but the root, and so nothing for rules to schedule."""
+    return len(collect(func.body, s_tir.SBlock)) < 2
+
+
+def _with_body(func: tirx.PrimFunc, body: Any) -> tirx.PrimFunc:
+    """With other statements within its root block, where it has one."""
+    realize = func.body
+    if not isinstance(realize, s_tir.SBlockRealize):
+        return func.with_body(body)
+    block = block_with(realize.block, body=body)
+    return func.with_body(s_tir.SBlockRealize(realize.iter_values, realize.predicate, block))
+
+
+def _as_written(body: Any) -> Any:
+    """Each nest a launch of as many threads as it has parallel iterations."""
+    nests = root_nests(body)
+    if not all(isinstance(nest, tirx.For) for nest in nests):
+        return _bound(tirx.const(1, "int32"), lambda _: sequence(nests))
+    return sequence([_nest(nest) for nest in nests])
+
+
+def _nest(nest: tirx.For) -> Any:
+    around: list[tirx.For] = []
+    inner: Any = nest
+    while isinstance(inner, tirx.For) and inner.kind == tirx.ForKind.PARALLEL:
+        around.append(inner)
+        inner = inner.body
+    total: Any = tirx.const(1, "int64")
+    for loop in around:
+        total = total * loop.extent.astype("int64")
+
+    def body(element: Any) -> Any:
+        at, left = {}, element
+        for loop in reversed(around):
+            extent = loop.extent.astype("int64")
+            last = loop is around[0]
+            place = left if last else tirx.floormod(left, extent)
+            at[loop.loop_var] = loop.min + place.astype(str(loop.loop_var.ty))
+            left = left if last else tirx.floordiv(left, extent)
+        return substitute(inner, at)
+
+    return _bound(total, body)
+
+
+def _bound(total: Any, body: Any) -> Any:
+    """``body`` of every element below ``total``, a thread for each."""
+    one = isinstance(total, tirx.IntImm) and int(total) == 1
+    threads = 1 if one else _THREADS
+    blocks = tirx.floordiv(total + (threads - 1), threads).astype("int32")
+    block, thread = tirx.Var("block", "int32"), tirx.Var("thread", "int32")
+    element = block.astype("int64") * threads + thread.astype("int64")
+    inside = body(element) if one else tirx.IfThenElse(element < total, body(element), None)
+    for variable, extent, tag in (
+        (thread, tirx.const(threads, "int32"), "threadIdx.x"),
+        (block, blocks, "blockIdx.x"),
+    ):
+        axis = tirx.IterVar(None, tirx.Var(tag, "int32"), tirx.IterVar.ThreadIndex, tag)
+        start = tirx.const(0, "int32")
+        inside = tirx.For(variable, start, extent, tirx.ForKind.THREAD_BINDING, inside, axis)
+    return inside
+
+
+def _unless_empty(nest: Any) -> Any:
+    """A launch that the host leaves out where one of its loops over blocks or threads is empty."""
+    extents = [
+        loop.extent
+        for loop in collect(nest, tirx.For)
+        if loop.thread_binding is not None and not isinstance(loop.extent, tirx.IntImm)
+    ]
+    condition = None
+    for extent in extents:
+        there = extent > 0
+        condition = there if condition is None else tirx.And(condition, there)
+    return nest if condition is None else tirx.IfThenElse(condition, nest, None)
