@@ -48,6 +48,12 @@ def with_functions(
     return tvm.IRModule(dict(mod.functions_items()) | changed, attrs=mod.attrs)
 
 
+def link(mod: tvm.IRModule, module: tvm.runtime.Module) -> tvm.IRModule:
+    """Attach a compiled module, so that ``relax.build`` links it into the executable."""
+    linked = list(mod.attrs.get("external_mods", [])) if mod.attrs else []
+    return mod.with_attr("external_mods", [*linked, module])
+
+
 def rewrite(
     mod: tvm.IRModule,
     mutator: relax.PyExprMutator,

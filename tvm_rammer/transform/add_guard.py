@@ -19,8 +19,7 @@ from tvm.ir import Call
 from tvm_rammer.backend.protocol import GUARD
 from tvm_rammer.backend.registry import backend_named
 from tvm_rammer.machine import VDevice
-from tvm_rammer.relax_util import entry_functions
-from tvm_rammer.transform.co_schedule import link
+from tvm_rammer.relax_util import entry_functions, link
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from tvm_rammer.region.compiler import Region, RegionCompiler, signature_of
 from tvm_rammer.region.decide_plan import decide_plan
 from tvm_rammer.region.marks import regions_of
 from tvm_rammer.region.operator_graph import RegionGraph
-from tvm_rammer.relax_util import rewrite
+from tvm_rammer.relax_util import link, rewrite
 from tvm_rammer.schedule import AUTO, plan
 from tvm_rammer.tensors import constant
 from tvm_rammer.transform.remove_dead_code import remove_dead_code
@@ -80,12 +80,6 @@ def _planned(
     code = backend.encode(program, signature, ids, by_wave, options.wait_limit)
     program = replace(program, launches=signature.launches())
     return Region(region, program, signature, code, decision)
-
-
-def link(mod: tvm.IRModule, module: tvm.runtime.Module) -> tvm.IRModule:
-    """Attach a compiled module, so that ``relax.build`` links it into the executable."""
-    linked = list(mod.attrs.get("external_mods", [])) if mod.attrs else []
-    return mod.with_attr("external_mods", [*linked, module])
 
 
 def replace_regions(mod: tvm.IRModule, regions: dict[GlobalVar, Region]) -> tvm.IRModule:

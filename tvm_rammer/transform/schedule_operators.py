@@ -17,9 +17,8 @@ from tvm.ir import GenericConst
 from tvm_rammer.kernel.blocks import is_scheduled
 from tvm_rammer.region.eligibility import reason_to_leave_out, result_types
 from tvm_rammer.region.kernel_library import KernelLibrary
-from tvm_rammer.relax_util import relax_functions, rewrite
+from tvm_rammer.relax_util import link, relax_functions, rewrite
 from tvm_rammer.tensors import as_array, constant
-from tvm_rammer.transform.co_schedule import link
 from tvm_rammer.transform.remove_dead_code import remove_dead_code
 
 

@@ -1,4 +1,4 @@
-"""A compiler pass that launches what is outside of plans, and of no fixed shape.
+"""A compiler pass that launches what is outside of plans: TVM's own kernels, and of no fixed shape.
 
 Without loops that are bound to threads, TVM compiles a PrimFunc for the host, which cannot read the
 memory of the device. What is written as loops has its outermost ones bound if they are parallel,
@@ -11,15 +11,16 @@ from __future__ import annotations
 from typing import Any
 
 import tvm
-import tvm_ffi
-from tvm import s_tir, tirx
+from tvm import relax, s_tir, tirx
 
+from tvm_rammer.backend.cuda.codegen.host_and_device import compile_launches
 from tvm_rammer.backend.cuda.lower_launch import lane_by_lane
-from tvm_rammer.backend.cuda.schedules import usual_schedule
+from tvm_rammer.backend.cuda.schedules import usual_schedules
 from tvm_rammer.kernel.blocks import block_with, is_scheduled
 from tvm_rammer.kernel.loops import sequence
 from tvm_rammer.kernel.nodes import collect, substitute
 from tvm_rammer.kernel.split import root_nests
+from tvm_rammer.relax_util import link
 
 #: Threads of a block that takes elements as they come.
 _THREADS = 256
@@ -27,25 +28,28 @@ _THREADS = 256
 
 @tvm.transform.module_pass(opt_level=0, name="LaunchUnplanned")
 class LaunchUnplanned:
-    """Give every PrimFunc threads that is not the host's and has none yet."""
+    """Compile every PrimFunc that is not the host's, as a function that the module links."""
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
-        """Rewrite the PrimFuncs of a module for the GPU that is the current target."""
+        """Put compiled functions in the place of PrimFuncs, for the current target."""
         target = tvm.target.Target.current(allow_none=False)
         launched = {
-            symbol: _launched(func, target)
+            symbol: func if _has_threads(func.body) else _launched(func, target)
             for symbol, func in mod.functions_items()
-            if isinstance(func, tirx.PrimFunc) and _wants_threads(func)
+            if isinstance(func, tirx.PrimFunc) and _is_of_the_device(func)
         }
         if not launched:
             return mod
         result = mod.clone()
-        result.update(launched)
-        return result
+        result.update({symbol: relax.ExternFunc(symbol.name_hint) for symbol in launched})
+        named = {symbol.name_hint: func for symbol, func in launched.items()}
+        return link(result, compile_launches(named, target))
 
 
-def _wants_threads(func: tirx.PrimFunc) -> bool:
-    return not (is_scheduled(func) or "tirx.is_host_func" in func.attrs or _has_threads(func.body))
+def _is_of_the_device(func: tirx.PrimFunc) -> bool:
+    """What is scheduled without threads is the host's, as what the host asks for sizes."""
+    written = "tirx.is_host_func" not in func.attrs and not is_scheduled(func)
+    return written or _has_threads(func.body)
 
 
 def _has_threads(statement: Any) -> bool:
@@ -57,15 +61,18 @@ def _has_threads(statement: Any) -> bool:
 
 
 def _launched(func: tirx.PrimFunc, target: tvm.target.Target) -> tirx.PrimFunc:
-    scheduled = None if _is_loops(func) else usual_schedule(func, target)
-    if scheduled is None:
-        scheduled = _with_body(func, _as_written(func.body))
-    else:
-        scheduled = lane_by_lane(scheduled)
+    answers = iter(()) if _is_loops(func) else usual_schedules(func, target)
+    fits = (lane_by_lane(each) for each in answers if _may_be_left_out(each))
+    scheduled = next(fits, None) or _with_body(func, _as_written(func.body))
     nests = [_unless_empty(nest) for nest in root_nests(scheduled.body)]
-    return _with_body(scheduled, sequence(nests)).with_attrs(
-        {**func.attrs, "tirx.is_scheduled": True}
-    )
+    return _with_body(scheduled, sequence(nests))
+
+
+def _may_be_left_out(func: tirx.PrimFunc) -> bool:
+    """Whether launches may depend on a condition: TVM lets threads wait for others in none."""
+    scopes = {str(store.buffer.scope()) for store in collect(func.body, tirx.BufferStore)}
+    shared = any(scope.startswith("shared") for scope in scopes)
+    return not shared or not any(_extents(nest) for nest in root_nests(func.body))
 
 
 def _is_loops(func: tirx.PrimFunc) -> bool:
@@ -133,13 +140,11 @@ def _bound(total: Any, body: Any) -> Any:
 
 def _unless_empty(nest: Any) -> Any:
     """A launch that the host leaves out where one of its loops over blocks or threads is empty."""
-    extents = [
-        loop.extent
-        for loop in collect(nest, tirx.For)
-        if loop.thread_binding is not None and not isinstance(loop.extent, tirx.IntImm)
-    ]
-    condition = None
-    for extent in extents:
-        there = extent > 0
-        condition = there if condition is None else tirx.And(condition, there)
-    return nest if condition is None else tirx.IfThenElse(condition, nest, None)
+    conditions = [extent > 0 for extent in _extents(nest)]
+    return tirx.IfThenElse(tirx.all(*conditions), nest, None) if conditions else nest
+
+
+def _extents(nest: Any) -> list[Any]:
+    """Of loops that are bound to blocks or threads, where only the run tells them."""
+    bound = (loop for loop in collect(nest, tirx.For) if loop.thread_binding is not None)
+    return [loop.extent for loop in bound if not isinstance(loop.extent, tirx.IntImm)]

@@ -50,8 +50,15 @@ def build_operators(
     if not functions:
         return []
     aligned = {name: with_aligned_vectors(func, target) for name, func in functions.items()}
-    named = {name: func.with_attr("global_symbol", name) for name, func in aligned.items()}
+    return [compile_launches(aligned, target)]
+
+
+def compile_launches(
+    functions: Mapping[str, tirx.PrimFunc], target: tvm.target.Target
+) -> tvm.runtime.Module:
+    """Compile PrimFuncs whose loops are bound to threads, to be called by these symbols."""
+    named = {name: func.with_attr("global_symbol", name) for name, func in functions.items()}
     with target:
         bound = tirx.transform.BindTarget(target)(tvm.IRModule(named))
         lower, _, _ = tirx.get_default_tir_pipeline(target)
-        return [compile_both(lower(bound), target)]
+        return compile_both(lower(bound), target)
