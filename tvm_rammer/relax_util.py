@@ -7,10 +7,11 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm import relax
 from tvm.ir import Call, GenericConst, GlobalVar, Op
-from tvm.tirx import IntImm
+from tvm.tirx import IntImm, Var
 
 #: TVM's numbers for operators that take elementwise ones behind them, and for those that FuseOps
 #: leaves alone (kOutEWiseFusable, kOpaque).
@@ -183,6 +184,20 @@ def reshaped(builder: relax.BlockBuilder, value: Any, shape: Sequence[int]) -> A
     if static_shape(value) == tuple(shape):
         return value
     return builder.emit(relax.op.reshape(value, tuple(shape)))
+
+
+def first_of(builder: relax.BlockBuilder, x: Any, count: Any, axis: int, name: str) -> relax.Expr:
+    """As many of one of two axes as a vector of one number says, which becomes a symbol.
+
+    The size of the other axis is known.
+    """
+    sizes = list(x.ty.shape.values)
+    other = relax.const(np.array([int(sizes[1 - axis])], np.int64), "int64")
+    begin, step = (relax.const(np.full(2, value, np.int64), "int64") for value in (0, 1))
+    end = builder.emit(relax.op.concat([other, count] if axis else [count, other]))
+    kept = builder.emit(relax.op.dynamic_strided_slice(x, begin, end, step))
+    sizes[axis] = Var(name, "int64")
+    return builder.match_cast(kept, relax.TensorType(sizes, x.ty.dtype))
 
 
 def is_for_cpu() -> bool:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import tvm
 from cuda_models import TARGET
 from emulated_cuda import run_emulated
 from small_graphs import calls
-from tvm import relax
+from tvm import relax, tirx
 
 import tvm_rammer
 from tvm_rammer.relax_util import operator_name
@@ -17,7 +19,7 @@ from tvm_rammer.transform.plan_nonzero import PlanNonzero
 SHAPES = [(7,), (3, 5), (2, 1, 4, 3)]
 
 
-def model(shape: tuple[int, ...], dtype: str) -> tvm.IRModule:
+def model(shape: tuple[Any, ...], dtype: str) -> tvm.IRModule:
     builder = relax.BlockBuilder()
     x = relax.Var("x", relax.TensorType(shape, dtype))
     with builder.function("main", [x]):
@@ -60,10 +62,22 @@ def test_they_stay_on_a_gpu():
             np.testing.assert_array_equal(places, np.nonzero(x))
 
 
-def test_only_shapes_that_are_known():
-    names = [operator_name(each) for each in calls(PlanNonzero()(model((3, 5), "bool"))["main"])]
-    assert "relax.nonzero" not in names
-    assert "relax.cumsum" in names
-    for shape in ((tvm.tirx.Var("n", "int64"), 3), (0, 3), ()):
+@pytest.mark.parametrize("dtype", ["bool", "float32"])
+def test_sizes_of_run_time(dtype):
+    """Also where there are no elements; and nothing is called that only Python has."""
+    library = tvm_rammer.build(model((tirx.Var("n", "int64"), tirx.Var("m", "int64")), dtype))
+    assert "relax.run" not in library.executable.as_text()
+    machine = relax.VirtualMachine(library.executable, tvm.cpu())
+    for shape in [(3, 5), (1, 1), (0, 3), (7, 2)]:
+        given = np.random.default_rng(0).integers(0, 2, shape).astype(dtype)
+        found = machine["main"](tvm.runtime.tensor(given)).numpy()
+        np.testing.assert_array_equal(found, np.nonzero(given))
+
+
+def test_what_has_axes():
+    for shape in ((3, 5), (tirx.Var("n", "int64"), 3)):
+        names = [operator_name(each) for each in calls(PlanNonzero()(model(shape, "bool"))["main"])]
+        assert "relax.nonzero" not in names
+    for shape in ((0, 3), ()):
         unknown = model(shape, "bool")
         assert PlanNonzero()(unknown).same_as(unknown)

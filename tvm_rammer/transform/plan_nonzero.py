@@ -2,11 +2,13 @@
 
 TVM calls numpy for it: a library would need Python where it runs, and tensors of a GPU came back as
 the host's. Here a running count says where each of them is written, and its last element how many
-there are, the only thing that a run has to wait for.
+there are, the only thing that a run has to wait for. What is of sizes that only the run tells is
+gone through by one loop.
 """
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from math import prod
 from typing import Any
 
@@ -14,8 +16,10 @@ import numpy as np
 import tvm
 from tvm import relax, te, tirx
 from tvm.relax import op
+from tvm.script.ir_builder import IRBuilder
+from tvm.script.ir_builder import tirx as T
 
-from tvm_rammer.relax_util import calls_any, operator_name, rewrite, static_shape
+from tvm_rammer.relax_util import calls_any, first_of, operator_name, rewrite, static_shape
 from tvm_rammer.tensors import constant
 
 _NONZERO = "relax.nonzero"
@@ -23,7 +27,7 @@ _NONZERO = "relax.nonzero"
 
 @tvm.transform.module_pass(opt_level=0, name="PlanNonzero")
 class PlanNonzero:
-    """Rewrite ``nonzero`` of tensors whose shapes are known."""
+    """Rewrite ``nonzero`` of tensors that have axes."""
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Rewrite every Relax function of a module."""
@@ -34,8 +38,14 @@ class PlanNonzero:
 class _Planner(relax.PyExprMutator):
     def visit_call_(self, call: Any) -> Any:
         call = super().visit_call_(call)
-        shape = static_shape(call.args[0]) if operator_name(call) == _NONZERO else None
-        if not shape or not prod(shape):
+        if operator_name(call) != _NONZERO or call.args[0].ty.ndim <= 0:
+            return call
+        shape = static_shape(call.args[0])
+        if shape is None:
+            found = self.builder_.emit_te(_gone_through, call.args[0])
+            places, count = (self._emit(relax.TupleGetItem(found, k)) for k in (0, 1))
+            return first_of(self.builder_, places, count, 1, "num_nonzero")
+        if not prod(shape):
             return call
         places, count = self._places(call.args[0], prod(shape))
         sizes = self._emit(op.tensor_to_shape(count))
@@ -60,6 +70,28 @@ class _Planner(relax.PyExprMutator):
 
     def _emit(self, value: Any) -> Any:
         return self.builder_.emit(value)
+
+
+def _gone_through(x: te.Tensor) -> list[te.Tensor]:
+    """The places of what is not zero, an axis a row, before others; and how many they are."""
+    rank = len(x.shape)
+    sizes = [size.astype("int64") for size in x.shape]
+
+    def loops(read: Any, written: Any) -> Any:
+        (source,), (places, count) = read, written
+        with IRBuilder() as builder, T.serial(0, 1):
+            T.buffer_store(count, tirx.const(0, "int64"), [0])
+            with ExitStack() as nest:
+                at = [nest.enter_context(T.serial(0, size)) for size in sizes]
+                nest.enter_context(T.If(source[tuple(at)] != tirx.const(0, str(x.dtype))))
+                nest.enter_context(T.Then())
+                for axis, place in enumerate(at):
+                    T.buffer_store(places, place.astype("int64"), [axis, count[0]])
+                T.buffer_store(count, count[0] + tirx.const(1, "int64"), [0])
+        return builder.get()
+
+    shapes = [(rank, prod(sizes, start=tirx.const(1, "int64"))), (1,)]
+    return list(te.extern(shapes, [x], loops, name="nonzero", dtype=["int64", "int64"]))
 
 
 def _coordinates(places: te.Tensor, count: Any, shape: tuple[int, ...]) -> te.Tensor:

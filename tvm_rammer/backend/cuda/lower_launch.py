@@ -84,6 +84,7 @@ def _run(passes: list[Any], func: tirx.PrimFunc, target: tvm.target.Target) -> t
 
 def lane_by_lane(func: tirx.PrimFunc) -> tirx.PrimFunc:
     """A PrimFunc whose vectors are loops."""
+
     def unrolled(loop: Any) -> Any:
         if loop.kind != tirx.ForKind.VECTORIZED:
             return loop

@@ -13,6 +13,8 @@ from tvm import relax, te, tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
+from tvm_rammer.relax_util import first_of
+
 #: Score above which a box is considered: all are.
 _LEAST = float(np.finfo(np.float32).min)
 #: Numbers of a box, and of a row of the result: the batch's, the class's and the box's number.
@@ -39,10 +41,7 @@ def non_max_suppression(
     order = bb.emit(relax.op.argsort(scores, axis=2, descending=True, dtype="int32"))
     found = bb.emit_te(_suppressed, boxes, scores, order, most, overlap, score)
     rows, count = (bb.emit(relax.TupleGetItem(found, number)) for number in (0, 1))
-    begin, step = (relax.const(np.full(2, value, np.int64), "int64") for value in (0, 1))
-    end = bb.emit(relax.op.concat([count, relax.const(np.array([_ROW], np.int64), "int64")]))
-    kept = bb.emit(relax.op.dynamic_strided_slice(rows, begin, end, step))
-    return bb.match_cast(kept, relax.TensorType((tirx.Var("kept_boxes", "int64"), _ROW), "int64"))
+    return first_of(bb, rows, count, 0, "kept_boxes")
 
 
 def _suppressed(
