@@ -187,14 +187,17 @@ def reshaped(builder: relax.BlockBuilder, value: Any, shape: Sequence[int]) -> A
 
 
 def first_of(builder: relax.BlockBuilder, x: Any, count: Any, axis: int, name: str) -> relax.Expr:
-    """As many of one of two axes as a vector of one number says, which becomes a symbol.
+    """As many of one axis as a vector of one number says, which becomes a symbol.
 
-    The size of the other axis is known.
+    The sizes of the other axes are known.
     """
     sizes = list(x.ty.shape.values)
-    other = relax.const(np.array([int(sizes[1 - axis])], np.int64), "int64")
-    begin, step = (relax.const(np.full(2, value, np.int64), "int64") for value in (0, 1))
-    end = builder.emit(relax.op.concat([other, count] if axis else [count, other]))
+    ends = [
+        count if k == axis else relax.const(np.array([int(size)], np.int64), "int64")
+        for k, size in enumerate(sizes)
+    ]
+    begin, step = (relax.const(np.full(len(sizes), k, np.int64), "int64") for k in (0, 1))
+    end = builder.emit(relax.op.concat(ends)) if len(ends) > 1 else count
     kept = builder.emit(relax.op.dynamic_strided_slice(x, begin, end, step))
     sizes[axis] = Var(name, "int64")
     return builder.match_cast(kept, relax.TensorType(sizes, x.ty.dtype))

@@ -21,6 +21,7 @@ from torch_programs import FAMILIES, Program, Wrapped  # noqa: E402
 from tvm_rammer.errors import ModelError  # noqa: E402
 from tvm_rammer.frontend import load_model  # noqa: E402
 from tvm_rammer.transform.keep_indices_inside import KeepIndicesInside  # noqa: E402
+from tvm_rammer.transform.legalize_operators import legalize_ops  # noqa: E402
 
 #: Errors that are allowed, relative to the larger of 1 and the largest value of the result.
 _TOLERANCE = 1e-5
@@ -76,8 +77,8 @@ def results(family: str) -> dict[str, tuple[list[np.ndarray], list[np.ndarray]]]
             for outputs in Together(programs)(*(t.clone() for p in programs for t in p.inputs))
         ]
     loaded = load_model(exported(programs))
-    # The pass gives TVM's scattering the meaning that the front ends' operators have.
-    module = KeepIndicesInside()(loaded.module)
+    # The passes give TVM's scattering the meaning that the front ends' operators have.
+    module = legalize_ops()(KeepIndicesInside()(loaded.module))
     machine = relax.VirtualMachine(relax.build(module, "llvm"), tvm.cpu())
     inputs = [tvm.runtime.tensor(t.numpy()) for program in programs for t in program.inputs]
     found = [output.numpy() for output in machine["main"](*inputs)]
