@@ -9,13 +9,16 @@ import os
 import pickle
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
 import pytest
 from emulated_cuda.driver import driver_environment, driver_obstacle, emulated_machine_code
 from run_time_graphs import CONSUMERS, PRODUCERS, Graph
+from tvm import relax, tirx
 
 import tvm_rammer
 
@@ -23,26 +26,44 @@ ROOT = Path(__file__).parents[3]
 TARGET = {"kind": "cuda", "arch": "sm_90"}
 #: The emulation has no header for bfloat16.
 LEFT_OUT = ("rounded",)
-#: Runs a library on pickled inputs.
+pytestmark = pytest.mark.skipif(bool(driver_obstacle()), reason=driver_obstacle())
+#: Runs the function of a library on pickled arguments, again and again.
 RUN = """
 import pickle
 import sys
 from pathlib import Path
 import tvm
 import tvm_rammer
+from tvm import relax
 
-library, feeds, found = map(Path, sys.argv[1:])
-module = tvm_rammer.load(library).create(tvm.cuda(0))
+library, calls, found = map(Path, sys.argv[1:])
+gpu = tvm.cuda(0)
+machine = relax.VirtualMachine(tvm_rammer.load(library).executable, gpu)
 results = []
-for feed in pickle.loads(feeds.read_bytes()):
-    module.set_input(**feed)
-    module.run()
-    results.append([module.get_output(k).numpy() for k in range(module.get_num_outputs())])
+for arguments in pickle.loads(calls.read_bytes()):
+    given = [tvm.runtime.tensor(each, gpu) for each in arguments]
+    outputs = machine["main"](*given)
+    several = outputs if not hasattr(outputs, "numpy") else [outputs]
+    results.append([output.numpy() for output in several])
 found.write_bytes(pickle.dumps(results))
 """
 
 
-@pytest.mark.skipif(bool(driver_obstacle()), reason=driver_obstacle())
+def run(model: Any, calls: Sequence[Sequence[np.ndarray]], folder: Path) -> list[list[np.ndarray]]:
+    """What a model gives in a process of its own, from a file."""
+    paths = [folder / name for name in ("library.so", "calls", "found")]
+    with emulated_machine_code():
+        library = tvm_rammer.build(model, TARGET, policy="sequential", num_veus=4)
+        library.export_library(paths[0])
+    paths[1].write_bytes(pickle.dumps(calls))
+    given = {**driver_environment(), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", RUN, *map(os.fspath, paths)]
+    done = subprocess.run(command, env=given, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found: list[list[np.ndarray]] = pickle.loads(paths[2].read_bytes())
+    return found
+
+
 @pytest.mark.parametrize("producer", ["boxes", "slice"])
 def test_what_follows_a_size_of_run_time(producer, tmp_path):
     graph = Graph()
@@ -50,17 +71,29 @@ def test_what_follows_a_size_of_run_time(producer, tmp_path):
     followers = [follow for name, follow in CONSUMERS.items() if name not in LEFT_OUT]
     outputs = [value[0], *(follow(graph, *value)[0] for follow in followers)]
     model = graph.model(outputs)
-    paths = [tmp_path / name for name in ("library.so", "feeds", "found")]
-    with emulated_machine_code():
-        library = tvm_rammer.build(model, TARGET, policy="sequential", num_veus=4)
-        library.export_library(paths[0])
-    paths[1].write_bytes(pickle.dumps(graph.feeds))
-    given = {**driver_environment(), "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", RUN, *map(os.fspath, paths)]
-    done = subprocess.run(command, env=given, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    results = run(model, [list(feed.values()) for feed in graph.feeds], tmp_path)
     session = onnxruntime.InferenceSession(model.SerializeToString())
-    for feed, found in zip(graph.feeds, pickle.loads(paths[2].read_bytes()), strict=True):
+    for feed, found in zip(graph.feeds, results, strict=True):
         for name, got, want in zip(outputs, found, session.run(None, feed), strict=True):
             assert (got.shape, got.dtype) == (want.shape, want.dtype), name
             np.testing.assert_allclose(got, want, 1e-5, 1e-5, err_msg=name)
+
+
+def test_rows_of_which_there_may_be_none(tmp_path):
+    """Rules that share sums among threads, whose launches are of as many blocks as rows."""
+    rng = np.random.default_rng(0)
+    weights, more = (rng.standard_normal(shape).astype("float32") for shape in ((64, 96), (96, 7)))
+    x = relax.Var("x", relax.TensorType((tirx.Var("rows", "int64"), 64), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            hidden = builder.emit(relax.op.tanh(relax.op.matmul(x, relax.const(weights))))
+            result = relax.op.nn.softmax(relax.op.matmul(hidden, relax.const(more)))
+            output = builder.emit_output(result)
+        builder.emit_func_output(output)
+    rows = [rng.standard_normal((count, 64)).astype("float32") for count in (1, 33, 0, 5)]
+    for given, (found,) in zip(
+        rows, run(builder.get(), [[x] for x in rows], tmp_path), strict=True
+    ):
+        powers = np.exp(np.tanh(given @ weights) @ more)
+        np.testing.assert_allclose(found, powers / powers.sum(1, keepdims=True), 1e-4, 1e-6)

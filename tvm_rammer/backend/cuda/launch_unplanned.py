@@ -2,8 +2,7 @@
 
 Without loops that are bound to threads, TVM compiles a PrimFunc for the host, which cannot read the
 memory of the device. What is written as loops has its outermost ones bound if they are parallel,
-and is one thread's otherwise; a rule of dlight's answers for everything else. And what turns out to
-have no elements is not launched: a grid without blocks is an error of CUDA's.
+and is one thread's otherwise; a rule of dlight's answers for everything else.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from tvm import relax, s_tir, tirx
 
 from tvm_rammer.backend.cuda.codegen.host_and_device import compile_launches
 from tvm_rammer.backend.cuda.lower_launch import lane_by_lane
-from tvm_rammer.backend.cuda.schedules import usual_schedules
+from tvm_rammer.backend.cuda.schedules import usual_schedule
 from tvm_rammer.kernel.blocks import block_with, is_scheduled
 from tvm_rammer.kernel.loops import sequence
 from tvm_rammer.kernel.nodes import collect, substitute
@@ -61,18 +60,8 @@ def _has_threads(statement: Any) -> bool:
 
 
 def _launched(func: tirx.PrimFunc, target: tvm.target.Target) -> tirx.PrimFunc:
-    answers = iter(()) if _is_loops(func) else usual_schedules(func, target)
-    fits = (lane_by_lane(each) for each in answers if _may_be_left_out(each))
-    scheduled = next(fits, None) or _with_body(func, _as_written(func.body))
-    nests = [_unless_empty(nest) for nest in root_nests(scheduled.body)]
-    return _with_body(scheduled, sequence(nests))
-
-
-def _may_be_left_out(func: tirx.PrimFunc) -> bool:
-    """Whether launches may depend on a condition: TVM lets threads wait for others in none."""
-    scopes = {str(store.buffer.scope()) for store in collect(func.body, tirx.BufferStore)}
-    shared = any(scope.startswith("shared") for scope in scopes)
-    return not shared or not any(_extents(nest) for nest in root_nests(func.body))
+    scheduled = None if _is_loops(func) else usual_schedule(func, target)
+    return lane_by_lane(scheduled) if scheduled else _with_body(func, _as_written(func.body))
 
 
 def _is_loops(func: tirx.PrimFunc) -> bool:
@@ -136,15 +125,3 @@ def _bound(total: Any, body: Any) -> Any:
         start = tirx.const(0, "int32")
         inside = tirx.For(variable, start, extent, tirx.ForKind.THREAD_BINDING, inside, axis)
     return inside
-
-
-def _unless_empty(nest: Any) -> Any:
-    """A launch that the host leaves out where one of its loops over blocks or threads is empty."""
-    conditions = [extent > 0 for extent in _extents(nest)]
-    return tirx.IfThenElse(tirx.all(*conditions), nest, None) if conditions else nest
-
-
-def _extents(nest: Any) -> list[Any]:
-    """Of loops that are bound to blocks or threads, where only the run tells them."""
-    bound = (loop for loop in collect(nest, tirx.For) if loop.thread_binding is not None)
-    return [loop.extent for loop in bound if not isinstance(loop.extent, tirx.IntImm)]

@@ -134,11 +134,12 @@ def every_schedule(
     return found
 
 
-def usual_schedules(func: tirx.PrimFunc, target: tvm.target.Target) -> Iterator[tirx.PrimFunc]:
-    """What rules of dlight's make of an operator of any shape; the last one knows them all."""
+def usual_schedule(func: tirx.PrimFunc, target: tvm.target.Target) -> tirx.PrimFunc | None:
+    """What the first rule of dlight's that knows an operator of any shape makes of it, if any."""
     gpu, prepared = dlight.gpu, _prepared(func)
     rules = [gpu.GEMV(), gpu.Reduction(), gpu.GeneralReduction(), gpu.Fallback()]
-    return (answer for _, answer in _answers(prepared, target, [gpu.Matmul(), *rules]))
+    answers = _answers(prepared, target, [gpu.Matmul(), *rules])
+    return next((answer for _, answer in answers), None)
 
 
 def _prepared(func: tirx.PrimFunc) -> tirx.PrimFunc:

@@ -24,7 +24,8 @@ from tvm import tirx
 from tvm_rammer.backend.cuda.cubin import compile_cubin, find_tool
 
 _CREATE = "ffi.Module.create.cuda"
-_LAUNCH_TAGS = "tirx.kernel_launch_params"
+#: What an attribute of a kernel says of its launch: which extents, in order.
+LAUNCH_TAGS = "tirx.kernel_launch_params"
 #: What TVM's runtime calls of the driver; each answers that there is no device.
 _DRIVER = (
     *("cuDeviceGetName", "cuFuncSetAttribute", "cuGetErrorName", "cuGetErrorString"),
@@ -43,10 +44,10 @@ def remember_signatures(source: str, functions: Mapping[Any, tirx.PrimFunc]) -> 
         str(func.attrs["global_symbol"]): {
             "name": "",
             "arg_types": [_argument(param) for param in func.params],
-            "launch_param_tags": [str(tag) for tag in func.attrs[_LAUNCH_TAGS]],
+            "launch_param_tags": [str(tag) for tag in func.attrs[LAUNCH_TAGS]],
         }
         for func in functions.values()
-        if _LAUNCH_TAGS in func.attrs
+        if LAUNCH_TAGS in func.attrs
     }
     _signatures[source] = json.dumps({"tvm_version": tvm.__version__, "func_info": info})
 
