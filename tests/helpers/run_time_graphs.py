@@ -108,6 +108,14 @@ def _scattered(g: Graph, vector: str) -> str:
     return g.op("ScatterElements", first, last, one, axis=1)
 
 
+def _replaced(g: Graph, vector: str, kind: str) -> str:
+    """What is large in a vector by its negative, at places and by values of other symbols."""
+    large = g.op("Greater", vector, g.constant(0.5, "float32"))
+    axes = g.constant([-1] if kind == "ScatterElements" else [-1, 1])
+    places = g.op("Reshape", g.op("NonZero", large), axes)
+    return g.op(kind, vector, places, g.op("Neg", g.op("Compress", vector, large, axis=0)))
+
+
 def _sizes(first: Sequence[int], second: Sequence[int]) -> Callable[[Graph], str]:
     return lambda g: g.input(np.array(first, np.int64), np.array(second, np.int64))
 
@@ -229,6 +237,8 @@ CONSUMERS: dict[str, Callable[[Graph, str, int], Value]] = {
     ),
     "suppression": lambda g, v, r: (_suppressed(g, _flat(g, v)), 2),
     "ScatterElements": lambda g, v, r: (_scattered(g, _flat(g, v)), 3),
+    "ScatterElements at places": lambda g, v, r: (_replaced(g, _flat(g, v), "ScatterElements"), 1),
+    "ScatterND": lambda g, v, r: (_replaced(g, _flat(g, v), "ScatterND"), 1),
     "Concat of many": lambda g, v, r: (
         g.op("Concat", *[_flat(g, v), g.op("Neg", _flat(g, v)), g.floats(2)] * 4, axis=-1),
         1,

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import tvm
+import tvm_ffi
 from onnx import TensorProto
 from tvm import relax, te, tirx
 
@@ -270,6 +271,52 @@ def _is_same(size: Any, other: Any) -> bool:
     return size is other or size.same_as(other) or isinstance(size, tirx.IntImm)
 
 
+def _scatter_elements(
+    bb: relax.BlockBuilder, inputs: Sequence[Any], attributes: Mapping[str, Any]
+) -> relax.Expr | None:
+    """As many updates as indices, where sizes are data, or the run ends there."""
+    if any(map(is_shape, inputs)):
+        return None
+    data, indices, updates = inputs
+    given = _shaped(bb, updates, indices.ty.shape.values)
+    if given is None:
+        return None
+    axis = int(attributes.get("axis", 0)) % data.ty.ndim
+    return relax.op.scatter_elements(data, indices, given, axis, _reduction(attributes))
+
+
+def _scatter_nd(
+    bb: relax.BlockBuilder, inputs: Sequence[Any], attributes: Mapping[str, Any]
+) -> relax.Expr | None:
+    """As many updates as places, where sizes are data, or the run ends there."""
+    if any(map(is_shape, inputs)):
+        return None
+    data, indices, updates = inputs
+    *places, depth = indices.ty.shape.values
+    given = _shaped(bb, updates, [*places, *data.ty.shape.values[int(depth) :]])
+    if given is None:
+        return None
+    sizes = relax.op.strided_slice(_sizes(bb, data), [0], [0], [int(depth)])
+    from_end = relax.op.less(indices, _numbers(0))
+    indices = relax.op.where(from_end, relax.op.add(indices, sizes), indices)
+    return relax.op.scatter_nd(data, bb.emit(indices), given, _reduction(attributes))
+
+
+def _shaped(bb: relax.BlockBuilder, x: Any, wanted: Sequence[Any]) -> relax.Expr | None:
+    """A tensor in a shape that it has if the model is right; None where no size is data."""
+    sizes = list(x.ty.shape.values)
+    same = len(sizes) == len(wanted) and all(map(tvm_ffi.structural_equal, sizes, wanted))
+    if same or all(isinstance(size, tirx.IntImm) for size in (*sizes, *wanted)):
+        return None
+    return bb.emit(relax.op.reshape(x, relax.ShapeExpr(list(wanted))))
+
+
+def _reduction(attributes: Mapping[str, Any]) -> str:
+    given = attributes.get("reduction", "none")
+    name = given.decode() if isinstance(given, bytes) else str(given)
+    return "update" if name == "none" else name
+
+
 def _cumulative_product(
     bb: relax.BlockBuilder, inputs: Sequence[Any], attributes: Mapping[str, Any]
 ) -> relax.Expr:
@@ -337,6 +384,8 @@ CONVERTERS: Mapping[str, Converter] = {
     "Reshape": _reshape,
     "Slice": _slice,
     "STFT": signals.stft,
+    "ScatterElements": _scatter_elements,
+    "ScatterND": _scatter_nd,
     "SpaceToDepth": _space_to_depth,
     "Squeeze": _squeeze,
     "TopK": _top_k,
