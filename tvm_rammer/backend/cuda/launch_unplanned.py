@@ -33,7 +33,7 @@ class LaunchUnplanned:
         """Put compiled functions in the place of PrimFuncs, for the current target."""
         target = tvm.target.Target.current(allow_none=False)
         launched = {
-            symbol: func if _has_threads(func.body) else _launched(func, target)
+            symbol: func if is_scheduled(func) else _launched(func, target)
             for symbol, func in mod.functions_items()
             if isinstance(func, tirx.PrimFunc) and _is_of_the_device(func)
         }
@@ -60,8 +60,12 @@ def _has_threads(statement: Any) -> bool:
 
 
 def _launched(func: tirx.PrimFunc, target: tvm.target.Target) -> tirx.PrimFunc:
-    scheduled = None if _is_loops(func) else usual_schedule(func, target)
-    return lane_by_lane(scheduled) if scheduled else _with_body(func, _as_written(func.body))
+    has_threads = _has_threads(func.body)
+    if not _is_loops(func):
+        scheduled = usual_schedule(func, target, has_threads)
+        if scheduled is not None:
+            return lane_by_lane(scheduled)
+    return func if has_threads else _with_body(func, _as_written(func.body))
 
 
 def _is_loops(func: tirx.PrimFunc) -> bool:

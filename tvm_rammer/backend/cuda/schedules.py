@@ -134,11 +134,16 @@ def every_schedule(
     return found
 
 
-def usual_schedule(func: tirx.PrimFunc, target: tvm.target.Target) -> tirx.PrimFunc | None:
-    """What the first rule of dlight's that knows an operator of any shape makes of it, if any."""
+def usual_schedule(
+    func: tirx.PrimFunc, target: tvm.target.Target, has_threads: bool
+) -> tirx.PrimFunc | None:
+    """What the first rule of dlight's that knows an operator of any shape makes of it, if any.
+
+    One rule knows of parts that have threads already, and leaves them as they are.
+    """
     gpu, prepared = dlight.gpu, _prepared(func)
-    rules = [gpu.GEMV(), gpu.Reduction(), gpu.GeneralReduction(), gpu.Fallback()]
-    answers = _answers(prepared, target, [gpu.Matmul(), *rules])
+    rules = [gpu.Matmul(), gpu.GEMV(), gpu.Reduction(), gpu.GeneralReduction()]
+    answers = _answers(prepared, target, [*([] if has_threads else rules), gpu.Fallback()])
     return next((answer for _, answer in answers), None)
 
 
