@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from math import prod
 from typing import Any
 
 from tvm import te, tirx
@@ -53,7 +54,7 @@ def scatter_elements(
         (result,) = written
         whole, copied = T.buffer_proxy(result), T.buffer_proxy(source)
         with IRBuilder() as builder, T.seq_scope():
-            with T.parallel(0, _product(data.shape)) as element:
+            with T.parallel(0, prod(data.shape, start=tirx.const(1, "int64"))) as element:
                 whole[element] = copied[element]
             with ExitStack() as nest:
                 at = _entered(nest, indices.shape, axis)
@@ -79,10 +80,3 @@ def _entered(nest: ExitStack, shape: Sequence[Any], axis: int) -> list[Any]:
     for k in order:
         at[k] = nest.enter_context((T.parallel if k in together else T.serial)(0, shape[k]))
     return [at[k] for k in range(len(shape))]
-
-
-def _product(shape: Sequence[Any]) -> Any:
-    size = tirx.const(1, "int64")
-    for extent in shape:
-        size = size * extent
-    return size

@@ -7,6 +7,7 @@ and is one thread's otherwise; a rule of dlight's answers for everything else.
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import tvm
@@ -96,21 +97,17 @@ def _nest(nest: tirx.For) -> Any:
     while isinstance(inner, tirx.For) and inner.kind == tirx.ForKind.PARALLEL:
         around.append(inner)
         inner = inner.body
-    total: Any = tirx.const(1, "int64")
-    for loop in around:
-        total = total * loop.extent.astype("int64")
+    extents = [loop.extent.astype("int64") for loop in around]
 
     def body(element: Any) -> Any:
-        at, left = {}, element
-        for loop in reversed(around):
-            extent = loop.extent.astype("int64")
-            last = loop is around[0]
-            place = left if last else tirx.floormod(left, extent)
+        at = {}
+        for loop, extent in zip(reversed(around), reversed(extents), strict=True):
+            place = tirx.floormod(element, extent)
             at[loop.loop_var] = loop.min + place.astype(str(loop.loop_var.ty))
-            left = left if last else tirx.floordiv(left, extent)
+            element = tirx.floordiv(element, extent)
         return substitute(inner, at)
 
-    return _bound(total, body)
+    return _bound(prod(extents, start=tirx.const(1, "int64")), body)
 
 
 def _bound(total: Any, body: Any) -> Any:
