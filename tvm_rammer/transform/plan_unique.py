@@ -25,7 +25,7 @@ _UNIQUE = "relax.unique"
 
 @tvm.transform.module_pass(opt_level=0, name="PlanUnique")
 class PlanUnique:
-    """Rewrite ``unique`` of tensors that have axes."""
+    """Rewrite ``unique`` of tensors that have axes, but of bfloat16."""
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Rewrite every Relax function of a module."""
@@ -37,6 +37,9 @@ class _Planner(relax.PyExprMutator):
     def visit_call_(self, call: Any) -> Any:
         call = super().visit_call_(call)
         if operator_name(call) != _UNIQUE or call.args[0].ty.ndim <= 0:
+            return call
+        if str(call.args[0].ty.dtype) == "bfloat16":
+            # TVM does not say of it what is no number.
             return call
         x, in_order, *wanted = call.args[:5]
         axis = int(call.args[5]) % x.ty.ndim if len(call.args) > 5 else None
