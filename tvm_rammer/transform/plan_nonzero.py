@@ -38,7 +38,7 @@ class PlanNonzero:
 class _Planner(relax.PyExprMutator):
     def visit_call_(self, call: Any) -> Any:
         call = super().visit_call_(call)
-        if operator_name(call) != _NONZERO or call.args[0].ty.ndim <= 0:
+        if operator_name(call) != _NONZERO or not _has_axes(call.args[0].ty):
             return call
         shape = static_shape(call.args[0])
         if shape is None:
@@ -70,6 +70,11 @@ class _Planner(relax.PyExprMutator):
 
     def _emit(self, value: Any) -> Any:
         return self.builder_.emit(value)
+
+
+def _has_axes(ty: Any) -> bool:
+    """Of which each has a size, be it a symbol."""
+    return isinstance(ty.shape, relax.ShapeExpr) and ty.ndim > 0
 
 
 def _gone_through(x: te.Tensor) -> list[te.Tensor]:

@@ -293,6 +293,8 @@ def _scatter_nd(
         return None
     data, indices, updates = inputs
     *places, depth = indices.ty.shape.values
+    if not isinstance(depth, tirx.IntImm):
+        return None
     given = _shaped(bb, updates, [*places, *data.ty.shape.values[int(depth) :]])
     if given is None:
         return None
