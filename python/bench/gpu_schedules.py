@@ -43,6 +43,9 @@ class TimedSchedule:
     rule : str
     shapes : tuple of tuple of int
         Of the operator's tensors, the result last.
+    rows : tuple of (int, int, int)
+        Of the operator's tensors: elements of a row, from a row to the next, and in all. What is
+        written into a part of a wider tensor has rows that lie apart.
     arguments : tuple of int
         Those of the body, as places among the tensors.
     tiles : int
@@ -53,6 +56,7 @@ class TimedSchedule:
     key: str
     rule: str
     shapes: tuple[tuple[int, ...], ...]
+    rows: tuple[tuple[int, int, int], ...]
     arguments: tuple[int, ...]
     tiles: int
     tile: float
@@ -70,6 +74,7 @@ def schedules_of(
         if any(str(p.ty.dtype) != "float32" for p in func.params):
             continue
         shapes = tuple(tuple(map(int, p.ty.shape)) for p in func.params)
+        rows = tuple(_rows(p) for p in func.params)
         found: list[TimedSchedule] = []
         for rule, made in every_schedule(func, vdevice, LIMITS):
             stage, *more = made.split.stages
@@ -79,10 +84,24 @@ def schedules_of(
             bodies[key] = stage.body
             times = (stage.tile_seconds, made.alone(vdevice.num_veus))
             arguments = tuple(map(int, stage.arguments))
-            found.append(TimedSchedule(key, rule, shapes, arguments, stage.num_tiles, *times))
+            found.append(TimedSchedule(key, rule, shapes, rows, arguments, stage.num_tiles, *times))
         if found:
             operators.append(found)
     return operators, bodies
+
+
+def _rows(buffer: tirx.Buffer) -> tuple[int, int, int]:
+    """Elements of a row of a tensor, from a row to the next, and from the first to the last."""
+    shape, strides = tuple(map(int, buffer.shape)), tuple(map(int, buffer.strides))
+    if not strides or 0 in shape:
+        return prod(shape), prod(shape), prod(shape)
+    extent = 1 + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
+    row = 1
+    for n, step in zip(reversed(shape), reversed(strides), strict=True):
+        if n > 1 and step != row:
+            return row, step, extent
+        row *= n
+    return row, row, extent
 
 
 def program_text(
@@ -123,11 +142,12 @@ __global__ void __launch_bounds__(kThreads, 2)
 
 
 def _list(schedules: Sequence[TimedSchedule]) -> str:
-    counts = ", ".join(str(prod(shape)) for shape in schedules[0].shapes)
+    counts = ", ".join(str(extent) for *_, extent in schedules[0].rows)
+    row, pitch, _ = schedules[0].rows[-1]
     rows = ", ".join(
         f'{{"{each.key}", run_{each.key}, {each.tiles}, {_repeats(each)}}}' for each in schedules
     )
-    return f"    {{{{{counts}}}, {{{rows}}}}}"
+    return f"    {{{{{counts}}}, {row}, {pitch}, {{{rows}}}}}"
 
 
 def _repeats(schedule: TimedSchedule) -> int:

@@ -47,7 +47,7 @@ def test_nvcc_compiles_it(tmp_path):
 
 def test_what_the_model_takes_for_the_fastest_is_compared_with_the_fastest():
     some = [
-        TimedSchedule(key, "rule", ((1,),), (0,), 1, 1.0, alone)
+        TimedSchedule(key, "rule", ((1,),), ((1, 1, 1),), (0,), 1, 1.0, alone)
         for key, alone in (("a", 1.0), ("b", 2.0))
     ]
     times = {"a": {"alone": 3e-6}, "b": {"alone": 2e-6}}
