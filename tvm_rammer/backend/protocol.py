@@ -293,6 +293,8 @@ class Backend(Protocol):
     apart : int
         Elements of a result up to which products stay apart that meet in it: to wait for each other
         takes longer than an operator more.
+    taps_first : bool
+        Whether weights of convolutions by channel have their channels last.
     vector_bytes : int
         What kernels load and store at once: every buffer begins at a multiple of it.
     rules : tuple of str
@@ -322,6 +324,10 @@ class Backend(Protocol):
     @property
     def apart(self) -> int:
         return 0
+
+    @property
+    def taps_first(self) -> bool:
+        return False
 
     def most_neighbours(self, vdevice: VDevice) -> int:
         """How many neighbouring products of integers, 4 of bytes or 2 of 16 bits, are added at

@@ -8,7 +8,7 @@
   ``fold_constants``, ``slice_known_places``, ``merge_equal_operators``,
   ``round_parts`` with ``scales``, ``multiply_chosen``, ``multiply_repeated``, ``fold_affine``,
   ``channels_last`` with ``layouts``, ``fuse_channel_windows``, ``separate_pools``,
-  ``split_transposed_convolutions``, ``widen_convolutions``,
+  ``split_transposed_convolutions``, ``widen_convolutions``, ``taps_first``,
   ``multiply_integers`` with ``integer_products``,
   ``narrow_weights`` with ``scaled_bytes``, ``few_bits`` and ``affine_blocks``,
   ``sum_integers_in_floats``,

@@ -40,6 +40,7 @@ from tvm_rammer.transform.skip_empty_parts import SkipEmptyParts
 from tvm_rammer.transform.slice_known_places import SliceKnownPlaces
 from tvm_rammer.transform.split_transposed_convolutions import SplitTransposedConvolutions
 from tvm_rammer.transform.sum_integers_in_floats import SumIntegersInFloats
+from tvm_rammer.transform.taps_first import TapsFirst
 from tvm_rammer.transform.widen_convolutions import WidenConvolutions
 
 #: The operators that DecomposeOpsForInference takes apart.
@@ -63,6 +64,8 @@ class Prepare:
         As in :class:`.NarrowWeights`.
     round_data : bool
         As in :class:`.MultiplyIntegers`.
+    taps_first : bool
+        Whether weights of convolutions by channel have their channels last.
     """
 
     def __init__(
@@ -72,8 +75,10 @@ class Prepare:
         apart: int = 0,
         short_floats: tuple[str, ...] = (),
         round_data: bool = False,
+        taps_first: bool = False,
     ) -> None:
         self.apart, self.short_floats, self.round_data = apart, short_floats, round_data
+        self.moves = [TapsFirst()] if taps_first else []
         self.few_rows = backend_for().few_rows if few_rows is None else few_rows
         self.products = IntegerProducts(self.few_rows, neighbours)
 
@@ -101,6 +106,7 @@ class Prepare:
             SeparatePools(),
             SplitTransposedConvolutions(),
             WidenConvolutions(),
+            *self.moves,
             MultiplyIntegers(self.products, self.round_data),
             NarrowWeights(self.few_rows, self.short_floats),
             SumIntegersInFloats(self.products),

@@ -11,7 +11,9 @@ from cuda_models import Case, errors_by_rule
 from emulated_cuda import run_emulated
 from tvm import relax, te, topi
 
-from tvm_rammer.backend.cuda.arch_target import target_of
+from tvm_rammer.backend.cuda.arch_target import LIMITS, target_of
+from tvm_rammer.backend.cuda.codegen.region_kernels import with_inlined_bodies
+from tvm_rammer.backend.cuda.made_stages import made_stages
 from tvm_rammer.backend.cuda.short_sums import ShortSum
 from tvm_rammer.kernel.blocks import schedule_of
 
@@ -110,3 +112,62 @@ def test_many_terms_odd_columns_and_few_results_are_left_to_other_rules():
     assert not applies(ShortSum(64, 4), 8, 16, 34)
     assert applies(ShortSum(64, 1), 8, 16, 34)
     assert not applies(ShortSum(64, 4), 7, 16, 32)
+
+
+LOADS = """
+  float4 condval;
+  if ((2 <= x) && (f(x) < 34)) {
+    condval = *(float4*)(p0 + ((x * 4) - 2112));
+  } else {
+    condval = make_float4(0x0p+0f/*0.0e+00*/, 0x0p+0f, 0x0p+0f, 0x0p+0f);
+  }
+  float condval_1;
+  if (x < 3) {
+    condval_1 = p1[(x + 1)];
+  } else {
+    condval_1 = -0x1.fffffep+127f/*-3.4e+38*/;
+  }
+"""
+WITHOUT_BRANCHES = """
+  float4 condval;
+  condval = rammer_load_if((2 <= x) && (f(x) < 34), (const float4*)(p0 + ((x * 4) - 2112)), \
+make_float4(0x0p+0f/*0.0e+00*/, 0x0p+0f, 0x0p+0f, 0x0p+0f));
+  float condval_1;
+  condval_1 = rammer_load_if(x < 3, (const float*)(p1 + (x + 1)), -0x1.fffffep+127f/*-3.4e+38*/);
+"""
+
+
+def test_loads_under_a_condition_have_no_branch():
+    assert with_inlined_bodies(LOADS, 2) == WITHOUT_BRANCHES
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("p1[(x + 1)]", "shared[(x + 1)]"),
+        ("p1[(x + 1)]", "__half2float(p1[(x + 1)])"),
+        ("p1[(x + 1)]", "(p1[(x + 1)] + p2[x])"),
+        ("-0x1.fffffep+127f/*-3.4e+38*/", "p2[x]"),
+    ],
+)
+def test_other_values_under_a_condition_stay(old, new):
+    text = LOADS.replace(old, new)
+    assert text[text.index("condval_1;") :] in with_inlined_bodies(text, 2)
+
+
+def test_few_threads_wait_for_all_of_their_loads():
+    """Those of a block of fewer threads wait no less than each of a full one."""
+    x, w = te.placeholder((1, 16, 16, 64)), te.placeholder((3, 3, 64))
+    i, j = te.reduce_axis((0, 3)), te.reduce_axis((0, 3))
+    filtered = te.compute(
+        (1, 14, 14, 64),
+        lambda n, h, v, c: te.sum(x[n, h + i, v + j, c] * w[i, j, c], [i, j]),
+    )
+    func = te.create_prim_func([x, w, filtered])
+    latencies = []
+    with target_of("sm_90") as target:
+        for threads in (64, 256):
+            scheduled = schedule_of(ShortSum(threads, 4).apply(func, target, False).mod["main"])
+            (time,) = made_stages(scheduled.mod["main"], target, LIMITS).times
+            latencies.append(time.latency)
+    assert latencies[0] == pytest.approx(latencies[1], rel=0.3)

@@ -24,6 +24,16 @@ _INSTRUCTIONS = tuple(
             r"atomSCOPE\.add\.TYPE %0, ?\[%1\], ?%2;",
             "{0} = emulated::add((TYPE*)({1}), {2}, ACQUIRES, RELEASES);",
         ),
+        (
+            r"\{\.reg \.pred p; setp\.ne\.u32 p, %2, 0; @p ld\.global\.f32 %0, \[%1\];\};",
+            "if ({2}) {0} = *(const float*)({1})",
+        ),
+        (
+            r"\{\.reg \.pred p; setp\.ne\.u32 p, %5, 0; "
+            r"@p ld\.global\.v4\.f32 \{%0, %1, %2, %3\}, \[%4\];\};",
+            "if ({5}) {{ const float4 all = *(const float4*)({4}); "
+            "{0} = all.x, {1} = all.y, {2} = all.z, {3} = all.w; }}",
+        ),
         (r"(?:fence|membar)(?:\.(?:acq_rel|sc|gpu|gl|sys))+;", "__threadfence();"),
         (
             r"cp\.async\.ca\.shared\.global \[%0\], ?\[%1\], ?8;",

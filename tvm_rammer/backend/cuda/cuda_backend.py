@@ -55,6 +55,7 @@ class CudaBackend(Backend):
     forms = ("program", "wavefront", "per-op")
     exports = True
     takes_schedules = True
+    taps_first = True
 
     #: What a wave of small blocks has done by the time that another wave would begin.
     apart = 1 << 15

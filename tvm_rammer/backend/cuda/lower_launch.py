@@ -16,6 +16,7 @@ from tvm import s_tir, sym, tirx
 from tvm.ir import TensorLoad
 
 from tvm_rammer.backend.cuda.launches import launches_of
+from tvm_rammer.backend.cuda.whole_vectors import WholeVectors
 from tvm_rammer.errors import ModelError
 from tvm_rammer.kernel.lowering.index_divisions import (
     HideDivisions,
@@ -72,7 +73,7 @@ def _with_vectors(launch: tirx.PrimFunc, target: tvm.target.Target) -> tirx.Prim
         *(high.TransformMmaBufferLayout(), high.LowerOpaqueBlock()),
         *(HideDivisions(), low.FlattenBuffer(), ShowDivisions()),
         *(low.BF16ComputeLegalize(), low.NarrowDataType(32), high.LoopPartition()),
-        low.VectorizeLoop(True),
+        *(WholeVectors(), low.VectorizeLoop(True)),
     ]
     return _run(passes, launch, target)
 

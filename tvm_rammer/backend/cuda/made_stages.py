@@ -106,6 +106,8 @@ def made_stages(func: tirx.PrimFunc, target: tvm.target.Target, limits: Limits) 
 def _time(body: ThreadBody, arch: str, limits: Limits) -> BlockTime:
     """What a tile takes a resident block, as its operations count: nobody has measured it."""
     work = count_operations(body.func, body.num_tiles, limits.threads, is_thread_index)
+    # Counted as the mean of a block; who has loads waits for all of its own.
+    work = replace(work, global_loads=work.global_loads * limits.threads / body.threads)
     warps = limits.threads // WARP_THREADS
     resident = resident_blocks(arch, limits.threads, limits.shared_bytes, limits.blocks_per_sm)
     return block_time(usual_gpu(arch), resident, work, warps)

@@ -30,6 +30,8 @@ from tvm_rammer.rprogram import ALIGNMENT
 BASE, CLEAR, WALK = "rammer_base", "rammer_clear", "rammer_walk"
 #: Where a pointer of a body points to; the function that calls the bodies.
 OPERAND, DISPATCH = "rammer_operand", "rammer_dispatch"
+#: A load under a condition.
+LOAD_IF = "rammer_load_if"
 #: Of the base pointers, the first is the arena's.
 ARENA_BASE = 0
 
@@ -91,6 +93,21 @@ __device__ __forceinline__ void rammer_wait(const int* counter, int count, int l
 
 __device__ __forceinline__ void {clear}(int num_veus) {{
   for (int veu = threadIdx.x; veu < num_veus; veu += blockDim.x) *rammer_counter(veu) = 0;
+}}
+
+// What is loaded or not without a branch: loads that follow each other are under way together.
+__device__ __forceinline__ float {load_if}(bool wanted, const float* from, float value) {{
+  asm volatile("{{.reg .pred p; setp.ne.u32 p, %2, 0; @p ld.global.f32 %0, [%1];}}"
+               : "+f"(value) : "l"(from), "r"((unsigned)wanted));
+  return value;
+}}
+
+__device__ __forceinline__ float4 {load_if}(bool wanted, const float4* from, float4 value) {{
+  asm volatile("{{.reg .pred p; setp.ne.u32 p, %5, 0; "
+               "@p ld.global.v4.f32 {{%0, %1, %2, %3}}, [%4];}}"
+               : "+f"(value.x), "+f"(value.y), "+f"(value.z), "+f"(value.w)
+               : "l"(from), "r"((unsigned)wanted));
+  return value;
 }}
 
 // Two words to shared memory, there when its thread calls rammer_arrived.
@@ -235,6 +252,7 @@ def block_text(pool_bytes: int, num_bases: int, block_threads: int, most_operand
         base=BASE,
         clear=CLEAR,
         walk=WALK,
+        load_if=LOAD_IF,
         dispatch=DISPATCH,
         operand=OPERAND,
         arena=ARENA_BASE,

@@ -23,6 +23,7 @@ from tvm_rammer.backend.cuda.codegen.block_text import (
     BASE,
     CLEAR,
     DISPATCH,
+    LOAD_IF,
     OPERAND,
     WALK,
     block_text,
@@ -49,6 +50,15 @@ _BODY = 'extern "C" __device__ int'
 _INLINED = "__device__ __forceinline__ int"
 #: A body, up to where it asks for its thread, how it does, and what follows.
 _ASKING = re.compile(rf"(\n  int thread = )([^;\n]*{THREAD}[^;\n]*)(;\n.*?\n}}\n)", re.DOTALL)
+#: A load of float32 under a condition, and what is there without it.
+_LOADING = re.compile(
+    r"if \((?P<condition>.+)\) \{\n"
+    r" *(?P<result>condval\w*) = (?:\*\((?P<type>float4)\*\)\((?P<place>p\d+ \+ .+)\)"
+    r"|(?P<base>p\d+)\[(?P<index>.+)\]);\n"
+    r" *\} else \{\n"
+    r" *(?P=result) = (?P<other>make_float4\([^()\n]*\)|[-\w.+/*]+);\n"
+    r" *\}"
+)
 _BOUNDS = re.compile(r"__launch_bounds__\((\d+)\)")
 
 
@@ -196,6 +206,14 @@ def _split(mod: tvm.IRModule) -> tvm.IRModule:
     return tvm.transform.Sequential(passes)(mod)
 
 
+def _without_branch(load: re.Match[str]) -> str:
+    """A load under a condition, of which nvcc makes a branch, as one instruction."""
+    kind = load["type"] or "float"
+    place = load["place"] or f"{load['base']} + {load['index']}"
+    given = f"{load['condition']}, (const {kind}*)({place}), {load['other']}"
+    return f"{load['result']} = {LOAD_IF}({given});"
+
+
 def with_inlined_bodies(text: str, blocks_per_sm: int) -> str:
     """CUDA C of ours as it is to be compiled: with what TVM cannot say.
 
@@ -206,7 +224,7 @@ def with_inlined_bodies(text: str, blocks_per_sm: int) -> str:
     asks once.
     """
     text = _ASKING.sub(lambda body: body[1] + body[2] + body[3].replace(body[2], "thread"), text)
-    text = text.replace(_BODY, _INLINED)
+    text = _LOADING.sub(_without_branch, text.replace(_BODY, _INLINED))
     return _BOUNDS.sub(rf"__launch_bounds__(\1, {blocks_per_sm})", text)
 
 
