@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from cuda_models import Case, errors_by_rule
 from emulated_cuda import run_emulated
-from tvm import relax, te, topi
+from tvm import relax, te, tirx, topi
 
 from tvm_rammer.backend.cuda.arch_target import LIMITS, target_of
 from tvm_rammer.backend.cuda.codegen.region_kernels import with_inlined_bodies
 from tvm_rammer.backend.cuda.made_stages import made_stages
 from tvm_rammer.backend.cuda.short_sums import ShortSum
 from tvm_rammer.kernel.blocks import schedule_of
+from tvm_rammer.kernel.nodes import collect
 
 OP = relax.op
 
@@ -171,3 +172,15 @@ def test_few_threads_wait_for_all_of_their_loads():
             (time,) = made_stages(scheduled.mod["main"], target, LIMITS).times
             latencies.append(time.latency)
     assert latencies[0] == pytest.approx(latencies[1], rel=0.3)
+
+
+@pytest.mark.parametrize(("window", "unrolled"), [((3, 3), 2), ((5, 5), 2), ((7, 7), 1)])
+def test_loads_of_a_window_are_under_way_together(window, unrolled):
+    """The loops of few terms are written out, so that no load waits for another's product."""
+    x = te.placeholder((1, 16, 16, 64))
+    i, j = (te.reduce_axis((0, size)) for size in window)
+    largest = te.compute((1, 10, 10, 64), lambda n, h, v, c: te.max(x[n, h + i, v + j, c], [i, j]))
+    with target_of("sm_90") as target:
+        scheduled = ShortSum(64, 4).apply(te.create_prim_func([x, largest]), target, False)
+    loops = collect(scheduled.mod["main"].body, tirx.For)
+    assert [loop.kind for loop in loops].count(tirx.ForKind.UNROLLED) == unrolled

@@ -28,6 +28,8 @@ from tvm_rammer.kernel.nodes import collect
 
 #: Tiles of products have so many results of a side at most, and all others divide that.
 _WIDEST_TILE = 128
+#: Of a loop: nvcc writes out those in it that are to be, and faster than TVM does.
+NOT_UNROLLED = "pragma_unroll_explicit"
 
 
 class BlockReduction(gpu.GeneralReduction):

@@ -12,10 +12,12 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
-from tvm_rammer.backend.cuda.block_tilings import sum_and_after
+from tvm_rammer.backend.cuda.block_tilings import NOT_UNROLLED, sum_and_after
 
 #: Terms that one thread adds up at most: others share more of them out.
 _MOST_TERMS = 128
+#: Terms that are written out: what a thread loads for them is under way together.
+_MOST_UNROLLED = 36
 
 
 @dataclass(frozen=True)
@@ -62,8 +64,20 @@ class ShortSum:
         if self.lanes > 1:
             sch.vectorize(lane)
             sch.vectorize(sch.get_loops(last)[-1])
+        _unroll(sch, steps)
+        sch.annotate(thread, NOT_UNROLLED, 0)
         sch.decompose_reduction(main.block_rv, steps[0])
         return sch
+
+
+def _unroll(sch: s_tir.Schedule, steps: list[Any]) -> None:
+    """Write out the innermost loops of terms, as many as are few together."""
+    terms = 1
+    for step in reversed(steps):
+        terms *= int(sch.get(step).extent)
+        if terms > _MOST_UNROLLED:
+            return
+        sch.unroll(step)
 
 
 def _extents(sch: s_tir.Schedule, loops: list[Any]) -> list[int]:

@@ -22,6 +22,7 @@ from tvm import s_tir, tirx
 from tvm.s_tir.dlight.gpu.matmul import auto_inline_consumer_chain, auto_inline_producers
 
 from tvm_rammer.backend.cuda.block_tilings import (
+    NOT_UNROLLED,
     Product,
     ends_with_terms,
     moves_what_is_padded,
@@ -35,7 +36,6 @@ from tvm_rammer.rprogram import dtype_bytes
 _LANES, _VECTOR_BYTES = 4, 16
 #: A side of a tile for which there is none that is much smaller.
 _SMALL = 16
-_NOT_UNROLLED = "pragma_unroll_explicit"
 _THROUGH_REGISTERS = "tirx.manifest_shared_memory_local_stage"
 #: Of a step: load A, store it, load B, store it, compute. Loads are of the step that follows, and
 #: are issued before this one is computed.
@@ -107,8 +107,7 @@ class SlicedMatmul:
         for loop in sch.get_loops(fill)[2:]:
             sch.unroll(loop)
         _vectorize(sch, sch.get_loops(last)[2:], lanes)
-        # nvcc writes loops out as well, and faster.
-        sch.annotate(thread, _NOT_UNROLLED, 0)
+        sch.annotate(thread, NOT_UNROLLED, 0)
         return sch
 
     @property
