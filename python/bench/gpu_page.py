@@ -34,9 +34,9 @@ _CONTENDERS = {
     "rammer": "ours",
     "rammer-graph": "ours, graph",
 }
-_NETWORKS = """## Networks of PyTorch
+_NETWORKS = """## Networks of PyTorch on an {gpu}
 
-Medians in milliseconds on an {gpu}, {date}; float32 without TF32. `python
+Medians in milliseconds, {date}; float32 without TF32. `python
 python/bench_pytorch_cuda.py` measures these: networks as PyTorch has them, through `torch.export`.
 `torch.compile` is its mode `reduce-overhead`, with CUDA graphs."""
 _KERNELS = """## Other kernels for products
@@ -206,7 +206,7 @@ class GpuResults:
     speeds : tuple of dict
         As measure_gpu.py writes them.
     notes : tuple of str
-    pytorch_networks : NetworkTimes or None
+    pytorch_networks : tuple of NetworkTimes
     kernels : KernelChange or None
     """
 
@@ -215,7 +215,7 @@ class GpuResults:
     models: Mapping[str, GpuModel]
     speeds: tuple[Mapping[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
-    pytorch_networks: NetworkTimes | None = None
+    pytorch_networks: tuple[NetworkTimes, ...] = ()
     kernels: KernelChange | None = None
 
     @property
@@ -242,7 +242,7 @@ def gpu_page(results: GpuResults) -> str:
         _INTRODUCTION.format(gpu=results.gpu, date=results.date),
         _models(results),
         "\n".join(f"- {note}" for note in results.notes),
-        *(results.pytorch_networks.parts() if results.pytorch_networks else ()),
+        *(part for networks in results.pytorch_networks for part in networks.parts()),
         *(results.kernels.parts() if results.kernels else ()),
         _SPEEDS,
         table(
@@ -273,7 +273,7 @@ def _both(form: GpuForm | None) -> tuple[str, str]:
 
 
 def _over(times: Mapping[str, float]) -> str:
-    ours = min(times["rammer"], times["rammer-graph"])
+    ours = min(times[each] for each in times if "rammer" in each)
     return f"{min(times[each] for each in times if 'rammer' not in each) / ours:.2f}x"
 
 

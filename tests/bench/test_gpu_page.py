@@ -56,7 +56,7 @@ def test_a_form_of_waves_can_be_the_faster_one():
 def test_networks_of_pytorch_have_a_section():
     times = {"eager": 3.0, "eager-graph": 1.0, "compile": 2.0, "rammer": 0.6, "rammer-graph": 0.5}
     title, rows, notes = NetworkTimes("a GPU", "today", {"net": times}, ("why",)).parts()
-    assert title.startswith("## Networks of PyTorch\n\nMedians in milliseconds on an a GPU, today")
+    assert title.startswith("## Networks of PyTorch on an a GPU\n\nMedians in milliseconds, today")
     assert rows.splitlines()[-1] == "| net | 3 | 1 | 2 | 0.6 | 0.5 | 2.00x |"
     assert notes == "- why"
 

@@ -29,6 +29,7 @@ from tvm_rammer.backend.cuda.block_tilings import (
     normalize_product,
     product_of,
 )
+from tvm_rammer.backend.cuda.grouped_products import with_groups
 from tvm_rammer.kernel.work import element
 from tvm_rammer.rprogram import dtype_bytes
 
@@ -80,6 +81,7 @@ class SlicedMatmul:
         """As rules of dlight do: a schedule, or None of what is no product."""
         if moves_what_is_padded(func):
             return None
+        func = with_groups(func, self._tile[1]) or func
         sch = s_tir.Schedule(func)
         product = product_of(sch)
         if product is None or self._is_mostly_padding(product):

@@ -1,0 +1,117 @@
+"""Convolutions of groups are products on GPUs: what they compute, and which are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from cuda_models import Case, errors_by_rule
+from emulated_cuda import run_emulated
+from tvm import relax, tirx
+
+from tvm_rammer.backend.cuda.arch_target import target_of
+from tvm_rammer.backend.cuda.block_tilings import product_of
+from tvm_rammer.backend.cuda.grouped_products import with_groups
+from tvm_rammer.backend.cuda.sliced_matmul import SlicedMatmul
+from tvm_rammer.kernel.blocks import schedule_of
+
+OP = relax.op
+TILINGS = {
+    "whole": SlicedMatmul((8, 8), (4, 2), 1, 8),
+    "parts of warps": SlicedMatmul((4, 4), (4, 4), 16, 4),
+    "columns": SlicedMatmul((4, 8), (4, 1), 4, 8),
+}
+
+
+def convolution(x: Any, w: Any, stride: int = 1) -> Any:
+    """Of as many groups as inputs of a filter make of the channels."""
+    groups = int(x.ty.shape[3]) // int(w.ty.shape[3])
+    layouts = {"data_layout": "NHWC", "kernel_layout": "OHWI"}
+    return OP.nn.conv2d(x, w, strides=stride, padding=1, groups=groups, **layouts)
+
+
+def convolved(x: np.ndarray, w: np.ndarray, stride: int = 1) -> np.ndarray:
+    """The same by numpy, group by group."""
+    x = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    outputs, high, wide, inputs = w.shape
+    groups = x.shape[3] // inputs
+    rows = (x.shape[1] - high) // stride + 1
+    ends = stride * (rows - 1) + 1
+    found = np.zeros((x.shape[0], rows, rows, outputs))
+    for group in range(groups):
+        own = slice(group * outputs // groups, (group + 1) * outputs // groups)
+        read = slice(group * inputs, (group + 1) * inputs)
+        for i in range(high):
+            for j in range(wide):
+                part = x[:, i : i + ends : stride, j : j + ends : stride, read]
+                found[..., own] += part @ w[own, i, j].T
+    return found
+
+
+CASES: dict[str, Case] = {
+    "as many outputs": (((1, 7, 7, 48), (48, 3, 3, 16)), convolution, convolved),
+    "more outputs": (((1, 6, 6, 24), (96, 3, 3, 8)), convolution, convolved),
+    "fewer inputs": (((2, 6, 6, 6), (32, 3, 3, 3)), convolution, convolved),
+    "strides": (
+        ((1, 9, 9, 32), (32, 3, 3, 16)),
+        lambda x, w: convolution(x, w, 2),
+        lambda x, w: convolved(x, w, 2),
+    ),
+    "followed": (
+        ((1, 7, 7, 32), (64, 3, 3, 16), (64,), (1, 7, 7, 64)),
+        lambda x, w, b, y: OP.nn.relu(OP.add(OP.add(convolution(x, w), b), y)),
+        lambda x, w, b, y: np.maximum(convolved(x, w) + b + y, 0),
+    ),
+}
+
+
+def errors(name: str, tiling: str, dtype: str) -> tuple[list[float], set[str]]:
+    return errors_by_rule(CASES[name], TILINGS[tiling], dtype)
+
+
+@pytest.mark.parametrize("tiling", TILINGS)
+@pytest.mark.parametrize("name", CASES)
+def test_groups_are_numpys(name, tiling):
+    found, origins = run_emulated(errors, name, tiling, "float32")
+    assert max(found) < 1e-6
+    assert "slicedmatmul" in origins
+
+
+@pytest.mark.parametrize("tiling", ["whole", "parts of warps"])
+def test_halves_too(tiling):
+    found, origins = run_emulated(errors, "followed", tiling, "float16")
+    assert max(found) < 1e-2
+    assert "slicedmatmul" in origins
+
+
+def function(channels: int, filters: tuple[int, ...]) -> tirx.PrimFunc:
+    x = relax.Var("x", relax.TensorType((1, 6, 6, channels), "float32"))
+    w = relax.Var("w", relax.TensorType(filters, "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x, w]):
+        builder.emit_func_output(builder.emit(convolution(x, w)))
+    mod = relax.transform.LegalizeOps()(builder.get())
+    (func,) = (func for _, func in mod.functions_items() if isinstance(func, tirx.PrimFunc))
+    return func
+
+
+def test_groups_have_an_axis():
+    func = function(48, (96, 3, 3, 16))
+    assert product_of(schedule_of(func)) is None
+    product = product_of(schedule_of(with_groups(func, 16)))
+    assert product is not None
+    assert (product.m, product.n, product.k) == (36, 32, 144)
+
+
+@pytest.mark.parametrize(
+    ("channels", "filters"),
+    [(48, (72, 3, 3, 16)), (48, (48, 3, 3, 1)), (48, (32, 3, 3, 48))],
+    ids=["24 results of a group", "a channel each", "one group"],
+)
+def test_others_have_none(channels, filters):
+    func = function(channels, filters)
+    assert with_groups(func, 16) is None
+    if filters[-1] < channels:
+        with target_of("sm_90") as target:
+            assert TILINGS["parts of warps"].apply(func, target, False) is None
