@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from cuda_models import Case, errors_by_rule
 from emulated_cuda import run_emulated
-from tvm import relax, tirx
+from tvm import relax, te, tirx
 
 from tvm_rammer.backend.cuda.arch_target import target_of
 from tvm_rammer.backend.cuda.block_tilings import product_of
@@ -115,3 +115,15 @@ def test_others_have_none(channels, filters):
     if filters[-1] < channels:
         with target_of("sm_90") as target:
             assert TILINGS["parts of warps"].apply(func, target, False) is None
+
+
+def test_heads_that_share_keys_are_no_groups():
+    """Of what is read by heads, those of a group are rows, which would be padded."""
+    heads, keys = te.placeholder((32, 5, 8)), te.placeholder((2, 8, 6))
+    k = te.reduce_axis((0, 8))
+    scores = te.compute(
+        (32, 5, 6), lambda h, i, j: te.sum(heads[h, i, k] * keys[h // 16, k, j], [k])
+    )
+    func = te.create_prim_func([heads, keys, scores])
+    assert product_of(schedule_of(func)) is not None
+    assert with_groups(func, 16) is None

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_models import Case, errors_by_rule
+from cuda_models import Case, errors_by_rule, run_onnx
 from emulated_cuda import run_emulated
 from tvm import relax, te, tirx, topi
 
@@ -17,6 +17,7 @@ from tvm_rammer.backend.cuda.made_stages import made_stages
 from tvm_rammer.backend.cuda.short_sums import ShortSum
 from tvm_rammer.kernel.blocks import schedule_of
 from tvm_rammer.kernel.nodes import collect
+from tvm_rammer.testing.models.builder import GraphBuilder
 
 OP = relax.op
 
@@ -149,6 +150,7 @@ def test_loads_under_a_condition_have_no_branch():
         ("p1[(x + 1)]", "__half2float(p1[(x + 1)])"),
         ("p1[(x + 1)]", "(p1[(x + 1)] + p2[x])"),
         ("-0x1.fffffep+127f/*-3.4e+38*/", "p2[x]"),
+        ("float condval_1", "int condval_1"),
     ],
 )
 def test_other_values_under_a_condition_stay(old, new):
@@ -184,3 +186,18 @@ def test_loads_of_a_window_are_under_way_together(window, unrolled):
         scheduled = ShortSum(64, 4).apply(te.create_prim_func([x, largest]), target, False)
     loops = collect(scheduled.mod["main"].body, tirx.For)
     assert [loop.kind for loop in loops].count(tirx.ForKind.UNROLLED) == unrolled
+
+
+def errors_of_padding() -> dict[int, float]:
+    """Integers and truths that are padded, and floats whose place an integer tells."""
+    graph = GraphBuilder("padding")
+    whole, real = graph.input("whole", (6, 8), "int32"), graph.input("real", (6, 8))
+    sides = graph.constant([1, 2, 1, 2], "int64")
+    graph.output("a", graph.op("Add", graph.op("Pad", whole, sides), graph.constant([3], "int32")))
+    graph.output("b", graph.op("Not", graph.op("Greater", real, graph.constant([0.5]))))
+    graph.output("c", graph.op("Relu", graph.op("Pad", real, sides)))
+    return run_onnx(graph.build(), form="program", policy="wavefront", num_veus=3).errors
+
+
+def test_what_is_padded_keeps_its_type():
+    assert max(run_emulated(errors_of_padding).values()) < 1e-6

@@ -11,7 +11,7 @@ from typing import Any
 import tvm_ffi
 from tvm import s_tir, sym, tirx
 
-from tvm_rammer.kernel.blocks import is_reduction, root_blocks
+from tvm_rammer.kernel.blocks import is_reduction, root_blocks, variables
 from tvm_rammer.kernel.nodes import collect
 
 
@@ -33,8 +33,21 @@ def with_groups(func: tirx.PrimFunc, outputs: int) -> tirx.PrimFunc | None:
         if size % outputs or int(axes[number].dom.extent) % size:
             return None
         sch.transform_block_layout(block, _two_of_one(len(axes), number, size))
-        return _simplified(sch.mod["main"])
+        grouped = _simplified(sch.mod["main"])
+        return grouped if _tells_results(grouped, number + 1) else None
     return None
+
+
+def _tells_results(func: tirx.PrimFunc, number: int) -> bool:
+    """Whether the data of a sum is the same along an axis, and its weights alone differ."""
+    sch = s_tir.Schedule(func)
+    sums = [sch.get(block) for block in root_blocks(sch) if is_reduction(sch, block)]
+    reads = [
+        any(block.iter_vars[number].var in variables(part.min) for part in operand.region)
+        for block in sums
+        for operand in block.reads
+    ]
+    return reads == [False, True]
 
 
 def _group_axis(block: Any) -> tuple[int, int] | None:

@@ -81,9 +81,11 @@ class SlicedMatmul:
         """As rules of dlight do: a schedule, or None of what is no product."""
         if moves_what_is_padded(func):
             return None
-        func = with_groups(func, self._tile[1]) or func
         sch = s_tir.Schedule(func)
         product = product_of(sch)
+        if product is None and (grouped := with_groups(func, self._tile[1])):
+            sch = s_tir.Schedule(grouped)
+            product = product_of(sch)
         if product is None or self._is_mostly_padding(product):
             return None
         main = product.block

@@ -52,8 +52,9 @@ _INLINED = "__device__ __forceinline__ int"
 _ASKING = re.compile(rf"(\n  int thread = )([^;\n]*{THREAD}[^;\n]*)(;\n.*?\n}}\n)", re.DOTALL)
 #: A load of float32 under a condition, and what is there without it.
 _LOADING = re.compile(
-    r"if \((?P<condition>.+)\) \{\n"
-    r" *(?P<result>condval\w*) = (?:\*\((?P<type>float4)\*\)\((?P<place>p\d+ \+ .+)\)"
+    r"(?P<type>float|float4) (?P<result>condval\w*);\n"
+    r"(?P<indent> *)if \((?P<condition>.+)\) \{\n"
+    r" *(?P=result) = (?:\*\(float4\*\)\((?P<place>p\d+ \+ .+)\)"
     r"|(?P<base>p\d+)\[(?P<index>.+)\]);\n"
     r" *\} else \{\n"
     r" *(?P=result) = (?P<other>make_float4\([^()\n]*\)|[-\w.+/*]+);\n"
@@ -208,10 +209,10 @@ def _split(mod: tvm.IRModule) -> tvm.IRModule:
 
 def _without_branch(load: re.Match[str]) -> str:
     """A load under a condition, of which nvcc makes a branch, as one instruction."""
-    kind = load["type"] or "float"
+    kind, name = load["type"], load["result"]
     place = load["place"] or f"{load['base']} + {load['index']}"
     given = f"{load['condition']}, (const {kind}*)({place}), {load['other']}"
-    return f"{load['result']} = {LOAD_IF}({given});"
+    return f"{kind} {name};\n{load['indent']}{name} = {LOAD_IF}({given});"
 
 
 def with_inlined_bodies(text: str, blocks_per_sm: int) -> str:
