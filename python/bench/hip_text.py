@@ -55,6 +55,13 @@ _INSTRUCTIONS = (
         re.compile(r'asm volatile\("mov\.u32 %0, %%tid\.x;" : "=r"\((\w+)\)\);'),
         r"\1 = threadIdx.x;",
     ),
+    # A load under a condition.
+    (
+        re.compile(
+            r'asm volatile\("\{\.reg \.pred p; setp.*?"r"\(\(unsigned\)(\w+)\)\);', re.DOTALL
+        ),
+        r"if (\1) value = *from;",
+    ),
     # Its clock has 100 MHz.
     (
         re.compile(r'asm volatile\("mov\.u64 %0, %%globaltimer;" : "=l"\((\w+)\) : : "memory"\);'),

@@ -27,6 +27,7 @@ SPEED = {"what": "a hand-over from block to block", "value": 0.4473, "unit": "us
 
 def write(path, models):
     data = {"gpu": "a GPU", "date": "today", "models": models, "speeds": [SPEED], "notes": ["why"]}
+    data["pytorch_networks"] = []
     path.write_text(json.dumps(data))
     return load_gpu(path)
 
