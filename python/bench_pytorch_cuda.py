@@ -5,14 +5,19 @@
     python python/bench_pytorch_cuda.py --models lstm_8x8x256,mobilenet_v3_large
 
 Every contender has a process of its own and they take turns in blocks of runs while the others
-sleep; what computes something else than the rest is not timed. Needs PyTorch, the library of a
-network (torchvision, timm, transformers), and CUDA's compiler (nvcc on the PATH).
+sleep; what computes something else than the rest is not timed. Libraries are built before, several
+at the same time. Needs PyTorch, the library of a network (torchvision, timm, transformers), and
+CUDA's compiler (nvcc on the PATH).
 """
 
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
+import tempfile
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -21,7 +26,13 @@ import click
 from bench.console_table import console_table
 from bench.cuda_contenders import gpu_here
 from bench.machine import machine
-from bench.pytorch_on_gpu import CONTENDERS, NETWORKS, network_contender
+from bench.pytorch_on_gpu import (
+    CONTENDERS,
+    NETWORKS,
+    library_file,
+    network_contender,
+    write_library,
+)
 from bench_cuda import reasons
 from rich.console import Console
 from rich.progress import Progress
@@ -41,8 +52,9 @@ OURS = "rammer-graph"
 )
 @click.option("--blocks", type=click.IntRange(1), default=10, show_default=True, help="Turns.")
 @click.option("--runs", type=click.IntRange(1), default=20, show_default=True, help="In a turn.")
+@click.option("--jobs", type=click.IntRange(1), default=os.cpu_count(), show_default=True)
 @click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path))
-def main(models: str, blocks: int, runs: int, json_path: Path | None) -> None:
+def main(models: str, blocks: int, runs: int, jobs: int, json_path: Path | None) -> None:
     """Time networks of PyTorch on a GPU of NVIDIA."""
     names = models.split(",")
     for name in names:
@@ -55,9 +67,14 @@ def main(models: str, blocks: int, runs: int, json_path: Path | None) -> None:
     gpu = gpu_here()
     settings = Settings(blocks=blocks, runs=runs, timeout_s=1800.0)
     found: dict[str, list[Outcome]] = {}
-    with Progress(console=Console(stderr=True), transient=True) as progress:
+    with (
+        tempfile.TemporaryDirectory() as made,
+        Progress(console=Console(stderr=True), transient=True) as progress,
+    ):
+        folder = Path(made)
+        build_libraries(names, gpu["arch"], folder, jobs, progress)
         for name in names:
-            entrants = [network_contender(each, name, gpu["arch"]) for each in CONTENDERS]
+            entrants = [network_contender(each, name, gpu["arch"], folder) for each in CONTENDERS]
             found[name] = time_contenders(entrants, settings, progress)
     console = Console()
     console.print(table(gpu["name"], found))
@@ -67,6 +84,21 @@ def main(models: str, blocks: int, runs: int, json_path: Path | None) -> None:
         outcomes = {name: [each.to_json() for each in some] for name, some in found.items()}
         facts = {"machine": machine(SCRIPT), "gpu": gpu, "models": outcomes}
         json_path.write_text(json.dumps(facts, indent=1) + "\n")
+
+
+def build_libraries(
+    names: Sequence[str], arch: str, folder: Path, jobs: int, progress: Progress
+) -> None:
+    """Write the libraries of networks, in so many processes at a time.
+
+    One that cannot be built is left out: who needs it tries again, and says why.
+    """
+    task = progress.add_task("building", total=len(names))
+    spawned = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(jobs, len(names)), mp_context=spawned) as pool:
+        built = [pool.submit(write_library, n, arch, library_file(n, folder)) for n in names]
+        for _ in as_completed(built):
+            progress.advance(task)
 
 
 def table(gpu: str, found: Mapping[str, Sequence[Outcome]]) -> Any:

@@ -7,6 +7,7 @@ the GPU has.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from corpus.architectures import ARCHITECTURES
@@ -48,15 +49,41 @@ CONTENDERS: dict[str, tuple[str, dict[str, bool]]] = {
 }
 
 
-def network_contender(name: str, network: str, arch: str) -> TimedContender:
-    """A contender of :data:`CONTENDERS` on a network of :data:`NETWORKS`."""
+def network_contender(name: str, network: str, arch: str, folder: Path) -> TimedContender:
+    """A contender of :data:`CONTENDERS` on a network of :data:`NETWORKS`.
+
+    The library of ours is looked for in a folder, and made where it is not there.
+    """
     function, options = CONTENDERS[name]
-    return TimedContender(
-        name, f"{__name__}:{function}", {"network": network, "arch": arch} | options
-    )
+    given = {"network": network, "arch": arch, "library": str(library_file(network, folder))}
+    return TimedContender(name, f"{__name__}:{function}", given | options)
 
 
-def pytorch(network: str, arch: str, captured: bool = False, compiled: bool = False) -> Prepared:
+def library_file(network: str, folder: Path) -> Path:
+    """Where a network's library is."""
+    return folder / f"{network}.so"
+
+
+def write_library(network: str, arch: str, path: Path) -> None:
+    """Write this project's library of a network."""
+    _build(network, arch).export_library(path)
+
+
+def _build(network: str, arch: str) -> Any:
+    """This project's library of what ``torch.export`` says."""
+    import torch
+
+    import tvm_rammer
+
+    module, inputs = _network(network)
+    with torch.no_grad():
+        program = torch.export.export(module, tuple(inputs), strict=False)
+    return tvm_rammer.build(program, {"kind": "cuda", "arch": arch})
+
+
+def pytorch(
+    network: str, arch: str, library: str, captured: bool = False, compiled: bool = False
+) -> Prepared:
     """PyTorch eager, captured in a CUDA graph, or compiled, which makes graphs of its own."""
     import torch
 
@@ -68,22 +95,19 @@ def pytorch(network: str, arch: str, captured: bool = False, compiled: bool = Fa
     return of_torch(call, values, captured)
 
 
-def rammer(network: str, arch: str, captured: bool = False) -> Prepared:
-    """This project's library of what ``torch.export`` says, launched or as a CUDA graph."""
-    import torch
+def rammer(network: str, arch: str, library: str, captured: bool = False) -> Prepared:
+    """This project's library, launched or as a CUDA graph."""
     import tvm
     import tvm_ffi
 
     import tvm_rammer
 
-    module, inputs = _network(network)
-    with torch.no_grad():
-        program = torch.export.export(module, tuple(inputs), strict=False)
-    library = tvm_rammer.build(program, {"kind": "cuda", "arch": arch})
+    made = tvm_rammer.load(library) if Path(library).exists() else _build(network, arch)
+    _, inputs = _network(network)
     device = tvm.cuda(0)
-    instance = library.create(device)
-    names = program.graph_signature.user_inputs
-    instance.set_input(**{n: v.numpy() for n, v in zip(names, inputs, strict=True)})
+    instance = made.create(device)
+    for number, value in enumerate(inputs):
+        instance.set_input(number, value.numpy())
     for _ in range(4):
         instance.run()
     device.sync()

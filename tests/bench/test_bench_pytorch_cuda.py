@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from io import StringIO
+from pathlib import Path
 
 import bench_pytorch_cuda
 import pytest
@@ -10,7 +11,9 @@ import tvm
 from click.testing import CliRunner
 from emulated_cuda import run_emulated
 from rich.console import Console
+from rich.progress import Progress
 
+from tvm_rammer.backend.cuda.cubin import find_tool
 from tvm_rammer.testing.timing_results import Outcome
 
 
@@ -28,22 +31,34 @@ def test_without_a_gpu_it_says_so_in_one_line():
     assert result.output == "Error: no GPU of NVIDIA is here, so nothing can be timed\n"
 
 
-def error(network: str) -> float:
+def error(network: str, folder: Path) -> float:
     """Of this project's library, as its process would compute; PyTorch's stays on the CPU."""
     from bench import pytorch_on_gpu
 
     from tvm_rammer.testing.reference import relative_error
 
-    launch, outputs = pytorch_on_gpu.rammer(network, "sm_90")
+    library = str(pytorch_on_gpu.library_file(network, folder))
+    launch, outputs = pytorch_on_gpu.rammer(network, "sm_90", library)
     launch()
     module, inputs = pytorch_on_gpu._network(network)
     (got,) = outputs()
     return float(relative_error(got, module(*inputs).detach().numpy()))
 
 
-def test_ours_compute_what_pytorch_does():
+def test_ours_compute_what_pytorch_does(tmp_path):
     pytest.importorskip("torch")
-    assert run_emulated(error, "experts_16x256") < 1e-5
+    assert run_emulated(error, "experts_16x256", tmp_path) < 1e-5
+
+
+def test_libraries_are_built_before_and_what_cannot_be_is_left_out(tmp_path):
+    pytest.importorskip("torch")
+    if find_tool("nvcc") is None:
+        pytest.skip("nvcc is not there")
+    with Progress(disable=True) as progress:
+        names = ["experts_16x256", "lstm_8x8x256"]
+        bench_pytorch_cuda.build_libraries(names[:1], "sm_90", tmp_path, 2, progress)
+        bench_pytorch_cuda.build_libraries(names[1:], "sm_1", tmp_path, 2, progress)
+    assert [path.name for path in tmp_path.iterdir()] == ["experts_16x256.so"]
 
 
 def test_medians_stand_beside_ours():
