@@ -62,7 +62,7 @@ def on_device(func: tvm.tirx.PrimFunc, num_veus: int) -> list[tuple[int, float]]
         (product(1, 512, 512), 1),
         (product(2, 1152, 50), 2),
         (product(64, 256, 64), 3),
-        (convolution(16, 64, 3), 2),
+        (convolution(16, 64, 3), 3),
     ],
     ids=["gemv", "few rows", "matmul", "conv"],
 )
