@@ -52,7 +52,13 @@ OURS = "rammer-graph"
 )
 @click.option("--blocks", type=click.IntRange(1), default=10, show_default=True, help="Turns.")
 @click.option("--runs", type=click.IntRange(1), default=20, show_default=True, help="In a turn.")
-@click.option("--jobs", type=click.IntRange(1), default=os.cpu_count(), show_default=True)
+@click.option(
+    "--jobs",
+    type=click.IntRange(1),
+    default=len(os.sched_getaffinity(0)),
+    show_default=True,
+    help="Libraries that are built at the same time.",
+)
 @click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path))
 def main(models: str, blocks: int, runs: int, jobs: int, json_path: Path | None) -> None:
     """Time networks of PyTorch on a GPU of NVIDIA."""

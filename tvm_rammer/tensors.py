@@ -29,6 +29,13 @@ def empty(shape: Sequence[int], dtype: Any) -> np.ndarray:
     return memory[start : start + nbytes].view(dtype).reshape(shape)
 
 
+def extent(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """Elements from the first to the last one of a tensor, whose rows may lie apart."""
+    if not strides or 0 in shape:
+        return prod(shape)
+    return 1 + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
+
+
 def compact(array: np.ndarray) -> np.ndarray:
     """An array with these elements, row by row, that TVM can share: itself if possible."""
     flags = array.flags

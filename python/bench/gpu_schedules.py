@@ -10,7 +10,6 @@ import re
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from tvm_rammer.backend.cuda.cubin import find_tool
 from tvm_rammer.backend.cuda.schedules import every_schedule
 from tvm_rammer.backend.signature import RegionSignature, TensorSpec
 from tvm_rammer.errors import DeviceError
+from tvm_rammer.tensors import extent
 from tvm_rammer.tuning.meta_schedule_records import operators_to_tune
 
 _MAIN = Path(__file__).with_suffix(".cu")
@@ -93,15 +93,13 @@ def schedules_of(
 def _rows(buffer: tirx.Buffer) -> tuple[int, int, int]:
     """Elements of a row of a tensor, from a row to the next, and from the first to the last."""
     shape, strides = tuple(map(int, buffer.shape)), tuple(map(int, buffer.strides))
-    if not strides or 0 in shape:
-        return prod(shape), prod(shape), prod(shape)
-    extent = 1 + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
-    row = 1
-    for n, step in zip(reversed(shape), reversed(strides), strict=True):
-        if n > 1 and step != row:
-            return row, step, extent
-        row *= n
-    return row, row, extent
+    whole, row = extent(shape, strides), 1
+    if strides:
+        for n, step in zip(reversed(shape), reversed(strides), strict=True):
+            if n > 1 and step != row:
+                return row, step, whole
+            row *= n
+    return whole, whole, whole
 
 
 def program_text(
@@ -142,7 +140,7 @@ __global__ void __launch_bounds__(kThreads, 2)
 
 
 def _list(schedules: Sequence[TimedSchedule]) -> str:
-    counts = ", ".join(str(extent) for *_, extent in schedules[0].rows)
+    counts = ", ".join(str(whole) for *_, whole in schedules[0].rows)
     row, pitch, _ = schedules[0].rows[-1]
     rows = ", ".join(
         f'{{"{each.key}", run_{each.key}, {each.tiles}, {_repeats(each)}}}' for each in schedules

@@ -50,10 +50,9 @@ def test_ours_compute_what_pytorch_does(tmp_path):
     assert run_emulated(error, "experts_16x256", tmp_path) < 1e-5
 
 
+@pytest.mark.skipif(find_tool("nvcc") is None, reason="nvcc is not there")
 def test_libraries_are_built_before_and_what_cannot_be_is_left_out(tmp_path):
     pytest.importorskip("torch")
-    if find_tool("nvcc") is None:
-        pytest.skip("nvcc is not there")
     with Progress(disable=True) as progress:
         names = ["experts_16x256", "lstm_8x8x256"]
         bench_pytorch_cuda.build_libraries(names[:1], "sm_90", tmp_path, 2, progress)

@@ -153,3 +153,28 @@ def errors_by_rule(case: Case, rule: Any, dtype: str = "float32") -> tuple[list[
         library = tvm_rammer.build(builder.get(), TARGET, policy="wavefront", num_veus=3)
     found = [relative_error(outputs(library, values, order)[0], wanted) for order in ORDERS]
     return found, {kernel.origin for p in library.programs.values() for kernel in p.kernels}
+
+
+def convolution(x: Any, w: Any, stride: int = 1) -> Any:
+    """Of rows of channels, padded by one; as many groups as inputs of a filter make of them."""
+    groups = int(x.ty.shape[3]) // int(w.ty.shape[3])
+    layouts = {"data_layout": "NHWC", "kernel_layout": "OHWI"}
+    return relax.op.nn.conv2d(x, w, strides=stride, padding=1, groups=groups, **layouts)
+
+
+def convolved(x: np.ndarray, w: np.ndarray, stride: int = 1) -> np.ndarray:
+    """What :func:`convolution` is to numpy, group by group."""
+    x = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    outputs, high, wide, inputs = w.shape
+    groups = x.shape[3] // inputs
+    rows = (x.shape[1] - high) // stride + 1
+    ends = stride * (rows - 1) + 1
+    found = np.zeros((x.shape[0], rows, rows, outputs))
+    for group in range(groups):
+        own = slice(group * outputs // groups, (group + 1) * outputs // groups)
+        read = slice(group * inputs, (group + 1) * inputs)
+        for i in range(high):
+            for j in range(wide):
+                part = x[:, i : i + ends : stride, j : j + ends : stride, read]
+                found[..., own] += part @ w[own, i, j].T
+    return found

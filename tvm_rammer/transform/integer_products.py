@@ -232,22 +232,23 @@ def meets_zeros(call: Any) -> bool:
 
 
 def with_operands(
-    call: Any, data: Any, weights: Any, dtype: str | None = None, **moves: Sequence[int]
+    call: Any, data: Any, weights: Any, dtype: str | None = None, **changes: Any
 ) -> Any:
     """The same product or convolution of other operands; ``dtype`` of the sums is theirs if not
-    given, and strides, padding and dilation of a convolution its own.
+    given, and strides, padding, dilation and layouts of a convolution its own.
     """
     name, attrs = operator_name(call), call.attrs
     if name == MATMUL:
         return relax.op.matmul(data, weights, out_dtype=dtype)
-    own = {key: getattr(attrs, key) for key in ("strides", "padding", "dilation")}
+
+    def wanted(key: str) -> Any:
+        return changes.get(key, getattr(attrs, key))
+
     return CONVOLUTIONS[name](
         data,
         weights,
-        **{key: list(map(int, numbers)) for key, numbers in (own | moves).items()},
+        **{key: list(map(int, wanted(key))) for key in ("strides", "padding", "dilation")},
+        **{key: str(wanted(key)) for key in ("data_layout", "kernel_layout", "out_layout")},
         groups=int(attrs.groups),
-        data_layout=str(attrs.data_layout),
-        kernel_layout=str(attrs.kernel_layout),
-        out_layout=str(attrs.out_layout),
         out_dtype=dtype,
     )

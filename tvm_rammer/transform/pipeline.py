@@ -108,8 +108,17 @@ class Partitions:
         # One by one every operator takes a launch, and nothing is gained by more of them.
         apart = backend.apart if self._options.form != "per-op" else 0
         short_floats = backend.short_floats(vdevice)
-        given = (neighbours, apart, short_floats, self._options.round_data, backend.taps_first)
-        prepare = [MergeProducts(rows), Prepare(backend.few_rows, *given)]
+        prepare = [
+            MergeProducts(rows),
+            Prepare(
+                backend.few_rows,
+                neighbours,
+                apart,
+                short_floats,
+                self._options.round_data,
+                backend.taps_first,
+            ),
+        ]
         refusal = partial(backend.refusal, vdevice=vdevice)
         partition = [PartitionRegions(refusal=refusal)] if self._options.form != "per-op" else []
         # Each function's passes have made weights of their own.

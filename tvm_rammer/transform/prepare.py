@@ -65,7 +65,7 @@ class Prepare:
     round_data : bool
         As in :class:`.MultiplyIntegers`.
     taps_first : bool
-        Whether weights of convolutions by channel have their channels last.
+        Whether there is :class:`.TapsFirst`.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Prepare:
         taps_first: bool = False,
     ) -> None:
         self.apart, self.short_floats, self.round_data = apart, short_floats, round_data
-        self.moves = [TapsFirst()] if taps_first else []
+        self.taps_first = taps_first
         self.few_rows = backend_for().few_rows if few_rows is None else few_rows
         self.products = IntegerProducts(self.few_rows, neighbours)
 
@@ -106,7 +106,7 @@ class Prepare:
             SeparatePools(),
             SplitTransposedConvolutions(),
             WidenConvolutions(),
-            *self.moves,
+            *([TapsFirst()] if self.taps_first else []),
             MultiplyIntegers(self.products, self.round_data),
             NarrowWeights(self.few_rows, self.short_floats),
             SumIntegersInFloats(self.products),

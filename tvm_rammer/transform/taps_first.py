@@ -15,7 +15,7 @@ from tvm.ir import GenericConst
 
 from tvm_rammer.relax_util import calls_any, known_shapes, operator_name, rewrite
 from tvm_rammer.tensors import as_array, constant
-from tvm_rammer.transform.integer_products import CONVOLUTIONS
+from tvm_rammer.transform.integer_products import with_operands
 
 #: Operators, their layouts, and the one of weights instead.
 _LAYOUTS = {
@@ -51,14 +51,4 @@ class _Mover(relax.PyExprMutator):
             return call
         order = [layouts[1].index(axis) for axis in moved]
         weights = constant(as_array(kernel.value).transpose(order).copy())
-        moves = ("strides", "padding", "dilation")
-        return CONVOLUTIONS[operator_name(call)](
-            data,
-            weights,
-            **{key: list(map(int, getattr(attrs, key))) for key in moves},
-            groups=channels,
-            data_layout=layouts[0],
-            kernel_layout=moved,
-            out_layout=str(attrs.out_layout),
-            out_dtype=str(call.ty.dtype),
-        )
+        return with_operands(call, data, weights, str(call.ty.dtype), kernel_layout=moved)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
-from cuda_models import Case, errors_by_rule
+from cuda_models import Case, convolution, convolved, errors_by_rule
 from emulated_cuda import run_emulated
 from tvm import relax, te, tirx
 
@@ -22,31 +20,6 @@ TILINGS = {
     "parts of warps": SlicedMatmul((4, 4), (4, 4), 16, 4),
     "columns": SlicedMatmul((4, 8), (4, 1), 4, 8),
 }
-
-
-def convolution(x: Any, w: Any, stride: int = 1) -> Any:
-    """Of as many groups as inputs of a filter make of the channels."""
-    groups = int(x.ty.shape[3]) // int(w.ty.shape[3])
-    layouts = {"data_layout": "NHWC", "kernel_layout": "OHWI"}
-    return OP.nn.conv2d(x, w, strides=stride, padding=1, groups=groups, **layouts)
-
-
-def convolved(x: np.ndarray, w: np.ndarray, stride: int = 1) -> np.ndarray:
-    """The same by numpy, group by group."""
-    x = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
-    outputs, high, wide, inputs = w.shape
-    groups = x.shape[3] // inputs
-    rows = (x.shape[1] - high) // stride + 1
-    ends = stride * (rows - 1) + 1
-    found = np.zeros((x.shape[0], rows, rows, outputs))
-    for group in range(groups):
-        own = slice(group * outputs // groups, (group + 1) * outputs // groups)
-        read = slice(group * inputs, (group + 1) * inputs)
-        for i in range(high):
-            for j in range(wide):
-                part = x[:, i : i + ends : stride, j : j + ends : stride, read]
-                found[..., own] += part @ w[own, i, j].T
-    return found
 
 
 CASES: dict[str, Case] = {

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_models import Case, errors_by_rule, run_onnx
+from cuda_models import Case, convolution, convolved, errors_by_rule, run_onnx
 from emulated_cuda import run_emulated
 from tvm import relax, te, tirx, topi
 
@@ -30,19 +30,6 @@ def pooled(x: np.ndarray, how: Callable[..., Any], pad: float) -> np.ndarray:
     return how(windows, axis=0)
 
 
-def by_channel(x: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """A filter of 3 x 3 for each channel, padded by one."""
-    x = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
-    height, width = (extent - 2 for extent in x.shape[1:3])
-    places = [(i, j) for i in range(3) for j in range(3)]
-    return sum(x[:, i : i + height, j : j + width] * w[:, i, j, 0] for i, j in places)
-
-
-def convolution(x: Any, w: Any) -> Any:
-    layouts = {"data_layout": "NHWC", "kernel_layout": "OHWI"}
-    return OP.nn.conv2d(x, w, padding=1, groups=int(x.ty.shape[3]), **layouts)
-
-
 #: Shapes, what they are for Relax, and for numpy.
 CASES: dict[str, Case] = {
     "a maximum": (
@@ -55,16 +42,16 @@ CASES: dict[str, Case] = {
         lambda x: OP.nn.avg_pool2d(x, (3, 3), (1, 1), 1, layout="NHWC", count_include_pad=True),
         lambda x: pooled(x, np.mean, 0),
     ),
-    "filters": (((1, 7, 7, 32), (32, 3, 3, 1)), convolution, by_channel),
+    "filters": (((1, 7, 7, 32), (32, 3, 3, 1)), convolution, convolved),
     "followed": (
         ((1, 7, 7, 32), (32, 3, 3, 1), (32,)),
         lambda x, w, b: OP.nn.relu(OP.add(convolution(x, w), b)),
-        lambda x, w, b: np.maximum(by_channel(x, w) + b, 0),
+        lambda x, w, b: np.maximum(convolved(x, w) + b, 0),
     ),
     "in another order": (
         ((1, 8, 8, 16), (16, 3, 3, 1)),
         lambda x, w: OP.permute_dims(convolution(x, w), (0, 3, 1, 2)),
-        lambda x, w: by_channel(x, w).transpose(0, 3, 1, 2),
+        lambda x, w: convolved(x, w).transpose(0, 3, 1, 2),
     ),
     "truths": (
         ((1, 8, 8, 16), (16, 3, 3, 1)),
@@ -77,7 +64,7 @@ CASES: dict[str, Case] = {
             ),
             "float32",
         ),
-        lambda x, w: (np.abs(by_channel(x, w)) <= 0.5).astype("float64"),
+        lambda x, w: (np.abs(convolved(x, w)) <= 0.5).astype("float64"),
     ),
 }
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
-from cuda_models import Case, errors_by_rule
+from cuda_models import Case, convolution, convolved, errors_by_rule
 from emulated_cuda import run_emulated
 from tvm import relax, te, topi
 
@@ -22,24 +20,6 @@ TILINGS = {
     "parts of warps": SlicedMatmul((4, 4), (4, 4), 16, 4),
     "columns": SlicedMatmul((4, 8), (4, 1), 4, 8),
 }
-
-
-def convolved(x: np.ndarray, w: np.ndarray, stride: int = 1) -> np.ndarray:
-    """Rows of channels, padded by one, by filters of channels last."""
-    x = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
-    high, wide = w.shape[1:3]
-    rows = (x.shape[1] - high) // stride + 1
-    found = np.zeros((x.shape[0], rows, rows, w.shape[0]))
-    for i in range(high):
-        for j in range(wide):
-            ends = stride * (rows - 1) + 1
-            found += x[:, i : i + ends : stride, j : j + ends : stride] @ w[:, i, j].T
-    return found
-
-
-def convolution(x: Any, w: Any, stride: int = 1) -> Any:
-    layouts = {"data_layout": "NHWC", "kernel_layout": "OHWI"}
-    return OP.nn.conv2d(x, w, strides=stride, padding=1, **layouts)
 
 
 #: Shapes, what they are for Relax, and for numpy.

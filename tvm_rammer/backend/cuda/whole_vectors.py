@@ -33,7 +33,7 @@ class WholeVectors:
 def _for_all(loop: Any) -> Any:
     if loop.kind != tirx.ForKind.VECTORIZED or loop.loop_var not in variables(loop.body):
         return loop
-    lanes = _Lanes(loop.loop_var, int(loop.extent), sym.Analyzer())
+    lanes = _Lanes(loop.loop_var, int(loop.extent))
     kinds = ((tirx.FloorDiv, tirx.FloorMod), lanes.divided), (_COMPARISONS, lanes.compared)
     body = loop.body
     for each in kinds:
@@ -47,8 +47,8 @@ def _for_all(loop: Any) -> Any:
 class _Lanes:
     """The lanes of a vector, 0 to ``count - 1``."""
 
-    def __init__(self, lane: Any, count: int, analyzer: sym.Analyzer) -> None:
-        self._lane, self._count, self._analyzer = lane, count, analyzer
+    def __init__(self, lane: Any, count: int) -> None:
+        self._lane, self._count, self._analyzer = lane, count, sym.Analyzer()
 
     def divided(self, division: Any) -> Any:
         """The quotient of all lanes, or a remainder in which they lie side by side."""

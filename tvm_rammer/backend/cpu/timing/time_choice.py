@@ -9,7 +9,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from tvm_rammer.errors import TuningError
 from tvm_rammer.kernel.operands import Operand, copies_for
 from tvm_rammer.kernel.scheduled import Choice, Scheduled
 from tvm_rammer.kernel.split import SplitKernel, split_into_stages
-from tvm_rammer.tensors import held_as
+from tvm_rammer.tensors import extent, held_as
 
 #: Seconds of one timed run.
 _RUN_SECONDS = 1e-3
@@ -66,7 +65,7 @@ class _EmittedChoice:
 
     def job(self, prefix: str) -> Job:
         """All tiles, one after the other."""
-        params = [Operand((_extent(s, steps),), dtype) for s, steps, dtype in self.params]
+        params = [Operand((extent(s, steps),), dtype) for s, steps, dtype in self.params]
         scratch = [Operand(each.shape, each.dtype) for each in self.split.scratch]
         steps = [
             Step(f"{prefix}{k}", stage.num_tiles, stage.arguments)
@@ -158,13 +157,6 @@ class CompiledChoices:
         clock = self.module.time_evaluator(f"job_{number}", self.device, number=1, repeat=runs)
         found = clock(repeats, self.copies[number], self.memories[number]).results
         return [max(float(seconds), 1e-12) / repeats for seconds in found]
-
-
-def _extent(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
-    """Elements from the first to the last one."""
-    if not strides or 0 in shape:
-        return prod(shape)
-    return 1 + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
 
 
 def _number(array: np.ndarray, dtype: str) -> np.ndarray:

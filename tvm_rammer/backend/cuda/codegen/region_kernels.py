@@ -222,7 +222,7 @@ def with_inlined_bodies(text: str, blocks_per_sm: int) -> str:
     written where it runs. And ptxas uses what registers there are, unless it is told how many
     blocks an SM is to run at the same time. TVM writes what a variable is in its place, here a
     question that is asked anew each time, of which nvcc has to find out that it is the same; a body
-    asks once.
+    asks once. And of a load under a condition nvcc makes a branch, behind which it waits.
     """
     text = _ASKING.sub(lambda body: body[1] + body[2] + body[3].replace(body[2], "thread"), text)
     text = _LOADING.sub(_without_branch, text.replace(_BODY, _INLINED))
