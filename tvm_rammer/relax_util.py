@@ -186,11 +186,21 @@ def reshaped(builder: relax.BlockBuilder, value: Any, shape: Sequence[int]) -> A
     return builder.emit(relax.op.reshape(value, tuple(shape)))
 
 
-def first_of(builder: relax.BlockBuilder, x: Any, count: Any, axis: int, name: str) -> relax.Expr:
-    """As many of one axis as a vector of one number says, which becomes a symbol.
+def has_axes(ty: Any) -> bool:
+    """Of which each has a size, be it a symbol."""
+    return isinstance(ty.shape, relax.ShapeExpr) and ty.ndim > 0
 
-    The sizes of the other axes are known.
-    """
+
+def first_of(builder: relax.BlockBuilder, x: Any, count: Any, axis: int, name: str) -> relax.Expr:
+    """As many of one axis as a vector of one number says, which becomes a symbol."""
+    kept = first_unnamed(builder, x, count, axis)
+    sizes = list(x.ty.shape.values)
+    sizes[axis] = Var(name, "int64")
+    return builder.match_cast(kept, relax.TensorType(sizes, x.ty.dtype))
+
+
+def first_unnamed(builder: relax.BlockBuilder, x: Any, count: Any, axis: int) -> relax.Expr:
+    """As many of one axis as a vector of one number says; the sizes of the others are known."""
     sizes = list(x.ty.shape.values)
     ends = [
         count if k == axis else relax.const(np.array([int(size)], np.int64), "int64")
@@ -198,9 +208,7 @@ def first_of(builder: relax.BlockBuilder, x: Any, count: Any, axis: int, name: s
     ]
     begin, step = (relax.const(np.full(len(sizes), k, np.int64), "int64") for k in (0, 1))
     end = builder.emit(relax.op.concat(ends)) if len(ends) > 1 else count
-    kept = builder.emit(relax.op.dynamic_strided_slice(x, begin, end, step))
-    sizes[axis] = Var(name, "int64")
-    return builder.match_cast(kept, relax.TensorType(sizes, x.ty.dtype))
+    return builder.emit(relax.op.dynamic_strided_slice(x, begin, end, step))
 
 
 def is_for_cpu() -> bool:

@@ -277,5 +277,6 @@ CONSUMERS: dict[str, Callable[[Graph, str, int], Value]] = {
         g.op("Compress", _flat(g, v), g.op("Cast", _flat(g, v), to=TensorProto.BOOL), axis=0),
         1,
     ),
+    "Unique": lambda g, v, r: (g.op("Unique", _flat(g, v)), 1),
     "NonZero": lambda g, v, r: (g.real(g.op("NonZero", v)), 2),
 }

@@ -2,7 +2,7 @@
 
 - ``lift_branches``: branches of conditionals become functions
 - ``merge_products``: products that share a weight become one
-- ``prepare``: ``restore_operators``, ``skip_empty_parts``, ``plan_nonzero``,
+- ``prepare``: ``restore_operators``, ``skip_empty_parts``, ``plan_nonzero``, ``plan_unique``,
   ``simplify_operators``,
   ``keep_indices_inside``,
   ``fold_constants``, ``slice_known_places``, ``merge_equal_operators``,

@@ -19,7 +19,14 @@ from tvm.relax import op
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
-from tvm_rammer.relax_util import calls_any, first_of, operator_name, rewrite, static_shape
+from tvm_rammer.relax_util import (
+    calls_any,
+    first_of,
+    has_axes,
+    operator_name,
+    rewrite,
+    static_shape,
+)
 from tvm_rammer.tensors import constant
 
 _NONZERO = "relax.nonzero"
@@ -38,7 +45,7 @@ class PlanNonzero:
 class _Planner(relax.PyExprMutator):
     def visit_call_(self, call: Any) -> Any:
         call = super().visit_call_(call)
-        if operator_name(call) != _NONZERO or not _has_axes(call.args[0].ty):
+        if operator_name(call) != _NONZERO or not has_axes(call.args[0].ty):
             return call
         shape = static_shape(call.args[0])
         if shape is None:
@@ -70,11 +77,6 @@ class _Planner(relax.PyExprMutator):
 
     def _emit(self, value: Any) -> Any:
         return self.builder_.emit(value)
-
-
-def _has_axes(ty: Any) -> bool:
-    """Of which each has a size, be it a symbol."""
-    return isinstance(ty.shape, relax.ShapeExpr) and ty.ndim > 0
 
 
 def _gone_through(x: te.Tensor) -> list[te.Tensor]:

@@ -30,6 +30,7 @@ from tvm_rammer.transform.multiply_repeated import MultiplyRepeated
 from tvm_rammer.transform.narrow_weights import NarrowWeights
 from tvm_rammer.transform.plan_nonzero import PlanNonzero
 from tvm_rammer.transform.plan_sorting import PlanSorting
+from tvm_rammer.transform.plan_unique import PlanUnique
 from tvm_rammer.transform.reduce_nothing import ReduceNothing
 from tvm_rammer.transform.remove_dead_code import RemoveDeadCode
 from tvm_rammer.transform.restore_operators import RestoreOperators
@@ -89,6 +90,7 @@ class Prepare:
             RestoreOperators(),
             SkipEmptyParts(),
             PlanNonzero(),
+            PlanUnique(),
             SimplifyOperators(),
             KeepIndicesInside(),
             FoldConstants(),
