@@ -233,44 +233,31 @@ def message(model):
     return str(caught.value)
 
 
-ADVICE = "fix the inputs that decide it with constants=, or compile its body as a model of its own"
-
-
-def test_an_unknown_number_of_steps():
-    model = decoder(3)
-    model.graph.initializer.pop(0)
-    model.graph.input.append(value("steps", [], TensorProto.INT64))
-    assert message(model) == (
-        "the model: Loop (node 'decode') cannot be unrolled: its number of steps, 'steps', is not "
-        f"known; {ADVICE}"
-    )
-
-
-def test_a_condition_that_is_data():
-    body = body_of(
-        N("ReduceSum", ["state"], ["sum"], keepdims=0),
-        N("Less", ["sum", "most"], ["more"]),
-        N("Add", ["state", "x"], ["after"]),
-        reads=[*COUNT, value("state", [3, 4])],
-        writes=[MORE, value("after", [3, 4])],
-    )
-    model = model_of(
-        N("Loop", ["", "true", "x"], ["y"], "until", body=body),
-        inputs=[value("x", [3, 4])],
-        outputs=[value("y")],
-        true=np.array(True),
-        most=np.float32(9),
-    )
-    assert message(model) == (
-        "the model: Loop (node 'until') cannot be unrolled: whether there is a step 2 is known "
-        f"only when it runs; {ADVICE}"
-    )
-
-
 def test_too_many_operators(monkeypatch):
     monkeypatch.setattr(loop_steps, "MOST_OPERATORS", 30)
     unrolled(decoder(3), x=X[0])
-    assert message(decoder(4)) == (
-        "the model: the loops become more than 30 operators, Loop (node 'decode') 8 in each step; "
+    # Others stay loops, of which nothing is unrolled.
+    longer = decoder(4)
+    fold(longer, "the model")
+    assert [node.op_type for node in longer.graph.node] == ["Neg", "Loop"]
+    scan = model_of(
+        N(
+            "Scan",
+            ["zero", "x"],
+            ["end"],
+            "add",
+            body=body_of(
+                N("Add", ["sum", "slice"], ["after"]),
+                reads=[value("sum"), value("slice")],
+                writes=[value("after")],
+            ),
+            num_scan_inputs=1,
+        ),
+        inputs=[value("x", [31, 4])],
+        outputs=[value("end")],
+        zero=np.zeros(4, "float32"),
+    )
+    assert message(scan) == (
+        "the model: the loops become more than 30 operators, Scan (node 'add') 1 in each step; "
         "take fewer steps, or compile its body as a model of its own"
     )

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import tvm
-from tvm import relax
+from tvm import relax, te, tirx
 from tvm.ir import Call
 from tvm.tirx import IntImm
 
@@ -53,8 +53,31 @@ def _take(builder: relax.BlockBuilder, call: Any) -> Any:
         return _nothing_there(builder, call)
     if not _may_be_empty(data, axis, 1):
         return relax.op.take(data, indices, axis, "clip")
-    # TVM warns of the other mode, whatever the indices are.
-    return _clipped(builder, relax.op.take(data, indices, axis, "clip"), axis, 1)
+    if not all(map(_has_plain_sizes, (data, indices))):
+        # TVM warns of the other mode, whatever the indices are.
+        return _clipped(builder, relax.op.take(data, indices, axis, "clip"), axis, 1)
+    return builder.call_te(_taken, data, indices, axis)
+
+
+def _has_plain_sizes(tensor: Any) -> bool:
+    """Whether every size is a number or a symbol."""
+    shape = tensor.ty.shape
+    if not isinstance(shape, relax.ShapeExpr):
+        return False
+    return all(isinstance(size, IntImm | tirx.Var) for size in shape.values)
+
+
+def _taken(x: te.Tensor, indices: te.Tensor, axis: int) -> te.Tensor:
+    """Slices of a tensor at places that are inside of an axis, zeros where it has none."""
+    rank, size = len(indices.shape), x.shape[axis].astype("int64")
+
+    def element(*places: Any) -> Any:
+        place = indices(*places[axis : axis + rank]).astype("int64")
+        inside = tirx.max(tirx.min(place, size - 1), tirx.const(0, "int64"))
+        read = x(*places[:axis], inside, *places[axis + rank :])
+        return tirx.if_then_else(size > 0, read, tirx.const(0, str(x.dtype)))
+
+    return te.compute([*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]], element, "take")
 
 
 def _gather_elements(builder: relax.BlockBuilder, call: Any) -> Any:
@@ -156,7 +179,9 @@ def _clipped(
 
 
 def _between(builder: relax.BlockBuilder, indices: Any, least: Any, last: Any) -> Any:
-    return builder.emit(relax.op.maximum(builder.emit(relax.op.minimum(indices, last)), least))
+    found = builder.emit(relax.op.maximum(builder.emit(relax.op.minimum(indices, last)), least))
+    # Limits are vectors; one place that has no axis stays so.
+    return found if indices.ty.ndim else builder.emit(relax.op.reshape(found, ()))
 
 
 def _may_be_empty(data: Any, first: int, count: int) -> bool:
@@ -186,8 +211,13 @@ def _with_room(
     found = builder.emit(Call(call.op, [wider, inside, *call.args[2:]], call.attrs))
     if not operator_name(call).startswith("relax.scatter"):
         return found
-    ends = [own[axis] for axis in axes]
-    return builder.emit(relax.op.strided_slice(found, [*axes], [0] * count, ends))
+    # TVM's slice would say the sizes in expressions that grow from one scatter to the next.
+    return builder.call_te(_of_shape, found, list(own))
+
+
+def _of_shape(x: te.Tensor, sizes: list[Any]) -> te.Tensor:
+    """The first elements of every axis."""
+    return te.compute(sizes, lambda *places: x(*places), "without_room")
 
 
 def _last_places(

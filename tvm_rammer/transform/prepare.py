@@ -7,7 +7,7 @@ from typing import Any
 
 import tvm
 from tvm import relax, tirx
-from tvm.ir import GenericConst
+from tvm.ir import GenericConst, PrimType
 
 from tvm_rammer.backend.registry import backend_for
 from tvm_rammer.relax_util import OPAQUE, calls_any, calls_of, operator_name
@@ -120,6 +120,7 @@ class Prepare:
             LegalizeOperators(),
             ReduceNothing(),
             relax.transform.AnnotateTIROpPattern(),
+            _NumbersApart(),
             _FoldCalls(),
             ComputeAgain(self.apart),
             FuseOperators(self.apart),
@@ -156,6 +157,22 @@ def _may_be_constant(call: Any) -> bool:
     if operator_name(call) != "relax.call_tir":
         return True
     return all(isinstance(operand, GenericConst) for operand in call.args[1].fields[:])
+
+
+@tvm.transform.module_pass(opt_level=0, name="NumbersApart")
+class _NumbersApart:
+    """Make PrimFuncs opaque that take sizes as numbers: FuseTIR takes them for those of shapes."""
+
+    def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+        opaque = {
+            symbol: func.with_attr("op_pattern", OPAQUE)
+            for symbol, func in mod.functions_items()
+            if isinstance(func, tirx.PrimFunc)
+            and any(isinstance(param.ty, PrimType) for param in func.params)
+        }
+        if not opaque:
+            return mod
+        return tvm.IRModule(dict(mod.functions_items()) | opaque, attrs=mod.attrs)
 
 
 @tvm.transform.module_pass(opt_level=0, name="KeepFused")

@@ -7,6 +7,7 @@ It has no operators on what may be of one shape or of another.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Collection
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,11 +21,16 @@ from tvm_rammer.errors import ModelError
 from tvm_rammer.frontend.onnx.infer import opsets_of, static_shape
 from tvm_rammer.frontend.onnx.names import describe, describe_type, free, reads, subgraphs
 from tvm_rammer.frontend.onnx.onnx_converters import CONVERTERS
+from tvm_rammer.frontend.onnx.run_time_loops import RunTimeLoop
 from tvm_rammer.frontend.onnx.run_time_sizes import as_tensor, operands, sized
 
 
-def import_graph(model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
+def import_graph(
+    model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]], weights: Collection[str] = ()
+) -> tvm.IRModule:
     """The Relax module of a model whose inputs have the given shapes.
+
+    Those that are ``weights`` are read by the functions of loops as they are.
 
     What onnx.checker has to say about the model becomes a warning.
     """
@@ -32,7 +38,7 @@ def import_graph(model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]]) -> 
         onnx.checker.check_model(model)
     except Exception as error:
         warnings.warn(str(error), stacklevel=2)
-    importer = _Importer(shapes, "float32")
+    importer = _Importer(shapes, weights)
     return importer.from_onnx(model.graph, opsets_of(model).get("", 1))
 
 
@@ -60,8 +66,13 @@ def refuse_unequal_branches(graph: onnx.GraphProto, where: str) -> None:
 class _Importer(ONNXGraphImporter):
     _nodes: dict[str, Any]
 
+    def __init__(self, shapes: dict[str, tuple[int, ...]], weights: Collection[str]) -> None:
+        super().__init__(shapes, "float32")
+        self.weights = weights
+
     def _check_for_unsupported_ops(self, graph: onnx.GraphProto) -> None:
-        others = (node for node in graph.node if node.op_type not in CONVERTERS)
+        own = CONVERTERS.keys() | {"Loop"}
+        others = (node for node in graph.node if node.op_type not in own)
         super()._check_for_unsupported_ops(onnx.GraphProto(node=others))
 
     def _convert_operator(
@@ -83,6 +94,11 @@ class _Importer(ONNXGraphImporter):
             self._nodes[value.name] = as_tensor(self.bb, self._nodes[value.name])
 
     def _construct_node(self, node: onnx.NodeProto) -> None:
+        if node.op_type == "Loop":
+            found = RunTimeLoop(self, node, self._weights()).convert()
+            named = zip(node.output, found, strict=False)
+            self._nodes |= {name: value for name, value in named if name}
+            return
         values = [self._nodes[name] if name else None for name in node.input]
         given = operands(self.bb, node.op_type, values)
         # Each operand has a name of its own: one value may be wanted as a shape and as a tensor.
@@ -111,6 +127,9 @@ class _Importer(ONNXGraphImporter):
             self._nodes = around
             block = bb._end_block()
         return relax.SeqExpr([block], results[0] if len(results) == 1 else relax.Tuple(results))
+
+    def _weights(self) -> list[relax.Var]:
+        return [self._inputs[name] for name in self.weights]
 
     def _bound(self, value: Any) -> Any:
         """A variable, or what needs none."""

@@ -27,12 +27,14 @@ from tvm_rammer.frontend.onnx.infer import (
 )
 from tvm_rammer.frontend.onnx.loop_steps import (
     Budget,
+    UndecidedLoop,
     Unrolling,
     has_next,
     next_step,
     results,
     unrolling,
 )
+from tvm_rammer.frontend.onnx.loop_types import in_common, stacked_type, state_type
 from tvm_rammer.frontend.onnx.names import (
     all_names,
     describe,
@@ -108,16 +110,26 @@ def _fold_graph(
     changed = False
     while waiting:
         node = waiting.pop()
-        parts = _parts(node, graph, scope)
+        try:
+            parts = _parts(node, graph, scope, len(kept))
+        except UndecidedLoop as undecided:
+            # Its steps are forgotten: it stays a loop.
+            node, parts = undecided.loop.node, None
+            count, scope.budget.left = undecided.loop.begins
+            del kept[count:]
         if isinstance(node, Unrolling) or parts is not None:
             waiting.extend(reversed(parts or []))
             changed = True
             continue
-        # What a branch gives is known better when the branch is folded.
-        for inner in subgraphs(node):
-            _fold_graph(inner, scope, {value.name: _loose(value.type) for value in inner.input})
         known = {name: declared[name] for name in node.output if name in declared}
-        scope.types.update(known | _types(node, scope))
+        # What a branch gives is known better when the branch is folded.
+        if node.op_type == "Loop" and not domain_of(node):
+            known |= _fold_body(node, scope)
+        else:
+            for inner in subgraphs(node):
+                _fold_graph(inner, scope, {})
+            known |= _types(node, scope)
+        scope.types.update(known)
         values = result_values(node, scope.types, scope.values, scope.opsets)
         for value in (values or {}).values():
             _note(value, scope)
@@ -156,16 +168,35 @@ def _types(node: onnx.NodeProto, scope: _Scope) -> dict[str, onnx.TypeProto]:
     return types
 
 
-def _loose(kind: onnx.TypeProto) -> onnx.TypeProto:
-    """The type of a loop's state: its shape may change from step to step."""
-    tensor = kind.tensor_type
-    if kind.WhichOneof("value") != "tensor_type" or not tensor.shape.dim:
-        return kind
-    return helper.make_tensor_type_proto(tensor.elem_type, None)
+def _fold_body(node: onnx.NodeProto, scope: _Scope) -> dict[str, onnx.TypeProto]:
+    """Fold the body of a loop that only the run counts; the types of the loop's results.
+
+    What steps have in common is known of the states: first what they begin with, then what is left
+    of it after a step, until that stays as it is.
+    """
+    body = next(each.g for each in node.attribute if each.name == "body")
+    types = [state_type(node, name, scope.types, scope.where) for name in node.input[2:]]
+    while True:
+        folded = onnx.GraphProto()
+        folded.CopyFrom(body)
+        for value, kind in zip(folded.input[2:], types, strict=True):
+            value.type.CopyFrom(kind)
+        inside = replace(scope, budget=replace(scope.budget))
+        _fold_graph(folded, inside, {value.name: value.type for value in folded.input})
+        after = [value.type for value in folded.output[1 : 1 + len(types)]]
+        common = [in_common(node, *pair, scope.where) for pair in zip(types, after, strict=True)]
+        if common == types:
+            break
+        types = common
+    for value, kind in zip(folded.output[1:], types, strict=False):
+        value.type.CopyFrom(kind)
+    body.CopyFrom(folded)
+    stacked = [stacked_type(node, value, scope.where) for value in body.output[1 + len(types) :]]
+    return {name: kind for name, kind in zip(node.output, [*types, *stacked], strict=False) if name}
 
 
 def _parts(
-    node: onnx.NodeProto | Unrolling, graph: onnx.GraphProto, scope: _Scope
+    node: onnx.NodeProto | Unrolling, graph: onnx.GraphProto, scope: _Scope, kept: int
 ) -> list[onnx.NodeProto | Unrolling] | None:
     """What takes the place of a conditional or a loop; ``None`` for an operator."""
     version = scope.opsets.get("", 1)
@@ -173,8 +204,8 @@ def _parts(
         if (branch := _decided(node, scope)) is not None:
             return [*_inlined(node, branch, graph, scope)]
         loop = unrolling(node, scope.types, scope.values, version, scope.where)
-        return None if loop is None else [loop]
-    if not has_next(node, scope.values, scope.where):
+        return None if loop is None else [replace(loop, begins=(kept, scope.budget.left))]
+    if not has_next(node, scope.values):
         return [*results(node, version, scope.taken, scope.where)]
     scope.budget.spend(node, scope.where)
     count = len(graph.initializer)

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import onnx
 import onnx.inliner
@@ -33,6 +34,7 @@ from tvm_rammer.frontend.onnx.recurrent import unroll_recurrent
 from tvm_rammer.frontend.onnx.small_integers import widen_small_integers
 from tvm_rammer.frontend.onnx.validate import validate
 from tvm_rammer.printable import printable
+from tvm_rammer.relax_util import relax_functions
 
 #: What protobuf can hold in one message.
 _PROTOBUF_LIMIT = 2**31
@@ -124,7 +126,7 @@ def _imported(
     proto = model.proto
     _prepare(proto, where, states)
     sizes = {value.name: static_shape(value.type) or () for value in proto.graph.input}
-    module = _import(proto, sizes, where)
+    module = _import(proto, sizes, model.weights, where)
     module = _bind_weights(module, [*sizes], model.weights)
     outputs = tuple(value.name for value in proto.graph.output)
     _refuse_sequences(module, outputs, where)
@@ -231,18 +233,38 @@ def _bind_weights(
         return module
     params = zip(module["main"].params, names, strict=True)
     bound = {param: weights[name] for param, name in params if name in weights}
+    for symbol, func in relax_functions(module).items():
+        if symbol.name_hint != "main":
+            module[symbol] = _Binder(bound).visit_expr(func)
     module = relax.transform.BindParams("main", bound)(module)
     # The importer has counted the weights too.
     module["main"] = module["main"].with_attr("num_input", len(names) - len(bound))
     return module
 
 
-def _import(model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]], where: str) -> tvm.IRModule:
+@relax.expr_functor.mutator
+class _Binder(relax.PyExprMutator):
+    """Puts constants where functions of loops read parameters of ``main``."""
+
+    def __init__(self, bound: Mapping[Any, Any]) -> None:
+        super().__init__()
+        self.bound = {var: relax.const(weight) for var, weight in bound.items()}
+
+    def visit_var_(self, var: Any) -> Any:
+        return self.bound.get(var) or super().visit_var_(var)
+
+
+def _import(
+    model: onnx.ModelProto,
+    shapes: dict[str, tuple[int, ...]],
+    weights: Collection[str],
+    where: str,
+) -> tvm.IRModule:
     # The importer prints the expression that it fails on, and warns with the checker's complaints.
     with warnings.catch_warnings(record=True) as caught, contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("always")
         try:
-            module = import_graph(model, shapes)
+            module = import_graph(model, shapes, weights)
         except tvm.error.OpNotImplemented as error:
             refused = str(error).partition(": ")[2].split(", ")
             nodes = [node for node in all_nodes(model.graph) if node.op_type in refused]

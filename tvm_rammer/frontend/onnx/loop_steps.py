@@ -56,6 +56,8 @@ class Unrolling:
         Tensors of which each step reads a slice.
     stacked : tuple of Slices
         How the slices that each step writes become tensors.
+    begins : tuple of (int, int)
+        How many nodes were kept before its first step, and what was left of the budget.
     done : tuple of tuple of str
         These slices, for every step so far.
     shared : mapping of str to str
@@ -70,8 +72,17 @@ class Unrolling:
     states: tuple[str, ...]
     scanned: tuple[tuple[str, Slices], ...]
     stacked: tuple[Slices, ...]
+    begins: tuple[int, int] = (0, 0)
     done: tuple[tuple[str, ...], ...] = ()
     shared: Mapping[str, str] = field(default_factory=dict)
+
+
+class UndecidedLoop(Exception):
+    """A ``Loop`` of which only the run tells whether there is a next step, or of too many."""
+
+    def __init__(self, loop: Unrolling) -> None:
+        super().__init__(describe(loop.node))
+        self.loop = loop
 
 
 @dataclass
@@ -85,11 +96,15 @@ class Budget:
 
         Raises
         ------
+        UndecidedLoop
+            It is not there, for a ``Loop``.
         ModelError
-            It is not there.
+            It is not there, for a ``Scan``.
         """
         self.left -= _size(loop.body)
         if self.left < 0:
+            if loop.counts:
+                raise UndecidedLoop(loop)
             raise ModelError(
                 f"{where}: the loops become more than {MOST_OPERATORS} operators, "
                 f"{describe(loop.node)} {_size(loop.body)} in each step; take fewer steps, or "
@@ -102,10 +117,12 @@ def unrolling(
 ) -> Unrolling | None:
     """A loop before its first step; ``None`` for any other node.
 
+    So it is for a ``Loop`` of which only the run tells how many steps it has.
+
     Raises
     ------
     ModelError
-        How many steps it has is not known.
+        How many steps a ``Scan`` has is not known.
     """
     if domain_of(node) or node.op_type not in ("Loop", "Scan"):
         return None
@@ -117,7 +134,7 @@ def unrolling(
         return _scan(node, body, attributes, types, where)
     limit, condition, *states = (*node.input, "", "")[: max(2, len(node.input))]
     if limit and limit not in values:
-        raise _refused(node, where, f"its number of steps, {limit!r}, is not known")
+        return None
     steps = int(numpy_helper.to_array(values[limit]).item()) if limit else None
     stacked = (Slices(),) * (len(body.output) - 1 - len(states))
     return Unrolling(node, body, True, steps, condition, tuple(states), (), stacked)
@@ -152,19 +169,18 @@ def _slices(attributes: Mapping[str, Any], kind: str, count: int) -> tuple[Slice
     return tuple(Slices(axis, bool(way)) for axis, way in zip(axes, reverse, strict=True))
 
 
-def has_next(loop: Unrolling, values: Values, where: str) -> bool:
+def has_next(loop: Unrolling, values: Values) -> bool:
     """Whether there is a step after those that are unrolled.
 
     Raises
     ------
-    ModelError
+    UndecidedLoop
         That is not known.
     """
     if loop.steps is not None and len(loop.done) >= loop.steps:
         return False
     if loop.condition and loop.condition not in values:
-        reason = f"whether there is a step {len(loop.done) + 1} is known only when it runs"
-        raise _refused(loop.node, where, reason)
+        raise UndecidedLoop(loop)
     return not loop.condition or bool(numpy_helper.to_array(values[loop.condition]).all())
 
 

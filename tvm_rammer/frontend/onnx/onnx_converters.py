@@ -17,6 +17,7 @@ from tvm import relax, te, tirx
 from tvm_rammer.frontend.deformable_convolution import DeformableConvolution
 from tvm_rammer.frontend.onnx import signals
 from tvm_rammer.frontend.onnx.col2im import col2im
+from tvm_rammer.frontend.onnx.run_time_resize import resize
 from tvm_rammer.frontend.onnx.run_time_sizes import as_shape, broadcast, expanded, is_shape, sized
 from tvm_rammer.frontend.onnx.suppression import non_max_suppression
 from tvm_rammer.frontend.rounding import rounded_to_bfloat16
@@ -384,6 +385,7 @@ CONVERTERS: Mapping[str, Converter] = {
     "Expand": _expand,
     "NonMaxSuppression": non_max_suppression,
     "Reshape": _reshape,
+    "Resize": resize,
     "Slice": _slice,
     "STFT": signals.stft,
     "ScatterElements": _scatter_elements,

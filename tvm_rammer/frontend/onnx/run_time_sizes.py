@@ -24,6 +24,7 @@ _TAKES_SHAPES: dict[str, set[int]] = {
     "Identity": {0},
     "Range": {0, 1, 2},
     "Reshape": {1},
+    "Resize": {3},
     "Slice": {0},
     "Squeeze": {0},
     "Unsqueeze": {0},
@@ -58,6 +59,8 @@ _ELEMENTWISE = {
 #: Operands that are shapes: tensors of what is known at run time become such.
 _WANTS_SHAPES = {("ConstantOfShape", 0)}
 
+_CONCAT, _SHAPE_TO_TENSOR = map(tvm.ir.Op.get, ("relax.concat", "relax.shape_to_tensor"))
+
 
 def is_shape(value: Any) -> bool:
     """Whether a value is a shape, or one size of a shape, and no tensor."""
@@ -85,7 +88,30 @@ def as_shape(bb: relax.BlockBuilder, value: Any) -> relax.Expr:
     (count,) = value.ty.shape.values
     symbols = [tirx.Var(f"size_{number}", "int64") for number in range(int(count))]
     bb.match_cast(bb.emit(relax.op.tensor_to_shape(value)), relax.ShapeType(symbols))
-    return relax.ShapeExpr(symbols)
+    known = _known_sizes(bb, value, int(count))
+    return relax.ShapeExpr(
+        [new if size is None else size for new, size in zip(symbols, known, strict=True)]
+    )
+
+
+def _known_sizes(bb: relax.BlockBuilder, value: Any, count: int) -> list[Any]:
+    """What is known of the elements of a vector that shapes and constants are joined to."""
+    if isinstance(value, tvm.ir.GenericConst):
+        return list(map(int, value.value.numpy().tolist()))
+    found = bb.lookup_binding(value) if isinstance(value, relax.Var) else None
+    if not isinstance(found, tvm.ir.Call):
+        return [None] * count
+    if found.op == _SHAPE_TO_TENSOR and isinstance(found.args[0], relax.ShapeExpr):
+        return list(found.args[0].values)
+    if found.op != _CONCAT or not isinstance(found.args[0], relax.Tuple):
+        return [None] * count
+    parts = list(found.args[0].fields)
+    lengths = [part.ty.shape.values[0] for part in parts]
+    return [
+        size
+        for part, length in zip(parts, lengths, strict=True)
+        for size in _known_sizes(bb, part, int(length))
+    ]
 
 
 def sized(bb: relax.BlockBuilder, value: Any, kind: onnx.TypeProto | None) -> Any:

@@ -72,6 +72,10 @@ class OperatorNode:
         """Whether the node names this result."""
         return number < len(self.proto.output) and bool(self.proto.output[number])
 
+    def known_shape(self, name: str) -> tuple[int, ...] | None:
+        """A tensor's static shape, if it has one."""
+        return static_shape(self.types.get(name))
+
     def shape(self, name: str) -> tuple[int, ...]:
         """A tensor's static shape.
 
@@ -80,7 +84,7 @@ class OperatorNode:
         ModelError
             It is not known.
         """
-        shape = static_shape(self.types.get(name))
+        shape = self.known_shape(name)
         if shape is None:
             raise self.refusal(
                 f"the shape of {name!r} is known only at run time; fix the inputs that decide it "

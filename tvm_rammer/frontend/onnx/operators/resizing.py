@@ -15,6 +15,7 @@ import numpy as np
 
 from tvm_rammer.frontend.onnx.new_nodes import Nodes
 from tvm_rammer.frontend.onnx.operators.operator_node import OperatorNode
+from tvm_rammer.frontend.onnx.run_time_resize import why_not
 
 #: With more inputs than this for an output, the axis is a product with a matrix.
 _GATHERED = 4
@@ -49,6 +50,8 @@ class _Axis:
 
 def resize(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
     """Resize, and Upsample: each axis after the other; ``None`` where TVM's importer is right."""
+    if _is_left_to_the_run(node):
+        return None
     axes = [
         axis
         for axis in _axes(node)
@@ -77,6 +80,16 @@ def resize(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
     if not np.issubdtype(dtype, np.floating) and node.text("mode", "nearest") != "nearest":
         value = nodes.cast(value, dtype)
     return (value,)
+
+
+def _is_left_to_the_run(node: OperatorNode) -> bool:
+    """Whether the importer computes places from sizes that only the run tells."""
+    if node.kind != "Resize" or node.version < 11 or why_not(node.attributes) is not None:
+        return False
+    sizes_are_known = not node.input(3) or node.constant(3) is not None
+    scales_are_known = bool(node.input(3)) or node.constant(2) is not None
+    is_known = sizes_are_known and node.known_shape(node.inputs[0]) is not None
+    return scales_are_known and not is_known
 
 
 def _without_empty_scales(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
