@@ -11,15 +11,18 @@
 ``small_integers``     constants of 2 and 4 bits become bytes
 ``fold``               computes what shapes and constants decide
 ``loop_steps``         ``Loop`` and ``Scan``, step by step
+``loop_types``         what states and results of a ``Loop`` have in common in all steps
 ``infer``              what ONNX knows about one node
 ``names``              what nodes read and write, and what messages call them
 ``operators``          operators that TVM's importer lacks, as operators it knows
 ``branches``           TVM's importer, with branches of ``If`` that hold their operators
+``run_time_loops``     a ``Loop`` whose steps only the run counts, as functions
 ``onnx_converters``    what that importer gets wrong, or has no converter for
 ``signals``            Fourier transforms
 ``col2im``             images out of their blocks
 ``suppression``        NonMaxSuppression of any number of boxes
 ``run_time_sizes``     shapes, where sizes are data at run time
+``run_time_resize``    Resize where a size is data at run time
 ``recurrent``          LSTM, GRU and RNN as operators for each step
 =====================  ==================================================================
 """
