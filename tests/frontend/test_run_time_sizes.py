@@ -99,11 +99,11 @@ def test_operands_that_must_be_constants(operator, operand, name):
     )
 
 
-def test_resizing_what_has_a_size_of_run_time():
+def test_resizing_by_a_filter_what_has_a_size_of_run_time():
     graph = Graph()
     value = graph.op("Reshape", graph.op("Unique", graph.floats(9)), graph.constant([1, 1, -1]))
     scales = graph.constant([1, 1, 2], "float32")
-    output = graph.op("Resize", value, "", scales, mode="nearest")
+    output = graph.op("Resize", value, "", scales, mode="linear", antialias=1)
     assert refusal(graph, output) == (
         "the model: Resize (node 'Resize2_0') cannot be compiled: the shape of 'Reshape1_0' is "
         "known only at run time; fix the inputs that decide it with constants=, or compile what "

@@ -15,9 +15,10 @@ from tvm import relax, tirx
 from tvm.ir import GenericConst
 
 from tvm_rammer.kernel.blocks import is_scheduled
+from tvm_rammer.kernel.row_blocks import RowBlocks, in_blocks, row_blocks
 from tvm_rammer.region.eligibility import reason_to_leave_out, result_types
 from tvm_rammer.region.kernel_library import KernelLibrary
-from tvm_rammer.relax_util import link, relax_functions, rewrite
+from tvm_rammer.relax_util import is_for_cpu, link, operator_name, relax_functions, rewrite
 from tvm_rammer.tensors import as_array, constant
 from tvm_rammer.transform.remove_dead_code import remove_dead_code
 
@@ -26,7 +27,8 @@ from tvm_rammer.transform.remove_dead_code import remove_dead_code
 class ScheduleOperators:
     """Compile the PrimFunc of every ``call_tir`` that has rKernels, and call what comes out.
 
-    A call of what is scheduled already, of a dynamic shape or in place stays as it is.
+    A call of what is scheduled already, of a dynamic shape or in place stays as it is, but for sums
+    in rows of which the run finds how many there are: they are computed some rows at a time.
 
     Parameters
     ----------
@@ -68,10 +70,11 @@ class _Scheduler(relax.PyExprMutator):
 
     def visit_call_(self, call: Any) -> Any:
         call = super().visit_call_(call)
-        if reason_to_leave_out(call, self.mod) is not None:
+        blocks = self._blocks(call)
+        if blocks is None and reason_to_leave_out(call, self.mod) is not None:
             return call
         symbol, arguments = call.args[0], list(call.args[1].fields)
-        func = self.mod[symbol]
+        func = self.mod[symbol] if blocks is None else blocks.func
         kernels = self.kernels
         if is_scheduled(func) or kernels.backend.refusal(func, kernels.vdevice) is not None:
             return call
@@ -79,9 +82,20 @@ class _Scheduler(relax.PyExprMutator):
         kernel = self.kernels.get(func, constants)
         for position, packing in kernel.packings:
             arguments[position] = self._pack(arguments[position], packing)
-        alone = kernels.backend.alone(kernel.scheduled)
-        name = self._name(symbol, constants, alone.func)
+        alone = kernels.backend.alone(kernel.scheduled).func
+        name = self._name(symbol, constants, alone if blocks is None else in_blocks(blocks, alone))
         return relax.call_dps_packed(name, relax.Tuple(arguments), result_types(call))
+
+    def _blocks(self, call: Any) -> RowBlocks | None:
+        """What a call of as many rows as the run finds is in blocks, if it can be."""
+        if not is_for_cpu() or operator_name(call) != "relax.call_tir" or len(call.args) != 2:
+            return None
+        func = self.mod[call.args[0]]
+        given = call.args[1].fields[:]
+        is_plain = all(isinstance(each, relax.Var | GenericConst) for each in given)
+        if not is_plain or len(result_types(call)) != 1 or is_scheduled(func):
+            return None
+        return row_blocks(func)
 
     def _pack(self, weight: Any, packing: Any) -> Any:
         key = (weight.value, packing)
