@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import tvm
 from tvm import relax, tirx
 from tvm.script import ir as I
 from tvm.script import relax as R
 
-from tvm_rammer.relax_util import operator_name, static_shape
+from tvm_rammer.relax_util import calls_of, operator_name, static_shape
 from tvm_rammer.transform.split_transposed_convolutions import SplitTransposedConvolutions
 
 OP = relax.op
@@ -57,12 +58,24 @@ def test_phases_of_few_outputs_share_vectors():
     assert result == (1, 12, 12, 3)
 
 
+def test_the_batch_may_be_of_any_size():
+    x = np.random.default_rng(0).standard_normal((3, 6, 6, 4)).astype("float32")
+    results = []
+    for batch in (3, tirx.Var("n", "int64")):
+        mod = module((batch, 6, 6, 4), (4, 32, 3, 3), strides=2)
+        after = SplitTransposedConvolutions()(mod)
+        assert {operator_name(call) for call in calls_of(after)} == {"relax.call_tir"}
+        machine = relax.VirtualMachine(tvm.compile(after, "llvm"), tvm.cpu())
+        results.append(machine["main"](tvm.runtime.tensor(x)).numpy())
+    np.testing.assert_allclose(results[1], results[0], rtol=1e-5)
+
+
 def test_unknown_shapes_and_other_layouts_stay():
     @I.ir_module
     class Module:
         @R.function
         def main(
-            x: R.Tensor(("n", 3, 5, 6), "float32"),
+            x: R.Tensor((1, 3, "n", 6), "float32"),
             y: R.Tensor((1, 5, 6, 3), "float32"),
             weight: R.Tensor((3, 2, 3, 3), "float32"),
         ):

@@ -15,7 +15,7 @@ from tvm import relax, tirx
 from tvm.ir import GenericConst
 
 from tvm_rammer.kernel.blocks import is_scheduled
-from tvm_rammer.kernel.row_blocks import RowBlocks, in_blocks, row_blocks
+from tvm_rammer.kernel.run_time_rows import RowBlocks, in_blocks, row_blocks
 from tvm_rammer.region.eligibility import reason_to_leave_out, result_types
 from tvm_rammer.region.kernel_library import KernelLibrary
 from tvm_rammer.relax_util import is_for_cpu, link, operator_name, relax_functions, rewrite

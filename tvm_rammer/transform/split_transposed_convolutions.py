@@ -21,7 +21,7 @@ from typing import Any
 import tvm
 from tvm import relax, te, tirx, topi
 
-from tvm_rammer.relax_util import ANCHOR, calls_any, known_shapes, operator_name, rewrite
+from tvm_rammer.relax_util import ANCHOR, calls_any, operator_name, rewrite
 
 #: What is split, and the letters of its spatial axes in names of layouts.
 TRANSPOSED = {
@@ -108,7 +108,6 @@ class _TransposedConvolution:
     convolution (``merged``), and a copy puts them where they belong.
     """
 
-    batch: int
     groups: int
     inputs: int
     outputs: int
@@ -175,8 +174,8 @@ class _TransposedConvolution:
 
         steps = [axis.steps for axis in self.axes]
         outputs = self.outputs * (prod(self._strides) if self.merged else 1)
-        shape = [self.batch, *steps, *phases, self.groups, outputs]
-        return te.compute(_sizes(shape), product, name="phases")
+        shape = [*steps, *phases, self.groups, outputs]
+        return te.compute([data.shape[0], *_sizes(shape)], product, name="phases")
 
     def interleave(self, summed: te.Tensor) -> te.Tensor:
         """The result, given all phases."""
@@ -200,8 +199,8 @@ class _TransposedConvolution:
             return summed(batch, *steps, *phases, group, output)
 
         whole = [axis.result for axis in self.axes]
-        shape = self._placed(self.batch, whole, self.groups * self.outputs)
-        return te.compute(_sizes(shape), element, name="interleaved")
+        sizes = _sizes(whole), _size(self.groups * self.outputs)
+        return te.compute(self._placed(summed.shape[0], *sizes), element, name="interleaved")
 
     def compute(self, data: te.Tensor, kernel: te.Tensor) -> te.Tensor:
         """The result, given the data and the split kernel."""
@@ -258,10 +257,13 @@ class _Splitter(relax.PyExprMutator):
 
 
 def _transposed_convolution(call: Any) -> _TransposedConvolution | None:
-    """What a call computes; ``None`` if shapes are not known or empty, or a layout has blocks."""
+    """What a call computes; ``None`` if shapes are not known or empty, or a layout has blocks.
+
+    The batch may be as large as the run finds.
+    """
     attrs, letters = call.attrs, TRANSPOSED[operator_name(call)]
     layout, kernel_layout = str(attrs.data_layout), str(attrs.kernel_layout)
-    shapes = known_shapes(*call.args, call)
+    shapes = _shapes(call)
     plain = sorted(layout) == sorted(f"NC{letters}") and kernel_layout == f"IO{letters}"
     if not shapes or not plain or str(attrs.out_layout) != layout or layout[0] != "N":
         return None
@@ -278,7 +280,6 @@ def _transposed_convolution(call: Any) -> _TransposedConvolution | None:
     if merged:
         axes = tuple(axis.without_shift() for axis in axes)
     return _TransposedConvolution(
-        data[0],
         groups,
         inputs,
         outputs,
@@ -287,3 +288,19 @@ def _transposed_convolution(call: Any) -> _TransposedConvolution | None:
         str(call.ty.dtype),
         merged,
     )
+
+
+def _shapes(call: Any) -> list[tuple[int, ...]] | None:
+    """The sizes of data, kernel and result, of which the batch's stand for no more than 1."""
+    tensors = (*call.args, call)
+    if not all(isinstance(each.ty.shape, relax.ShapeExpr) for each in tensors):
+        return None
+    found = []
+    for number, tensor in enumerate(tensors):
+        sizes = list(tensor.ty.shape.values)
+        if number != 1 and isinstance(sizes[0], tirx.Var):
+            sizes[0] = 1
+        if not all(isinstance(size, int | tirx.IntImm) and int(size) for size in sizes):
+            return None
+        found.append(tuple(map(int, sizes)))
+    return found
