@@ -17,6 +17,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from emulated_cuda.driver import driver_environment, driver_obstacle, emulated_machine_code
+from onnx import TensorProto, helper, numpy_helper
 from run_time_graphs import CONSUMERS, PRODUCERS, Graph
 from tvm import relax, tirx
 
@@ -122,3 +123,45 @@ def test_rows_of_which_there_may_be_none(tmp_path):
     ):
         powers = np.exp(np.tanh(given @ weights) @ more)
         np.testing.assert_allclose(found, powers / powers.sum(1, keepdims=True), 1e-4, 1e-6)
+
+
+def test_loops_whose_steps_only_the_run_counts(tmp_path):
+    """Their conditions come to the host, and all that they compute stays on the GPU."""
+    node = helper.make_node
+    state, steps = TensorProto.FLOAT, TensorProto.INT64
+    tensor = helper.make_tensor_value_info
+    body = helper.make_graph(
+        [
+            node("MatMul", ["state", "w"], ["product"]),
+            node("Tanh", ["product"], ["after"]),
+            node("Identity", ["going"], ["more"]),
+        ],
+        "body",
+        [
+            tensor("number", steps, []),
+            tensor("going", TensorProto.BOOL, []),
+            tensor("state", state, [3, 4]),
+        ],
+        [
+            tensor("more", TensorProto.BOOL, []),
+            tensor("after", state, [3, 4]),
+            tensor("after", state, [3, 4]),
+        ],
+    )
+    w = np.random.default_rng(0).standard_normal((4, 4)).astype("float32")
+    graph = helper.make_graph(
+        [node("Loop", ["steps", "", "x"], ["y", "all"], body=body)],
+        "graph",
+        [tensor("x", state, [3, 4]), tensor("steps", steps, [])],
+        [tensor("y", state, [3, 4]), tensor("all", state, [None, 3, 4])],
+        [numpy_helper.from_array(w, "w")],
+    )
+    opset = [helper.make_opsetid("", 18)]
+    model = helper.make_model(graph, opset_imports=opset, ir_version=8)
+    feeds = [{"x": np.eye(3, 4, dtype="float32"), "steps": np.array(n)} for n in (5, 0)]
+    results = run(model, [list(feed.values()) for feed in feeds], tmp_path)
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    for feed, found in zip(feeds, results, strict=True):
+        for got, want in zip(found, session.run(None, feed), strict=True):
+            assert got.shape == want.shape
+            np.testing.assert_allclose(got, want, 1e-5, 1e-5)
