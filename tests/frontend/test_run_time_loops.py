@@ -235,6 +235,51 @@ def test_weights_that_come_from_a_file_are_constants_of_the_steps(tmp_path):
     assert "constants 1.4 MiB" in str(library.report)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float64", "int32", "uint8"])
+def test_states_of_other_types(dtype):
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    loop = loop_of(
+        [N("Mul", ["state", "w"], ["part"]), N("Add", ["part", "x"], ["after"]), ON],
+        [value("state", [3, 4], kind)],
+        [value("after", [3, 4], kind), value("part", [3, 4], kind)],
+        ["steps", "", "x"],
+        ["y", "parts"],
+    )
+    model = model_of(
+        [loop],
+        [value("x", [3, 4], kind), value("steps", [], INT)],
+        [value("y", kind=kind), value("parts", kind=kind)],
+        w=(np.arange(12).reshape(3, 4) % 3).astype(dtype),
+    )
+    compare(model, [{"x": np.ones((3, 4), dtype), "steps": np.array(3)}])
+
+
+def test_a_recurrent_network_in_a_loop():
+    """Its steps are operators of a plan in every step of the loop, also without a device."""
+    loop = loop_of(
+        [
+            N("LSTM", ["state", "wx", "wh"], ["sequence"], hidden_size=4),
+            N("Squeeze", ["sequence", "one"], ["after"]),
+            ON,
+        ],
+        [value("state", [5, 1, 4])],
+        [value("after", [5, 1, 4])],
+        ["steps", "", "x"],
+        ["y"],
+    )
+    model = model_of(
+        [loop],
+        [value("x", [5, 1, 4]), value("steps", [], INT)],
+        [value("y", [5, 1, 4])],
+        wx=RNG.standard_normal((1, 16, 4)).astype("float32"),
+        wh=RNG.standard_normal((1, 16, 4)).astype("float32") / 4,
+        one=np.array([1]),
+    )
+    feed = {"x": RNG.standard_normal((5, 1, 4)).astype("float32"), "steps": np.array(3)}
+    compare(model, [feed])
+    compare(model, [feed], backend="interpret")
+
+
 # What is refused
 
 

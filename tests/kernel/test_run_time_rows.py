@@ -35,6 +35,22 @@ def test_a_function_of_rows_is_one_of_some():
         np.testing.assert_allclose(y.numpy(), wanted, rtol=1e-5, atol=1e-5)
 
 
+def test_rows_may_say_which_places_of_another_tensor_are_summed():
+    places = te.placeholder((N, 3), "int32", name="places")
+    x = te.placeholder((50, 8), "float32", name="x")
+    k = te.reduce_axis((0, 3), "k")
+    y = te.compute((N, 8), lambda i, j: te.sum(x[places[i, k], j], axis=k), "y")
+    blocks = row_blocks(te.create_prim_func([places, x, y]))
+    assert blocks is not None and blocks.has_rows == (True, False, True)
+    built = tvm.compile(in_blocks(blocks, blocks.func), "llvm")
+    data = RNG.standard_normal((50, 8)).astype("float32")
+    for rows in (1, 70):
+        chosen = RNG.integers(0, 50, (rows, 3)).astype("int32")
+        result = tvm.runtime.tensor(np.zeros((rows, 8), "float32"))
+        built(tvm.runtime.tensor(chosen), tvm.runtime.tensor(data), result)
+        np.testing.assert_allclose(result.numpy(), data[chosen].sum(1), rtol=1e-5, atol=1e-6)
+
+
 def test_wide_rows_are_computed_one_by_one():
     assert row_blocks(summed(lambda i: i, lambda k, j: k, width=1 << 15)).rows == 1
 

@@ -154,7 +154,7 @@ def _computes_row(realize: Any, rows: Any) -> bool:
         )
         if not all(index.same_as(row) for index in first):
             return False
-        if any(_mentions(index, var) for index in others for var in (row, rows)):
+        if any(_mentions(_without_loads(index), var) for index in others for var in (row, rows)):
             return False
     # Neither what row it is decides anything, nor how many there are.
     values = (_without_loads(store.value) for store in stores)

@@ -127,7 +127,7 @@ def _fold_graph(
             known |= _fold_body(node, scope)
         else:
             for inner in subgraphs(node):
-                _fold_graph(inner, scope, {})
+                _fold_graph(inner, scope, {value.name: value.type for value in inner.input})
             known |= _types(node, scope)
         scope.types.update(known)
         values = result_values(node, scope.types, scope.values, scope.opsets)

@@ -158,5 +158,6 @@ def _is_constant(sizes: Any) -> bool:
 
 
 def _is_same(size: Any, other: Any) -> bool:
-    numbers = isinstance(other, tirx.IntImm) and isinstance(size, int | tirx.IntImm)
-    return int(size) == int(other) if numbers else size is other
+    if isinstance(other, tirx.IntImm):
+        return isinstance(size, int | tirx.IntImm) and int(size) == int(other)
+    return isinstance(size, tirx.Var) and size.same_as(other)
