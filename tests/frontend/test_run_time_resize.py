@@ -76,6 +76,21 @@ def test_as_many_images_as_the_run_finds(mode):
     compare(model, [{"x": X, "which": np.float32(each)} for each in ([1, 1], [0, 1])])
 
 
+def test_of_nothing_zeros_are_made():
+    """ONNX forbids it; foreign memory is not read."""
+    nodes = [
+        N("NonZero", ["which"], ["found"]),
+        N("Cast", ["found"], ["row"], to=FLOAT),
+        N("Resize", ["row", "", "", "sizes"], ["y"], mode="linear"),
+    ]
+    model = model_of(nodes, [value("which", [5])], [value("y")], sizes=np.array([1, 4]))
+    module = tvm_rammer.build(model, "llvm").create()
+    (found,) = module(np.zeros(5, "float32"))
+    np.testing.assert_array_equal(found.numpy(), np.zeros((1, 4)))
+    (found,) = module(np.float32([0, 0, 3, 0, 0]))
+    np.testing.assert_array_equal(found.numpy(), np.full((1, 4), 2))
+
+
 def test_integers_are_weighed_as_floats():
     node = N("Resize", ["x", "", "", "sizes"], ["y"], mode="linear")
     inputs = [value("x", [1, 1, 4, 4], TensorProto.UINT8), value("sizes", [4], INT)]

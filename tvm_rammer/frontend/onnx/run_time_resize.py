@@ -95,6 +95,9 @@ def _along(
                 place = tirx.Cast("int64", first) + tirx.const(tap, "int64")
                 inside = tirx.max(tirx.min(place, extent - 1), tirx.const(0, "int64"))
                 read = x(*places[:axis], inside, *places[axis + 1 :])
+                if not isinstance(x.shape[axis], tirx.IntImm):
+                    # Of nothing there is nothing to read.
+                    read = tirx.if_then_else(extent > 0, read, tirx.const(0, real))
                 if taps == 1:
                     return read
                 distance = tirx.abs(at - tirx.Cast("float32", place))
