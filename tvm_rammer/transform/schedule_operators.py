@@ -70,9 +70,11 @@ class _Scheduler(relax.PyExprMutator):
 
     def visit_call_(self, call: Any) -> Any:
         call = super().visit_call_(call)
-        blocks = self._blocks(call)
-        if blocks is None and reason_to_leave_out(call, self.mod) is not None:
-            return call
+        blocks = None
+        if reason_to_leave_out(call, self.mod) is not None:
+            blocks = self._blocks(call)
+            if blocks is None:
+                return call
         symbol, arguments = call.args[0], list(call.args[1].fields)
         func = self.mod[symbol] if blocks is None else blocks.func
         kernels = self.kernels

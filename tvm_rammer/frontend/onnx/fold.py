@@ -174,7 +174,7 @@ def _fold_body(node: onnx.NodeProto, scope: _Scope) -> dict[str, onnx.TypeProto]
     What steps have in common is known of the states: first what they begin with, then what is left
     of it after a step, until that stays as it is.
     """
-    body = next(each.g for each in node.attribute if each.name == "body")
+    (body,) = subgraphs(node)
     types = [state_type(node, name, scope.types, scope.where) for name in node.input[2:]]
     while True:
         folded = onnx.GraphProto()

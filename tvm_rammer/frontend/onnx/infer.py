@@ -200,6 +200,12 @@ def static_shape(kind: onnx.TypeProto | None) -> tuple[int, ...] | None:
     return sizes
 
 
+def known_sizes(kind: onnx.TypeProto) -> list[int | None]:
+    """What is known of the size of every axis of a tensor whose axes are known."""
+    dims = kind.tensor_type.shape.dim
+    return [dim.dim_value if dim.HasField("dim_value") else None for dim in dims]
+
+
 def _small(node: onnx.NodeProto, types: Types) -> bool:
     """Whether the results are small tensors of numbers."""
     for name in filter(None, node.output):

@@ -6,7 +6,7 @@ import onnx
 from onnx import helper
 
 from tvm_rammer.errors import ModelError
-from tvm_rammer.frontend.onnx.infer import Types
+from tvm_rammer.frontend.onnx.infer import Types, known_sizes
 from tvm_rammer.frontend.onnx.names import describe, describe_type
 
 
@@ -35,17 +35,15 @@ def in_common(
         A step changes more than sizes.
     """
     own, other = before.tensor_type, after.tensor_type
-    sizes = [_size(dim) for dim in own.shape.dim]
+    sizes = known_sizes(before)
     if not _has_axes(after):
         # ONNX cannot tell: no size is sure to stay.
         return helper.make_tensor_type_proto(own.elem_type, [None] * len(sizes))
-    if own.elem_type != other.elem_type or len(sizes) != len(other.shape.dim):
+    found = known_sizes(after)
+    if own.elem_type != other.elem_type or len(sizes) != len(found):
         reason = f"a step makes {describe_type(after)} of the state {describe_type(before)}"
         raise _refused(node, where, reason)
-    left = [
-        size if size == _size(dim) else None
-        for size, dim in zip(sizes, other.shape.dim, strict=True)
-    ]
+    left = [size if size == now else None for size, now in zip(sizes, found, strict=True)]
     return helper.make_tensor_type_proto(own.elem_type, left)
 
 
@@ -59,17 +57,12 @@ def stacked_type(node: onnx.NodeProto, part: onnx.ValueInfoProto, where: str) ->
     """
     if not _has_axes(part.type):
         raise _refused(node, where, f"how many axes {part.name!r} has is not known")
-    tensor = part.type.tensor_type
-    sizes = [_size(dim) for dim in tensor.shape.dim]
-    return helper.make_tensor_type_proto(tensor.elem_type, [None, *sizes])
+    sizes = [None, *known_sizes(part.type)]
+    return helper.make_tensor_type_proto(part.type.tensor_type.elem_type, sizes)
 
 
 def _has_axes(kind: onnx.TypeProto) -> bool:
     return kind.WhichOneof("value") == "tensor_type" and kind.tensor_type.HasField("shape")
-
-
-def _size(dim: onnx.TensorShapeProto.Dimension) -> int | None:
-    return dim.dim_value if dim.HasField("dim_value") else None
 
 
 def _refused(node: onnx.NodeProto, where: str, reason: str) -> ModelError:

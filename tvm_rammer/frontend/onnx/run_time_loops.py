@@ -18,8 +18,8 @@ from tvm import relax, tirx
 from tvm.ir import Call, GenericConst
 from tvm.relax import op
 
-from tvm_rammer.frontend.onnx.infer import static_shape
-from tvm_rammer.frontend.onnx.names import free
+from tvm_rammer.frontend.onnx.infer import known_sizes, static_shape
+from tvm_rammer.frontend.onnx.names import free, subgraphs
 from tvm_rammer.frontend.onnx.run_time_sizes import as_tensor, is_shape, sized
 
 #: Levels where nothing limits the steps.
@@ -43,7 +43,7 @@ class RunTimeLoop:
 
     def __init__(self, importer: Any, node: onnx.NodeProto, weights: Collection[Any]) -> None:
         self.importer, self.bb, self.weights = importer, importer.bb, weights
-        self.body = next(each.g for each in node.attribute if each.name == "body")
+        (self.body,) = subgraphs(node)
         self.limit, self.condition, *self.states = (*node.input, "", "")[: max(2, len(node.input))]
         count = 1 + len(self.states)
         self.state_types = [value.type for value in self.body.output[1:count]]
@@ -59,9 +59,7 @@ class RunTimeLoop:
         begins: Any = relax.const(np.array(True), "bool")
         if self.condition:
             begins = self._scalar(self._outside(around[self.condition]))
-        begins = self._below_limit(begins, _number(0), self.read)
-        if isinstance(begins, relax.Expr) and not isinstance(begins, GenericConst):
-            begins = self.bb.emit(begins)
+        begins = self.importer._bound(self._below_limit(begins, _number(0), self.read))
         arguments = [value for value in self.read.values() if self._is_passed(value)]
         found = self.bb.emit(Call(self._whole(), [*arguments, begins, *states]))
         count = len(self.state_types) + len(self.slice_types)
@@ -194,10 +192,10 @@ class RunTimeLoop:
         ]
 
     def _types(self) -> list[relax.TensorType]:
-        return [_loose(_shape(kind), _dtype(kind)) for kind in self.state_types]
+        return [_loose(known_sizes(kind), _dtype(kind)) for kind in self.state_types]
 
     def _stacked_types(self) -> list[relax.TensorType]:
-        return [_loose([None, *_shape(kind)], _dtype(kind)) for kind in self.slice_types]
+        return [_loose([None, *known_sizes(kind)], _dtype(kind)) for kind in self.slice_types]
 
     def _fields(self, found: relax.Var) -> list[relax.Expr]:
         count = len(found.ty.fields)
@@ -231,16 +229,11 @@ def _number(value: int) -> relax.Expr:
     return relax.const(np.array(value), "int64")
 
 
-def _shape(kind: onnx.TypeProto) -> list[int | None]:
-    dims = kind.tensor_type.shape.dim
-    return [dim.dim_value if dim.HasField("dim_value") else None for dim in dims]
-
-
 def _sizes(kind: onnx.TypeProto) -> list[Any]:
     """Of the axes of a state: numbers, and a symbol for what may change."""
     return [
         tirx.Var(f"size_{axis}", "int64") if size is None else size
-        for axis, size in enumerate(_shape(kind))
+        for axis, size in enumerate(known_sizes(kind))
     ]
 
 
@@ -258,7 +251,7 @@ def _loose(shape: Sequence[int | None], dtype: str) -> relax.TensorType:
 
 def _nothing(kind: onnx.TypeProto) -> relax.Expr:
     """What no steps have written."""
-    shape = [0, *(size or 0 for size in _shape(kind))]
+    shape = [0, *(size or 0 for size in known_sizes(kind))]
     return relax.const(np.empty(shape, _dtype(kind)), _dtype(kind))
 
 

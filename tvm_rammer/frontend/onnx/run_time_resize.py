@@ -23,14 +23,13 @@ _TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
 _COORDINATES = ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners")
 
 
-def why_not(attributes: Mapping[str, Any]) -> str | None:
-    """What a node asks for that needs all sizes before the run, if anything."""
-    if attributes.get("antialias", 0) or attributes.get("exclude_outside", 0):
-        return "antialias and exclude_outside"
-    if _text(attributes, "keep_aspect_ratio_policy", "stretch") != "stretch":
-        return "keep_aspect_ratio_policy"
-    mode = _text(attributes, "coordinate_transformation_mode", "half_pixel")
-    return None if mode in _COORDINATES else f"coordinate_transformation_mode {mode!r}"
+def needs_sizes(attributes: Mapping[str, Any]) -> bool:
+    """Whether a node asks for what takes all sizes before the run."""
+    return (
+        bool(attributes.get("antialias", 0) or attributes.get("exclude_outside", 0))
+        or _text(attributes, "keep_aspect_ratio_policy", "stretch") != "stretch"
+        or _text(attributes, "coordinate_transformation_mode", "half_pixel") not in _COORDINATES
+    )
 
 
 def resize(

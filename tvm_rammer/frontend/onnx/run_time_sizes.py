@@ -16,6 +16,8 @@ import tvm
 import tvm_ffi
 from tvm import relax, te, tirx
 
+from tvm_rammer.frontend.onnx.infer import known_sizes
+
 #: Operands that may be shapes instead of tensors; a shape that is known by its symbols says more.
 _TAKES_SHAPES: dict[str, set[int]] = {
     "ConstantOfShape": {0},
@@ -125,8 +127,7 @@ def sized(bb: relax.BlockBuilder, value: Any, kind: onnx.TypeProto | None) -> An
     if rank < 0 or _is_static(shape):
         return value
     found = list(shape.values) if isinstance(shape, relax.ShapeExpr) else [None] * rank
-    dims = kind.tensor_type.shape.dim if kind is not None else ()
-    told = [dim.dim_value if dim.HasField("dim_value") else None for dim in dims] or [None] * rank
+    told = (known_sizes(kind) if kind is not None else []) or [None] * rank
     sizes = [
         known if known is not None or _is_compound(own) else own
         for own, known in zip(found, told, strict=True)

@@ -15,7 +15,7 @@ import numpy as np
 
 from tvm_rammer.frontend.onnx.new_nodes import Nodes
 from tvm_rammer.frontend.onnx.operators.operator_node import OperatorNode
-from tvm_rammer.frontend.onnx.run_time_resize import why_not
+from tvm_rammer.frontend.onnx.run_time_resize import needs_sizes
 
 #: With more inputs than this for an output, the axis is a product with a matrix.
 _GATHERED = 4
@@ -84,7 +84,7 @@ def resize(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
 
 def _is_left_to_the_run(node: OperatorNode) -> bool:
     """Whether the importer computes places from sizes that only the run tells."""
-    if node.kind != "Resize" or node.version < 11 or why_not(node.attributes) is not None:
+    if node.kind != "Resize" or node.version < 11 or needs_sizes(node.attributes):
         return False
     sizes_are_known = not node.input(3) or node.constant(3) is not None
     scales_are_known = bool(node.input(3)) or node.constant(2) is not None
