@@ -7,6 +7,7 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnx_values import model_of, tensor
 
 import tvm_rammer
 from tvm_rammer.errors import ModelError
@@ -18,12 +19,8 @@ RNG = np.random.default_rng(0)
 W = RNG.standard_normal((4, 4)).astype("float32") / 2
 
 
-def value(name, shape=None, kind=FLOAT):
-    return helper.make_tensor_value_info(name, kind, shape)
-
-
-COUNT = [value("number", [], INT), value("going", [], BOOL)]
-MORE = value("more", [], BOOL)
+COUNT = [tensor("number", [], INT), tensor("going", [], BOOL)]
+MORE = tensor("more", [], BOOL)
 ON = N("Identity", ["going"], ["more"])
 
 
@@ -31,12 +28,6 @@ def loop_of(nodes, reads, writes, inputs, outputs, weights=None, counters=COUNT,
     constants = [numpy_helper.from_array(v, k) for k, v in (weights or {}).items()]
     body = helper.make_graph(nodes, "body", [*counters, *reads], [more, *writes], constants)
     return N("Loop", inputs, outputs, "loop", body=body)
-
-
-def model_of(nodes, inputs, outputs, **weights):
-    constants = [numpy_helper.from_array(np.asarray(v), k) for k, v in weights.items()]
-    graph = helper.make_graph(nodes, "graph", inputs, outputs, constants)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
 
 
 def compare(model, feeds, **options):
@@ -67,16 +58,16 @@ def decoder():
             N("Mul", ["after", "x"], ["part"]),
             ON,
         ],
-        [value("state", [3, 4])],
-        [value("after", [3, 4]), value("part", [3, 4])],
+        [tensor("state", [3, 4])],
+        [tensor("after", [3, 4]), tensor("part", [3, 4])],
         ["steps", "", "start"],
         ["end", "parts"],
         {"own": W.T.copy()},
     )
     return model_of(
         [N("Neg", ["x"], ["start"]), loop],
-        [value("x", [3, 4]), value("steps", [], INT)],
-        [value("end"), value("parts")],
+        [tensor("x", [3, 4]), tensor("steps", [], INT)],
+        [tensor("end", None), tensor("parts", None)],
         w=W,
     )
 
@@ -98,15 +89,15 @@ def test_a_condition_that_is_data():
             N("Less", ["sum", "most"], ["more"]),
             N("Add", ["state", "x"], ["after"]),
         ],
-        [value("state", [3, 4])],
-        [value("after", [3, 4])],
+        [tensor("state", [3, 4])],
+        [tensor("after", [3, 4])],
         ["limit", "begins", "x"],
         ["y"],
     )
     model = model_of(
         [loop],
-        [value("x", [3, 4]), value("begins", [], BOOL)],
-        [value("y")],
+        [tensor("x", [3, 4]), tensor("begins", [], BOOL)],
+        [tensor("y", None)],
         most=np.float32(9),
         limit=np.array(6),
     )
@@ -127,8 +118,8 @@ def test_states_that_grow_and_results_whose_sizes_differ_from_run_to_run():
             N("Mul", ["found", "row"], ["part"]),
             ON,
         ],
-        [value("state", [None], INT)],
-        [value("after", [None], INT), value("part", [None], INT)],
+        [tensor("state", [None], INT)],
+        [tensor("after", [None], INT), tensor("part", [None], INT)],
         ["steps", "", "none"],
         ["all", "parts"],
     )
@@ -139,8 +130,8 @@ def test_states_that_grow_and_results_whose_sizes_differ_from_run_to_run():
             N("Size", ["found"], ["steps"]),
             loop,
         ],
-        [value("x", [9])],
-        [value("all", kind=INT), value("parts", kind=INT)],
+        [tensor("x", [9])],
+        [tensor("all", None, dtype=INT), tensor("parts", None, dtype=INT)],
         none=np.zeros(0, np.int64),
         first=np.array(0),
     )
@@ -151,26 +142,26 @@ def test_states_that_grow_and_results_whose_sizes_differ_from_run_to_run():
 def test_loops_in_loops_and_in_branches():
     inner = loop_of(
         [N("Add", ["s", "x"], ["t"]), N("Identity", ["go"], ["on"])],
-        [value("s", [3, 4])],
-        [value("t", [3, 4])],
+        [tensor("s", [3, 4])],
+        [tensor("t", [3, 4])],
         ["number", "", "state"],
         ["after"],
-        counters=[value("k", [], INT), value("go", [], BOOL)],
-        more=value("on", [], BOOL),
+        counters=[tensor("k", [], INT), tensor("go", [], BOOL)],
+        more=tensor("on", [], BOOL),
     )
     outer = loop_of(
         [inner, ON],
-        [value("state", [3, 4])],
-        [value("after", [3, 4])],
+        [tensor("state", [3, 4])],
+        [tensor("after", [3, 4])],
         ["steps", "", "x"],
         ["inside"],
     )
-    then = helper.make_graph([outer], "then", [], [value("inside", [3, 4])])
-    other = helper.make_graph([N("Neg", ["x"], ["other"])], "else", [], [value("other", [3, 4])])
+    then = helper.make_graph([outer], "then", [], [tensor("inside", [3, 4])])
+    other = helper.make_graph([N("Neg", ["x"], ["other"])], "else", [], [tensor("other", [3, 4])])
     model = model_of(
         [N("If", ["which"], ["y"], then_branch=then, else_branch=other)],
-        [value("x", [3, 4]), value("which", [], BOOL), value("steps", [], INT)],
-        [value("y", [3, 4])],
+        [tensor("x", [3, 4]), tensor("which", [], BOOL), tensor("steps", [], INT)],
+        [tensor("y", [3, 4])],
     )
     feeds = [
         {"x": X, "which": np.array(which), "steps": np.array(steps)}
@@ -181,7 +172,7 @@ def test_loops_in_loops_and_in_branches():
 
 
 def test_numbers_and_conditions_that_have_an_axis():
-    counters = [value("number", [1], INT), value("going", [1], BOOL)]
+    counters = [tensor("number", [1], INT), tensor("going", [1], BOOL)]
     loop = loop_of(
         [
             N("Cast", ["number"], ["time"], to=FLOAT),
@@ -190,17 +181,17 @@ def test_numbers_and_conditions_that_have_an_axis():
             N("Less", ["most", "limit"], ["less"]),
             N("Reshape", ["less", "one"], ["more"]),
         ],
-        [value("state", [3, 4])],
-        [value("after", [3, 4])],
+        [tensor("state", [3, 4])],
+        [tensor("after", [3, 4])],
         ["steps", "", "x"],
         ["y"],
         counters=counters,
-        more=value("more", [1], BOOL),
+        more=tensor("more", [1], BOOL),
     )
     model = model_of(
         [loop],
-        [value("x", [3, 4]), value("steps", [1], INT)],
-        [value("y")],
+        [tensor("x", [3, 4]), tensor("steps", [1], INT)],
+        [tensor("y", None)],
         limit=np.float32(30),
         one=np.array([1]),
     )
@@ -219,13 +210,13 @@ def test_weights_that_come_from_a_file_are_constants_of_the_steps(tmp_path):
     wide = RNG.standard_normal((600, 600)).astype("float32") / 30
     loop = loop_of(
         [N("MatMul", ["state", "w"], ["a"]), N("Tanh", ["a"], ["after"]), ON],
-        [value("state", [2, 600])],
-        [value("after", [2, 600])],
+        [tensor("state", [2, 600])],
+        [tensor("after", [2, 600])],
         ["steps", "", "x"],
         ["y"],
     )
-    inputs = [value("x", [2, 600]), value("steps", [], INT)]
-    model = model_of([loop], inputs, [value("y")], w=wide)
+    inputs = [tensor("x", [2, 600]), tensor("steps", [], INT)]
+    model = model_of([loop], inputs, [tensor("y", None)], w=wide)
     onnx.save(model, tmp_path / "model.onnx")
     library = tvm_rammer.build(tmp_path / "model.onnx", "llvm", policy="sequential")
     feed = {"x": RNG.standard_normal((2, 600)).astype("float32"), "steps": np.array(3)}
@@ -240,15 +231,15 @@ def test_states_of_other_types(dtype):
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     loop = loop_of(
         [N("Mul", ["state", "w"], ["part"]), N("Add", ["part", "x"], ["after"]), ON],
-        [value("state", [3, 4], kind)],
-        [value("after", [3, 4], kind), value("part", [3, 4], kind)],
+        [tensor("state", [3, 4], kind)],
+        [tensor("after", [3, 4], kind), tensor("part", [3, 4], kind)],
         ["steps", "", "x"],
         ["y", "parts"],
     )
     model = model_of(
         [loop],
-        [value("x", [3, 4], kind), value("steps", [], INT)],
-        [value("y", kind=kind), value("parts", kind=kind)],
+        [tensor("x", [3, 4], kind), tensor("steps", [], INT)],
+        [tensor("y", None, dtype=kind), tensor("parts", None, dtype=kind)],
         w=(np.arange(12).reshape(3, 4) % 3).astype(dtype),
     )
     compare(model, [{"x": np.ones((3, 4), dtype), "steps": np.array(3)}])
@@ -262,15 +253,15 @@ def test_a_recurrent_network_in_a_loop():
             N("Squeeze", ["sequence", "one"], ["after"]),
             ON,
         ],
-        [value("state", [5, 1, 4])],
-        [value("after", [5, 1, 4])],
+        [tensor("state", [5, 1, 4])],
+        [tensor("after", [5, 1, 4])],
         ["steps", "", "x"],
         ["y"],
     )
     model = model_of(
         [loop],
-        [value("x", [5, 1, 4]), value("steps", [], INT)],
-        [value("y", [5, 1, 4])],
+        [tensor("x", [5, 1, 4]), tensor("steps", [], INT)],
+        [tensor("y", [5, 1, 4])],
         wx=RNG.standard_normal((1, 16, 4)).astype("float32"),
         wh=RNG.standard_normal((1, 16, 4)).astype("float32") / 4,
         one=np.array([1]),
@@ -295,12 +286,12 @@ ADVICE = "fix the inputs that decide how many there are with constants="
 def test_states_whose_axes_change():
     loop = loop_of(
         [N("ReduceSum", ["state"], ["after"], keepdims=0), ON],
-        [value("state")],
-        [value("after")],
+        [tensor("state", None)],
+        [tensor("after", None)],
         ["steps", "", "x"],
         ["y"],
     )
-    model = model_of([loop], [value("x", [3, 4]), value("steps", [], INT)], [value("y")])
+    model = model_of([loop], [tensor("x", [3, 4]), tensor("steps", [], INT)], [tensor("y", None)])
     assert message(model) == (
         "the model: Loop (node 'loop'), whose steps only the run counts, cannot be compiled: a "
         f"step makes float () of the state float (3, 4); {ADVICE}"
@@ -321,7 +312,7 @@ def test_states_that_are_sequences():
         loop,
         N("ConcatFromSequence", ["all"], ["y"], axis=0),
     ]
-    model = model_of(nodes, [value("x", [3, 4]), value("steps", [], INT)], [value("y")])
+    model = model_of(nodes, [tensor("x", [3, 4]), tensor("steps", [], INT)], [tensor("y", None)])
     assert message(model) == (
         "the model: Loop (node 'loop'), whose steps only the run counts, cannot be compiled: how "
         f"many axes 'empty' has is not known, or it is no tensor; {ADVICE}"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
+from onnx_values import model_of, tensor
 
 import tvm_rammer
 from tvm_rammer.errors import ModelError
@@ -14,16 +15,6 @@ N = helper.make_node
 FLOAT, INT = TensorProto.FLOAT, TensorProto.INT64
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((2, 3, 5, 7)).astype("float32")
-
-
-def value(name, shape=None, kind=FLOAT):
-    return helper.make_tensor_value_info(name, kind, shape)
-
-
-def model_of(nodes, inputs, outputs, **weights):
-    constants = [numpy_helper.from_array(np.asarray(v), k) for k, v in weights.items()]
-    graph = helper.make_graph(nodes, "graph", inputs, outputs, constants)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
 
 
 def compare(model, feeds):
@@ -39,7 +30,9 @@ def compare(model, feeds):
 def resized(**attributes):
     node = N("Resize", ["x", "", "", "sizes"], ["y"], **attributes)
     rank = len(attributes.get("axes", X.shape))
-    return model_of([node], [value("x", X.shape), value("sizes", [rank], INT)], [value("y")])
+    return model_of(
+        [node], [tensor("x", X.shape), tensor("sizes", [rank], INT)], [tensor("y", None)]
+    )
 
 
 @pytest.mark.parametrize(
@@ -68,8 +61,8 @@ def test_as_many_images_as_the_run_finds(mode):
     ]
     model = model_of(
         nodes,
-        [value("x", X.shape), value("which", [2])],
-        [value("y")],
+        [tensor("x", X.shape), tensor("which", [2])],
+        [tensor("y", None)],
         flat=np.array([-1]),
         scales=np.float32([1, 1, 2, 1.5]),
     )
@@ -83,7 +76,7 @@ def test_of_nothing_zeros_are_made():
         N("Cast", ["found"], ["row"], to=FLOAT),
         N("Resize", ["row", "", "", "sizes"], ["y"], mode="linear"),
     ]
-    model = model_of(nodes, [value("which", [5])], [value("y")], sizes=np.array([1, 4]))
+    model = model_of(nodes, [tensor("which", [5])], [tensor("y", None)], sizes=np.array([1, 4]))
     module = tvm_rammer.build(model, "llvm").create()
     (found,) = module(np.zeros(5, "float32"))
     np.testing.assert_array_equal(found.numpy(), np.zeros((1, 4)))
@@ -93,8 +86,8 @@ def test_of_nothing_zeros_are_made():
 
 def test_integers_are_weighed_as_floats():
     node = N("Resize", ["x", "", "", "sizes"], ["y"], mode="linear")
-    inputs = [value("x", [1, 1, 4, 4], TensorProto.UINT8), value("sizes", [4], INT)]
-    model = model_of([node], inputs, [value("y", kind=TensorProto.UINT8)])
+    inputs = [tensor("x", [1, 1, 4, 4], TensorProto.UINT8), tensor("sizes", [4], INT)]
+    model = model_of([node], inputs, [tensor("y", None, dtype=TensorProto.UINT8)])
     x = RNG.integers(0, 255, (1, 1, 4, 4)).astype("uint8")
     session = onnxruntime.InferenceSession(model.SerializeToString())
     feed = {"x": x, "sizes": np.array([1, 1, 7, 8])}
