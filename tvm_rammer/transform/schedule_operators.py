@@ -7,6 +7,7 @@ regions at all this is RammerBase (Rammer, section 5.1): the same kernels, opera
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import tvm
@@ -15,7 +16,8 @@ from tvm import relax, tirx
 from tvm.ir import GenericConst
 
 from tvm_rammer.kernel.blocks import is_scheduled
-from tvm_rammer.kernel.run_time_rows import RowBlocks, in_blocks, row_blocks
+from tvm_rammer.kernel.call_in_blocks import in_blocks
+from tvm_rammer.kernel.run_time_blocks import run_time_blocks
 from tvm_rammer.region.eligibility import reason_to_leave_out, result_types
 from tvm_rammer.region.kernel_library import KernelLibrary
 from tvm_rammer.relax_util import is_for_cpu, link, operator_name, relax_functions, rewrite
@@ -28,7 +30,7 @@ class ScheduleOperators:
     """Compile the PrimFunc of every ``call_tir`` that has rKernels, and call what comes out.
 
     A call of what is scheduled already, of a dynamic shape or in place stays as it is, but for sums
-    in rows of which the run finds how many there are: they are computed some rows at a time.
+    of which the run finds how many there are: they are computed some at a time.
 
     Parameters
     ----------
@@ -70,34 +72,50 @@ class _Scheduler(relax.PyExprMutator):
 
     def visit_call_(self, call: Any) -> Any:
         call = super().visit_call_(call)
-        blocks = None
         if reason_to_leave_out(call, self.mod) is not None:
-            blocks = self._blocks(call)
-            if blocks is None:
-                return call
-        symbol, arguments = call.args[0], list(call.args[1].fields)
-        func = self.mod[symbol] if blocks is None else blocks.func
-        kernels = self.kernels
-        if is_scheduled(func) or kernels.backend.refusal(func, kernels.vdevice) is not None:
+            return self._in_blocks(call)
+        func = self.mod[call.args[0]]
+        if self._is_left(func):
             return call
-        constants = frozenset(k for k, a in enumerate(arguments) if isinstance(a, GenericConst))
-        kernel = self.kernels.get(func, constants)
-        for position, packing in kernel.packings:
-            arguments[position] = self._pack(arguments[position], packing)
-        alone = kernels.backend.alone(kernel.scheduled).func
-        name = self._name(symbol, constants, alone if blocks is None else in_blocks(blocks, alone))
+        kernel, arguments = self._kernel(func, call)
+        name = self._name(call, lambda: self.kernels.backend.alone(kernel.scheduled).func)
         return relax.call_dps_packed(name, relax.Tuple(arguments), result_types(call))
 
-    def _blocks(self, call: Any) -> RowBlocks | None:
-        """What a call of as many rows as the run finds is in blocks, if it can be."""
-        if not is_for_cpu() or operator_name(call) != "relax.call_tir" or len(call.args) != 2:
-            return None
+    def _in_blocks(self, call: Any) -> Any:
+        """A call of as many places as the run finds, in blocks if it can be."""
+        if not is_for_cpu() or operator_name(call) != "relax.call_tir":
+            return call
         func = self.mod[call.args[0]]
-        given = call.args[1].fields[:]
-        is_plain = all(isinstance(each, relax.Var | GenericConst) for each in given)
+        is_plain = all(isinstance(each, relax.Var | GenericConst) for each in _tensors(call))
         if not is_plain or len(result_types(call)) != 1 or is_scheduled(func):
-            return None
-        return row_blocks(func)
+            return call
+        blocks = run_time_blocks(func)
+        if not blocks or any(self._is_left(each.func) for each in blocks):
+            return call
+        made = [self._kernel(each.func, call) for each in blocks]
+        kernels, given = zip(*made, strict=True)
+        shared = [all(each.same_as(same[0]) for each in same) for same in zip(*given, strict=True)]
+
+        def function() -> tirx.PrimFunc:
+            alone = [self.kernels.backend.alone(kernel.scheduled).func for kernel in kernels]
+            return in_blocks(blocks, alone, [*shared, True])
+
+        columns = zip(shared, zip(*given, strict=True), strict=True)
+        arguments = [each for same, column in columns for each in (column[:1] if same else column)]
+        name = self._name(call, function)
+        return relax.call_dps_packed(name, relax.Tuple(arguments), result_types(call))
+
+    def _is_left(self, func: tirx.PrimFunc) -> bool:
+        kernels = self.kernels
+        return is_scheduled(func) or kernels.backend.refusal(func, kernels.vdevice) is not None
+
+    def _kernel(self, func: tirx.PrimFunc, call: Any) -> tuple[Any, list[Any]]:
+        """The kernel of a function, and the arguments of a call as that takes them."""
+        arguments = _tensors(call)
+        kernel = self.kernels.get(func, _constants(call))
+        for position, packing in kernel.packings:
+            arguments[position] = self._pack(arguments[position], packing)
+        return kernel, arguments
 
     def _pack(self, weight: Any, packing: Any) -> Any:
         key = (weight.value, packing)
@@ -105,9 +123,10 @@ class _Scheduler(relax.PyExprMutator):
             self.packed[key] = constant(packing(as_array(weight.value)))
         return self.packed[key]
 
-    def _name(self, symbol: Any, constants: frozenset[int], func: tirx.PrimFunc) -> str:
+    def _name(self, call: Any, make: Callable[[], tirx.PrimFunc]) -> str:
         """The symbol that exports a scheduled function, its own in the whole library."""
-        key = (symbol, constants)
+        symbol = call.args[0]
+        key = (symbol, _constants(call))
         if key not in self.known:
             name = wanted = f"{symbol.name_hint}_rammer"
             number = 0
@@ -116,8 +135,17 @@ class _Scheduler(relax.PyExprMutator):
                 name = f"{wanted}{number}"
             self.taken.add(name)
             self.known[key] = name
-            self.functions[name] = func
+            self.functions[name] = make()
         return self.known[key]
+
+
+def _constants(call: Any) -> frozenset[int]:
+    return frozenset(k for k, a in enumerate(_tensors(call)) if isinstance(a, GenericConst))
+
+
+def _tensors(call: Any) -> list[Any]:
+    """Arguments, without those that are sizes."""
+    return [each for each in call.args[1].fields if isinstance(each.ty, relax.TensorType)]
 
 
 def _external_symbols(mod: tvm.IRModule) -> set[str]:

@@ -8,7 +8,8 @@ import tvm
 from tvm import relax, te, tirx
 
 import tvm_rammer
-from tvm_rammer.kernel.run_time_rows import in_blocks, row_blocks
+from tvm_rammer.kernel.call_in_blocks import in_blocks
+from tvm_rammer.kernel.run_time_blocks import run_time_blocks
 
 RNG = np.random.default_rng(0)
 N = tirx.Var("n", "int64")
@@ -23,10 +24,15 @@ def summed(row, column, *, width=8, rows=N):
     return te.create_prim_func([x, y])
 
 
+def compiled(blocks):
+    """The whole function, whose kernels are plain loops."""
+    functions = [each.func for each in blocks]
+    return tvm.compile(in_blocks(blocks, functions, [True] * len(blocks[0].windows)), "llvm")
+
+
 def test_a_function_of_rows_is_one_of_some():
-    blocks = row_blocks(summed(lambda i: i, lambda k, j: k))
-    assert blocks is not None and blocks.rows == 64 and blocks.has_rows == (True, True)
-    built = tvm.compile(in_blocks(blocks, blocks.func), "llvm")
+    blocks = run_time_blocks(summed(lambda i: i, lambda k, j: k))
+    built = compiled(blocks)
     for rows in (0, 1, 63, 64, 65, 200):
         x = RNG.standard_normal((rows, 16)).astype("float32")
         y = tvm.runtime.tensor(np.zeros((rows, 8), "float32"))
@@ -40,9 +46,8 @@ def test_rows_may_say_which_places_of_another_tensor_are_summed():
     x = te.placeholder((50, 8), "float32", name="x")
     k = te.reduce_axis((0, 3), "k")
     y = te.compute((N, 8), lambda i, j: te.sum(x[places[i, k], j], axis=k), "y")
-    blocks = row_blocks(te.create_prim_func([places, x, y]))
-    assert blocks is not None and blocks.has_rows == (True, False, True)
-    built = tvm.compile(in_blocks(blocks, blocks.func), "llvm")
+    blocks = run_time_blocks(te.create_prim_func([places, x, y]))
+    built = compiled(blocks)
     data = RNG.standard_normal((50, 8)).astype("float32")
     for rows in (1, 70):
         chosen = RNG.integers(0, 50, (rows, 3)).astype("int32")
@@ -52,7 +57,8 @@ def test_rows_may_say_which_places_of_another_tensor_are_summed():
 
 
 def test_wide_rows_are_computed_one_by_one():
-    assert row_blocks(summed(lambda i: i, lambda k, j: k, width=1 << 15)).rows == 1
+    blocks = run_time_blocks(summed(lambda i: i, lambda k, j: k, width=1 << 16))
+    assert [each.places for each in blocks] == [1]
 
 
 @pytest.mark.parametrize(
@@ -65,23 +71,23 @@ def test_wide_rows_are_computed_one_by_one():
     ],
 )
 def test_what_depends_on_other_rows_or_their_number_is_left_alone(func):
-    assert row_blocks(func) is None
+    assert run_time_blocks(func) == ()
 
 
 def test_what_depends_on_the_number_of_its_row_is_left_alone():
     x = te.placeholder((N, 16), "float32", name="x")
     k = te.reduce_axis((0, 16), "k")
     y = te.compute((N,), lambda i: te.sum(x[i, k] * i.astype("float32"), axis=k), "y")
-    assert row_blocks(te.create_prim_func([x, y])) is None
+    assert run_time_blocks(te.create_prim_func([x, y])) == ()
 
 
 def test_what_sums_over_rows_or_sums_nothing_is_left_alone():
     x = te.placeholder((N, 16), "float32", name="x")
     k = te.reduce_axis((0, N), "k")
     over = te.compute((16,), lambda j: te.sum(x[k, j], axis=k), "y")
-    assert row_blocks(te.create_prim_func([x, over])) is None
+    assert run_time_blocks(te.create_prim_func([x, over])) == ()
     twice = te.compute((N, 16), lambda i, j: x[i, j] * 2.0, "y")
-    assert row_blocks(te.create_prim_func([x, twice])) is None
+    assert run_time_blocks(te.create_prim_func([x, twice])) == ()
 
 
 def test_two_sizes_of_run_time_are_left_alone():
@@ -89,7 +95,7 @@ def test_two_sizes_of_run_time_are_left_alone():
     x = te.placeholder((N, m), "float32", name="x")
     k = te.reduce_axis((0, m), "k")
     y = te.compute((N,), lambda i: te.sum(x[i, k], axis=k), "y")
-    assert row_blocks(te.create_prim_func([x, y])) is None
+    assert run_time_blocks(te.create_prim_func([x, y])) == ()
 
 
 def run(module, *arrays):
