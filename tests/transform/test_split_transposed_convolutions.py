@@ -58,11 +58,23 @@ def test_phases_of_few_outputs_share_vectors():
     assert result == (1, 12, 12, 3)
 
 
-def test_the_batch_may_be_of_any_size():
-    x = np.random.default_rng(0).standard_normal((3, 6, 6, 4)).astype("float32")
+@pytest.mark.parametrize("outputs", [2, 32], ids=["merged", "apart"])
+@pytest.mark.parametrize(
+    ("shape", "options"),
+    [
+        pytest.param(("n", 6, 6, 4), {"strides": 2}, id="batch"),
+        pytest.param((3, 6, "n", 4), {"strides": (1, 2)}, id="width"),
+        pytest.param((3, "n", 6, 4), {"strides": 3, "padding": (1, 0, 2, 1)}, id="height"),
+        pytest.param((3, 6, "n", 4), {"strides": 2, "output_padding": 1}, id="more places"),
+        pytest.param((3, 6, "n", 4), {"strides": 2, "dilation": 2}, id="dilated"),
+    ],
+)
+def test_one_axis_may_be_of_any_size(shape, options, outputs):
+    known = (3, 6, 6, 4)
+    x = np.random.default_rng(0).standard_normal(known).astype("float32")
     results = []
-    for batch in (3, tirx.Var("n", "int64")):
-        mod = module((batch, 6, 6, 4), (4, 32, 3, 3), strides=2)
+    for sizes in (known, [tirx.Var(size, "int64") if size == "n" else size for size in shape]):
+        mod = module(sizes, (4, outputs, 3, 3), **options)
         after = SplitTransposedConvolutions()(mod)
         assert {operator_name(call) for call in calls_of(after)} == {"relax.call_tir"}
         machine = relax.VirtualMachine(tvm.compile(after, "llvm"), tvm.cpu())
@@ -75,7 +87,7 @@ def test_unknown_shapes_and_other_layouts_stay():
     class Module:
         @R.function
         def main(
-            x: R.Tensor((1, 3, "n", 6), "float32"),
+            x: R.Tensor(dtype="float32", ndim=4),
             y: R.Tensor((1, 5, 6, 3), "float32"),
             weight: R.Tensor((3, 2, 3, 3), "float32"),
         ):

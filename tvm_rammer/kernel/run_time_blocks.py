@@ -9,7 +9,7 @@ finds there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -91,8 +91,9 @@ def run_time_blocks(func: tirx.PrimFunc) -> tuple[RunTimeBlocks, ...]:
         return ()
     try:
         nests = _nests(func)
-        places = _places(func, nests, *symbols)
-        return tuple(_Cut(func, nests, *symbols, each).made() for each in places)
+        (symbol,) = symbols
+        places = _places(func, nests, symbol)
+        return tuple(_Cut(func, nests, symbol, each).made() for each in places)
     except _NotInBlocksError:
         return ()
 
@@ -359,9 +360,7 @@ def _shorter(buffer: Any, window: Window) -> Any:
     return tirx.decl_buffer(shape, str(buffer.dtype), buffer.name)
 
 
-def _shortened(
-    nest: _Nest, windows: Mapping[Any, Window], shorter: Mapping[Any, Any]
-) -> _Nest:
+def _shortened(nest: _Nest, windows: Mapping[Any, Window], shorter: Mapping[Any, Any]) -> _Nest:
     """A nest on buffers that are as long as their windows."""
 
     def indices(buffer: Any, given: Sequence[Any]) -> list[Any]:

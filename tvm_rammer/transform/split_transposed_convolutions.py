@@ -19,7 +19,7 @@ from math import ceil, prod
 from typing import Any
 
 import tvm
-from tvm import relax, te, tirx, topi
+from tvm import relax, sym, te, tirx, topi
 
 from tvm_rammer.relax_util import ANCHOR, calls_any, operator_name, rewrite
 
@@ -35,7 +35,7 @@ _FEW_OUTPUTS = 8
 
 @tvm.transform.module_pass(opt_level=0, name="SplitTransposedConvolutions")
 class SplitTransposedConvolutions:
-    """Rewrite transposed convolutions of static shapes; the others are left to LegalizeOps."""
+    """Rewrite transposed convolutions of known channels; the others are left to LegalizeOps."""
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Rewrite every Relax function of a module."""
@@ -44,15 +44,14 @@ class SplitTransposedConvolutions:
 
 @dataclass(frozen=True)
 class _Axis:
-    """A spatial axis: the sizes of data, result and kernel, and how the kernel moves over it.
+    """A spatial axis: the size of the kernel, and how it moves over data of any size.
 
     Place ``p`` of the result is step ``m`` of phase ``r``, ``p + offset = m * stride + r``, and
     reads the kernel's elements at ``tap * stride + r - shift``, each times the data at
-    ``m + first - tap``.
+    ``m + first - tap``. One place of the data makes ``grown`` of the result, one more ``stride``.
     """
 
-    size: int
-    result: int
+    grown: int
     kernel: int
     stride: int
     dilation: int
@@ -77,18 +76,22 @@ class _Axis:
         return ceil((self.shift + self.reach) / self.stride)
 
     @property
-    def steps(self) -> int:
-        return ceil((self.offset + self.result) / self.stride)
+    def more_steps(self) -> int:
+        """Steps of the result, beyond the places of the data."""
+        return ceil((self.offset + self.grown) / self.stride) - 1
+
+    def result(self, size: Any) -> Any:
+        return (size - 1) * self.stride + self.grown
 
     def without_shift(self) -> _Axis:
         """The same with the fewest taps."""
         return replace(self, offset=self.before % self.stride)
 
-    def inside(self, step: Any, tap: Any) -> list[Any]:
+    def inside(self, step: Any, tap: Any, size: Any) -> list[Any]:
         """The conditions under which data are read from inside, but those that always hold."""
         place = step + self.first - tap
         conditions = [place >= 0] if self.first - self.taps + 1 < 0 else []
-        return [*conditions, *([place < self.size] if self.steps + self.first > self.size else [])]
+        return [*conditions, *([place < size] if self.more_steps + self.first > 0 else [])]
 
     def exists(self, phase: Any, tap: Any) -> list[Any]:
         """The conditions under which the kernel has an element for a tap, but those that always
@@ -151,6 +154,7 @@ class _TransposedConvolution:
         output]``, or ``[batch, *steps, group, phases and output]``."""
         rank = len(self.axes)
         phases = [] if self.merged else self._strides
+        sizes = [*data.shape[1 : self.channel_axis], *data.shape[self.channel_axis + 1 :]]
         reduced = [te.reduce_axis((0, _size(axis.taps)), name="tap") for axis in self.axes]
         reduced.append(te.reduce_axis((0, _size(self.inputs)), name="channel"))
         *taps, channel = (axis.var for axis in reduced)
@@ -158,9 +162,9 @@ class _TransposedConvolution:
         def product(batch: Any, *place: Any) -> Any:
             steps, phase, (group, output) = place[:rank], place[rank:-2], place[-2:]
             conditions, where = [], []
-            for axis, step, tap in zip(self.axes, steps, taps, strict=True):
+            for axis, step, tap, size in zip(self.axes, steps, taps, sizes, strict=True):
                 where.append(step + axis.first - tap)
-                conditions += axis.inside(step, tap)
+                conditions += axis.inside(step, tap, size)
             if not self._is_depthwise:
                 # Zeros of the kernel: only where a tap is many products it pays to ask.
                 for axis, number, tap in zip(self.axes, phase, taps, strict=False):
@@ -172,10 +176,10 @@ class _TransposedConvolution:
             weight = kernel(group, *phase, *taps, channel, output).astype(self.dtype)
             return te.sum(value.astype(self.dtype) * weight, axis=reduced)
 
-        steps = [axis.steps for axis in self.axes]
+        steps = [size + axis.more_steps for axis, size in zip(self.axes, sizes, strict=True)]
         outputs = self.outputs * (prod(self._strides) if self.merged else 1)
-        shape = [*steps, *phases, self.groups, outputs]
-        return te.compute([data.shape[0], *_sizes(shape)], product, name="phases")
+        shape = [data.shape[0], *steps, *_sizes([*phases, self.groups, outputs])]
+        return te.compute(shape, product, name="phases")
 
     def interleave(self, summed: te.Tensor) -> te.Tensor:
         """The result, given all phases."""
@@ -198,9 +202,10 @@ class _TransposedConvolution:
                 return summed(batch, *steps, group, number * outputs + output)
             return summed(batch, *steps, *phases, group, output)
 
-        whole = [axis.result for axis in self.axes]
-        sizes = _sizes(whole), _size(self.groups * self.outputs)
-        return te.compute(self._placed(summed.shape[0], *sizes), element, name="interleaved")
+        steps = zip(self.axes, summed.shape[1:], strict=False)
+        whole = [axis.result(count - axis.more_steps) for axis, count in steps]
+        sizes = self._placed(summed.shape[0], whole, _size(self.groups * self.outputs))
+        return te.compute(sizes, element, name="interleaved")
 
     def compute(self, data: te.Tensor, kernel: te.Tensor) -> te.Tensor:
         """The result, given the data and the split kernel."""
@@ -259,7 +264,7 @@ class _Splitter(relax.PyExprMutator):
 def _transposed_convolution(call: Any) -> _TransposedConvolution | None:
     """What a call computes; ``None`` if shapes are not known or empty, or a layout has blocks.
 
-    The batch may be as large as the run finds.
+    The batch, and sizes in space, may be as large as the run finds.
     """
     attrs, letters = call.attrs, TRANSPOSED[operator_name(call)]
     layout, kernel_layout = str(attrs.data_layout), str(attrs.kernel_layout)
@@ -270,37 +275,37 @@ def _transposed_convolution(call: Any) -> _TransposedConvolution | None:
     data, kernel, result = shapes
     groups, places = int(attrs.groups), [layout.index(letter) for letter in letters]
     numbers = (attrs.strides, attrs.dilation, attrs.padding)
-    axes = tuple(
-        _Axis(data[place], result[place], size, *map(int, moves))
-        for place, size, *moves in zip(places, kernel[2:], *numbers, strict=False)
-    )
-    inputs, outputs = data[layout.index("C")] // groups, kernel[1]
+    axes = []
+    for place, size, *moves in zip(places, kernel[2:], *numbers, strict=False):
+        stride, dilation, before = map(int, moves)
+        grown = sym.Analyzer().simplify(result[place] - (data[place] - 1) * stride)
+        if not isinstance(grown, tirx.IntImm):
+            return None
+        axes.append(_Axis(int(grown), int(size), stride, dilation, before))
+    inputs, outputs = int(data[layout.index("C")]) // groups, int(kernel[1])
     phases = prod(axis.stride for axis in axes)
     merged = outputs < _FEW_OUTPUTS and phases > 1 and not inputs == outputs == 1
     if merged:
-        axes = tuple(axis.without_shift() for axis in axes)
+        axes = [axis.without_shift() for axis in axes]
     return _TransposedConvolution(
         groups,
         inputs,
         outputs,
-        axes,
+        tuple(axes),
         layout.index("C"),
         str(call.ty.dtype),
         merged,
     )
 
 
-def _shapes(call: Any) -> list[tuple[int, ...]] | None:
-    """The sizes of data, kernel and result, of which the batch's stand for no more than 1."""
+def _shapes(call: Any) -> list[list[Any]] | None:
+    """The sizes of data, kernel and result; none is 0, and those of channels are known."""
     tensors = (*call.args, call)
     if not all(isinstance(each.ty.shape, relax.ShapeExpr) for each in tensors):
         return None
-    found = []
-    for number, tensor in enumerate(tensors):
-        sizes = list(tensor.ty.shape.values)
-        if number != 1 and isinstance(sizes[0], tirx.Var):
-            sizes[0] = 1
-        if not all(isinstance(size, int | tirx.IntImm) and int(size) for size in sizes):
-            return None
-        found.append(tuple(map(int, sizes)))
-    return found
+    found = [list(each.ty.shape.values) for each in tensors]
+    if any(isinstance(size, tirx.IntImm) and not int(size) for sizes in found for size in sizes):
+        return None
+    channels = found[0][str(call.attrs.data_layout).index("C")]
+    is_known = all(isinstance(size, tirx.IntImm) for size in (channels, *found[1]))
+    return found if is_known else None
