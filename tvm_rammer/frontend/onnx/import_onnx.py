@@ -25,16 +25,19 @@ from tvm_rammer.frontend.onnx.branches import import_graph, refuse_unequal_branc
 from tvm_rammer.frontend.onnx.fix_inputs import fix_inputs, free_inputs
 from tvm_rammer.frontend.onnx.fold import fold
 from tvm_rammer.frontend.onnx.half_floats import compute_in_float32, say_types
-from tvm_rammer.frontend.onnx.infer import static_shape
+from tvm_rammer.frontend.onnx.infer import OWN_DOMAIN, static_shape
 from tvm_rammer.frontend.onnx.names import all_nodes, describe, renamed, subgraphs
 from tvm_rammer.frontend.onnx.onnx_file import OnnxModel, copy_fields, in_memory, read_onnx_file
 from tvm_rammer.frontend.onnx.operators import rewrite_operators
 from tvm_rammer.frontend.onnx.operators.table import REDUCTIONS
+from tvm_rammer.frontend.onnx.random_nodes import draw_by_state
 from tvm_rammer.frontend.onnx.recurrent import unroll_recurrent
 from tvm_rammer.frontend.onnx.small_integers import widen_small_integers
 from tvm_rammer.frontend.onnx.validate import validate
+from tvm_rammer.frontend.random_numbers import STATE
 from tvm_rammer.printable import printable
 from tvm_rammer.relax_util import relax_functions
+from tvm_rammer.transform.attach_description import State
 
 #: What protobuf can hold in one message.
 _PROTOBUF_LIMIT = 2**31
@@ -42,7 +45,7 @@ _PROTOBUF_LIMIT = 2**31
 #: The domain of trees, linear models and the like.
 _CLASSICAL = "ai.onnx.ml"
 #: TVM's importer does not look at domains; another domain's Relu would silently become ONNX's.
-_DOMAINS = ("", "ai.onnx", _CLASSICAL, "com.microsoft")
+_DOMAINS = ("", "ai.onnx", _CLASSICAL, "com.microsoft", OWN_DOMAIN)
 
 #: Types of 1 to 7 bits.
 _PART_OF_A_BYTE = re.compile(r"(u?int|float)[1-7](_|$)")
@@ -124,6 +127,7 @@ def _imported(
     model = fix_inputs(model, shapes, constants, where)
     inputs = tuple(value.name for value in free_inputs(model))
     proto = model.proto
+    draws = draw_by_state(proto, where)
     _prepare(proto, where, states)
     sizes = {value.name: static_shape(value.type) or () for value in proto.graph.input}
     module = _import(proto, sizes, model.weights, where)
@@ -131,7 +135,9 @@ def _imported(
     outputs = tuple(value.name for value in proto.graph.output)
     _refuse_sequences(module, outputs, where)
     _refuse_parts_of_bytes(module, where)
-    return LoadedModel(module, inputs, outputs)
+    if not draws:
+        return LoadedModel(module, inputs, outputs)
+    return LoadedModel(module, inputs, outputs[:-1], (State(STATE),))
 
 
 def _prepare(proto: onnx.ModelProto, where: str, states: Collection[str]) -> None:

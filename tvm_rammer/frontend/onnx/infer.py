@@ -39,9 +39,16 @@ _RANDOM = {
 #: their operands, for each dimension of these.
 _BOUNDED = {"NonZero", "Unique", "Compress"}
 
-#: Operators of com.microsoft that TVM's importer knows and ONNX does not: the result has the shape
-#: of the first operand, and the elements of this one.
-_LIKE = {"BiasGelu": 0, "FastGelu": 0, "Gelu": 0, "DequantizeLinear": 1, "QuantizeLinear": 2}
+#: The domain of operators of our own.
+OWN_DOMAIN = "tvm_rammer"
+#: Operators that are imported and ONNX does not know, by domain: the result has the shape of the
+#: first operand, and the elements of this one.
+_LIKE = {
+    "com.microsoft": {
+        **{"BiasGelu": 0, "FastGelu": 0, "Gelu": 0, "DequantizeLinear": 1, "QuantizeLinear": 2}
+    },
+    OWN_DOMAIN: {"UniformLike": 0, "NormalLike": 0},
+}
 
 Types = Mapping[str, onnx.TypeProto]
 Values = Mapping[str, onnx.TensorProto]
@@ -111,7 +118,7 @@ def result_types(
 
 def _like_operands(node: onnx.NodeProto, types: Types) -> dict[str, onnx.TypeProto]:
     """Types of results that take theirs from the operands."""
-    number = _LIKE.get(node.op_type) if node.domain == "com.microsoft" else None
+    number = _LIKE.get(node.domain, {}).get(node.op_type)
     if number is None or number >= len(node.input) or not node.input[number]:
         return {}
     shape = static_shape(types[node.input[0]])

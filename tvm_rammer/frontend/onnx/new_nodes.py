@@ -14,7 +14,7 @@ from tvm_rammer.frontend.onnx.names import all_names, fresh
 
 #: Since this version of ONNX's operators Split has to be told how many parts it makes.
 _SPLIT_COUNTS_SINCE = 18
-#: Since these versions the sizes of a Split and the axes of a reduction are inputs.
+#: Since these versions the sizes of a Split, new axes, and the axes of a reduction are inputs.
 _SPLIT_SIZES_SINCE = 13
 _AXES_SINCE = {"ReduceSum": 13}
 _OTHER_AXES_SINCE = 18
@@ -80,6 +80,12 @@ class Nodes:
     def reshape(self, value: str, *shape: int, output: str | None = None) -> str:
         """A tensor in another shape."""
         return self.op("Reshape", value, self.constant(shape, np.int64), output=output)
+
+    def unsqueeze(self, value: str, axis: int) -> str:
+        """A tensor with one axis more, of one place."""
+        if self._version < _SPLIT_SIZES_SINCE:
+            return self.op("Unsqueeze", value, axes=[axis])
+        return self.op("Unsqueeze", value, self.constant([axis], np.int64))
 
     def cast(self, value: str, dtype: Any) -> str:
         """A tensor with elements of another type."""

@@ -15,7 +15,7 @@ from onnx import TensorProto
 from tvm import relax, te, tirx
 
 from tvm_rammer.frontend.deformable_convolution import DeformableConvolution
-from tvm_rammer.frontend.onnx import signals
+from tvm_rammer.frontend.onnx import random_nodes, signals
 from tvm_rammer.frontend.onnx.col2im import col2im
 from tvm_rammer.frontend.onnx.run_time_resize import resize
 from tvm_rammer.frontend.onnx.run_time_sizes import as_shape, broadcast, expanded, is_shape, sized
@@ -394,4 +394,5 @@ CONVERTERS: Mapping[str, Converter] = {
     "Squeeze": _squeeze,
     "TopK": _top_k,
     "Unsqueeze": _unsqueeze,
+    **random_nodes.CONVERTERS,
 }
