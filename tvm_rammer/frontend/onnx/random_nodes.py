@@ -188,7 +188,7 @@ def _numbers(kind: str) -> Callable[..., relax.Expr]:
         bb: relax.BlockBuilder, inputs: Sequence[Any], attributes: Mapping[str, Any]
     ) -> relax.Expr:
         like, draw = inputs
-        key = key_of(attributes["key"])
+        key = key_of(attributes["key"].decode())
         return bb.emit_te(
             lambda like, draw: _KINDS[kind](like.shape, draw, key),
             *(like, draw),
