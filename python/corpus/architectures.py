@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from corpus.entries import Architecture
+from corpus.entries import Architecture, Form
 
 _CLASSIFY, _SEGMENT, _DETECT = "image classification", "segmentation", "object detection"
 _GENERATE, _TEXT, _SPEECH = "text generation", "text encoding", "speech"
@@ -24,8 +24,16 @@ def _timm(name: str, size: int = 224, **options: Any) -> Architecture:
     return _made(name, "timm", _CLASSIFY, "timm_network", name=name, size=size, **options)
 
 
-def _made(title: str, library: str, task: str, function: str, **arguments: Any) -> Architecture:
-    return Architecture(title, library, task, f"library_networks:{function}", arguments)
+def _made(
+    title: str,
+    library: str,
+    task: str,
+    function: str,
+    forms: tuple[Form, ...] = ("onnx", "torch"),
+    **arguments: Any,
+) -> Architecture:
+    make = f"library_networks:{function}"
+    return Architecture(title, library, task, make, arguments, forms=forms)
 
 
 def _transformers(title: str, task: str, function: str, **arguments: Any) -> Architecture:
@@ -85,6 +93,22 @@ ARCHITECTURES: tuple[Architecture, ...] = (
         f"{_DETECT}, suppression included",
         "torchvision_detector",
         name="ssdlite320_mobilenet_v3_large",
+    ),
+    *(
+        _made(
+            name,
+            "torchvision",
+            f"{_DETECT}, suppression included",
+            "torchvision_detector",
+            name=model,
+            forms=("onnx",),
+        )
+        for name, model in (
+            ("faster_rcnn", "fasterrcnn_mobilenet_v3_large_320_fpn"),
+            ("keypoint_rcnn", "keypointrcnn_resnet50_fpn"),
+            ("mask_rcnn", "maskrcnn_resnet50_fpn"),
+            ("retinanet", "retinanet_resnet50_fpn"),
+        )
     ),
     _timm("ghostnet_100"),
     _timm("pnasnet5large"),
@@ -184,6 +208,7 @@ ARCHITECTURES: tuple[Architecture, ...] = (
     _transformers("segformer", _SEGMENT, "segformer"),
     _transformers("dpt", "depth estimation", "dpt"),
     _transformers("yolos", _DETECT, "yolos"),
+    _transformers("vits", "speech synthesis", "vits", forms=("onnx",)),
     _transformers("wav2vec2", _SPEECH, "wav2vec2"),
     _transformers("hubert", _SPEECH, "hubert"),
     _transformers("wav2vec2_conformer", _SPEECH, "wav2vec2_conformer"),

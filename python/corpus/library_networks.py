@@ -162,6 +162,14 @@ def yolos(size: int = 160) -> Made:
     return First(_transformers("YolosForObjectDetection", config), 2), (_image(size),)
 
 
+def vits(length: int = 40) -> Made:
+    """VITS: speech from text, whose length is data; what it draws counts nothing."""
+    config = _config("VitsConfig", vocab_size=40)
+    network = _transformers("VitsModel", config)
+    network.noise_scale = network.noise_scale_duration = 0.0
+    return Picked(network, lambda out: out.waveform), (_ids(length, 38),)
+
+
 def wav2vec2(seconds: float = 1.0) -> Made:
     """Wav2Vec2 with its convolutions on raw sound."""
     config = _config(
@@ -297,15 +305,16 @@ class Picked(nn.Module):
 
 
 class Detector(nn.Module):
-    """A detector of torchvision on one picture: boxes, scores, labels."""
+    """A detector of torchvision on one picture: boxes, scores, labels, and what else it finds."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
         self.network = network
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         found = self.network([x])[0]
-        return found["boxes"], found["scores"], found["labels"]
+        first = ("boxes", "scores", "labels")
+        return (*map(found.get, first), *(found[name] for name in found if name not in first))
 
 
 def _steady(network: nn.Module) -> nn.Module:

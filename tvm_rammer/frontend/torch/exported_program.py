@@ -16,6 +16,7 @@ from tvm_rammer.frontend.torch.converters import CONVERTERS
 from tvm_rammer.frontend.torch.known_values import with_known_sizes
 from tvm_rammer.frontend.torch.operator_call import place, refusal
 from tvm_rammer.frontend.torch.quantized_definitions import quantized_definitions
+from tvm_rammer.frontend.torch.random_definitions import DRAWN, random_definitions
 from tvm_rammer.frontend.torch.unpack_weights import unpack_weights, widen_small_floats
 
 _ASSERTIONS = frozenset(
@@ -23,8 +24,8 @@ _ASSERTIONS = frozenset(
     | {"_assert_tensor_metadata.default", "sym_constrain_range_for_size.default"}
 )
 
-#: What is no operator but part of the graph's language.
-_LANGUAGE = frozenset({"getitem", "cond"})
+#: What is part of the graph's language, or has a meaning in the whole program.
+_LANGUAGE = frozenset({"getitem", "cond", *DRAWN})
 
 
 def prepared(program: Any, shapes: Shapes, constants: Constants, where: str) -> Any:
@@ -77,7 +78,7 @@ def decomposed(program: Any) -> Any:
     definitions.update(torch.export.default_decompositions().items())
     definitions = {op: how for op, how in definitions.items() if op.__name__ not in CONVERTERS}
     definitions[torch.ops.aten.view.default] = _view
-    definitions.update(_without_checks() | quantized_definitions())
+    definitions.update(_without_checks() | quantized_definitions() | random_definitions())
     program = _with_buffers_once(program)
     try:
         return program.run_decompositions(definitions)

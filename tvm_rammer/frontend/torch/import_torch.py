@@ -61,11 +61,12 @@ def from_torch(program: Any, shapes: Shapes, constants: Constants, where: str) -
     from tvm_rammer.frontend.torch.carried_state import pass_state_on
     from tvm_rammer.frontend.torch.exported_program import output_names, prepared
     from tvm_rammer.frontend.torch.importer import imported
+    from tvm_rammer.frontend.torch.random_definitions import draw_by_state
 
     try:
         program = prepared(program, shapes, constants, where)
         names = output_names(program)
-        states = pass_state_on(program)
+        states = (*pass_state_on(program), *draw_by_state(program))
         module = imported(program, where)
     except RammerError:
         raise

@@ -13,11 +13,12 @@ from functools import partial
 from typing import Any
 
 import tvm
-from tvm import relax
+from tvm import relax, tirx
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
 from tvm_rammer.errors import ModelError
 from tvm_rammer.frontend.loaded_model import end_blocks, one_line
+from tvm_rammer.frontend.random_numbers import key_of, normal, uniform
 from tvm_rammer.frontend.torch.converters import COMPLEX_CONVERTERS, CONVERTERS
 from tvm_rammer.frontend.torch.operator_call import (
     Converter,
@@ -28,6 +29,7 @@ from tvm_rammer.frontend.torch.operator_call import (
     tvm_dtype,
     wide_dtype,
 )
+from tvm_rammer.frontend.torch.random_definitions import DRAWN, number_of_run
 from tvm_rammer.frontend.torch.weights import weight_of
 
 
@@ -54,11 +56,12 @@ class _Importer(ExportedProgramImporter):
 
     def __init__(self, where: str) -> None:
         super().__init__()
-        self.where = where
+        self.where, self.draws = where, 0
 
     def create_convert_map(self) -> dict[str, Callable[[Any], Any]]:
         own = {name: partial(self._convert, name) for name in CONVERTERS}
-        return {**own, "getitem": self._item_of_results, "cond": self._cond}
+        drawn = {name: partial(self._drawn, kind) for name, kind in DRAWN.items()}
+        return {**own, **drawn, "getitem": self._item_of_results, "cond": self._cond}
 
     def _convert(self, name: str, node: Any) -> Any:
         converter = (COMPLEX_CONVERTERS if has_complex_numbers(node) else CONVERTERS).get(name)
@@ -91,6 +94,20 @@ class _Importer(ExportedProgramImporter):
         if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in taken):
             return values
         return values[: len(taken) - 1]
+
+    def _drawn(self, kind: str, node: Any) -> Any:
+        """Random numbers, by the number of the run and a key of the operator's own."""
+        run = number_of_run(node.graph)
+        if run is None:
+            why = "a branch of torch.cond draws random numbers"
+            raise ModelError(f"{self.where}: {refusal(node, why, 'draw them before')}")
+        key = key_of(f"operator {self.draws}")
+        self.draws += 1
+        size = [tirx.const(each, "int64") for each in node.args[0]]
+        draw = {"uniform": uniform, "normal": normal}[kind]
+        return self.block_builder.emit_te(
+            lambda number: draw(size, number, key), self.env[run], primfunc_name_hint=kind
+        )
 
     def _item_of_results(self, node: Any) -> Any:
         results, place = node.args
