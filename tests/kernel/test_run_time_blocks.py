@@ -1,4 +1,4 @@
-"""Blocks of rows compute what the whole does, however many rows there are."""
+"""Blocks of places compute what the whole does, however many places there are."""
 
 from __future__ import annotations
 
@@ -96,6 +96,121 @@ def test_two_sizes_of_run_time_are_left_alone():
     k = te.reduce_axis((0, m), "k")
     y = te.compute((N,), lambda i: te.sum(x[i, k], axis=k), "y")
     assert run_time_blocks(te.create_prim_func([x, y])) == ()
+
+
+@pytest.mark.parametrize(("stride", "tap"), [(1, 1), (2, 1), (1, 3), (3, 2)])
+@pytest.mark.parametrize("pad", [(0, 0), (2, 2), (0, 4), (5, 1)])
+def test_windows_reach_as_far_as_neighbours_are_read(stride, tap, pad):
+    """Of a convolution in one dimension, whose padding is an operator of its own."""
+    before, after = pad
+    taps, channels = 3, 4
+    x = te.placeholder((1, N, channels), "float32", name="x")
+    w = te.placeholder((taps, channels, 8), "float32", name="w")
+    zero = tirx.const(0, "float32")
+    padded = te.compute(
+        (1, N + (before + after), channels),
+        lambda b, i, c: tirx.if_then_else(
+            tirx.all(i >= before, i < N + before), x[b, i - before, c], zero
+        ),
+        "padded",
+    )
+    places = tirx.floordiv(N + (before + after - (taps - 1) * tap - 1), stride) + 1
+    k, c = te.reduce_axis((0, taps), "k"), te.reduce_axis((0, channels), "c")
+    y = te.compute(
+        (1, places, 8),
+        lambda b, i, j: te.sum(padded[b, i * stride + k * tap, c] * w[k, c, j], axis=[k, c]),
+        "y",
+    )
+    func = te.create_prim_func([x, w, y])
+    blocks = run_time_blocks(func)
+    large, small = (each.places for each in blocks)
+    assert blocks[0].windows[0].first == -before
+    assert blocks[0].windows[0].length == (large - 1) * stride + (taps - 1) * tap + 1
+    assert blocks[0].windows[0].filled
+    built, stock = compiled(blocks), tvm.compile(func, "llvm")
+    weight = RNG.standard_normal((taps, channels, 8)).astype("float32")
+    for count in (7, small + 1, large - 1, large, large + 9, 3 * large + 1):
+        data = RNG.standard_normal((1, count, channels)).astype("float32")
+        results = []
+        for function in (built, stock):
+            length = (count + before + after - (taps - 1) * tap - 1) // stride + 1
+            result = tvm.runtime.tensor(np.full((1, length, 8), np.nan, "float32"))
+            function(tvm.runtime.tensor(data), tvm.runtime.tensor(weight), result)
+            results.append(result.numpy())
+        np.testing.assert_allclose(*results, rtol=1e-5, atol=1e-5)
+
+
+def test_what_is_padded_after_it_was_computed_is_left_alone():
+    """Outside of it there are no zeros: the window has what is computed of them."""
+    x = te.placeholder((1, N), "float32", name="x")
+    more = te.compute((1, N), lambda b, i: x[b, i] + 1.0, "more")
+    padded = te.compute(
+        (1, N + 2),
+        lambda b, i: tirx.if_then_else(
+            tirx.all(i >= 1, i < N + 1), more[b, i - 1], tirx.const(0, "float32")
+        ),
+        "padded",
+    )
+    k = te.reduce_axis((0, 3), "k")
+    y = te.compute((1, N), lambda b, i: te.sum(padded[b, i + k], axis=k), "y")
+    assert run_time_blocks(te.create_prim_func([x, y])) == ()
+
+
+def test_an_edge_that_is_repeated_is_left_alone():
+    x = te.placeholder((N,), "float32", name="x")
+    k = te.reduce_axis((0, 3), "k")
+    y = te.compute((N,), lambda i: te.sum(x[tirx.max(tirx.min(i + k - 1, N - 1), 0)], axis=k), "y")
+    assert run_time_blocks(te.create_prim_func([x, y])) == ()
+
+
+def convolved(operator, shape, weight, **options):
+    """A module of one convolution of a size that is known by the name n, and what follows it."""
+    sizes = [N if size == "n" else size for size in shape]
+    x = relax.Var("x", relax.TensorType(sizes, "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            found = builder.emit(operator(x, relax.const(weight), **options))
+            y = builder.emit_output(OP.nn.relu(found))
+        builder.emit_func_output(y)
+    return builder.get()
+
+
+CONVOLUTIONS = {
+    "samples": (OP.nn.conv1d, (1, 8, "n"), (24, 8, 5), {"padding": 2}),
+    "one channel": (OP.nn.conv1d, (1, 1, "n"), (1, 1, 7), {"padding": 3}),
+    "few samples of many": (OP.nn.conv1d, (1, 128, "n"), (64, 128, 3), {"padding": (0, 2)}),
+    "far samples": (OP.nn.conv1d, (1, 16, "n"), (16, 16, 3), {"padding": 5, "dilation": 5}),
+    "several sounds": (OP.nn.conv1d, (3, 8, "n"), (8, 8, 3), {"padding": 1}),
+    "every other sample": (OP.nn.conv1d, (1, 8, "n"), (16, 8, 4), {"strides": 2, "padding": 1}),
+    "by channel": (OP.nn.conv1d, (1, 16, "n"), (16, 1, 3), {"padding": 1, "groups": 16}),
+    "in groups": (OP.nn.conv1d, (1, 16, "n"), (32, 4, 3), {"padding": 1, "groups": 4}),
+    "height": (OP.nn.conv2d, (1, 8, "n", 12), (16, 8, 3, 3), {"padding": 1}),
+    "width": (OP.nn.conv2d, (1, 8, 12, "n"), (16, 8, 3, 3), {"padding": 1}),
+    "not padded": (OP.nn.conv2d, (1, 8, "n", 12), (16, 8, 3, 3), {}),
+    "upwards": (OP.nn.conv1d_transpose, (1, 32, "n"), (32, 16, 16), {"strides": 8, "padding": 4}),
+    "upwards by few": (OP.nn.conv1d_transpose, (1, 32, "n"), (32, 2, 4), {"strides": 2}),
+    "upwards in height": (OP.nn.conv2d_transpose, (1, 8, "n", 6), (8, 16, 3, 3), {"strides": 2}),
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolutions_over_any_number_of_places(name):
+    operator, shape, kernel, options = CONVOLUTIONS[name]
+    weight = RNG.standard_normal(kernel).astype("float32") / 8
+    module = convolved(operator, shape, weight, **options)
+    stock = relax.VirtualMachine(tvm.compile(module, "llvm"), tvm.cpu())
+    ours = relax.VirtualMachine(tvm_rammer.build(module, "llvm").executable, tvm.cpu())
+    for count in (3, 40, 1000):
+        data = RNG.standard_normal([count if s == "n" else s for s in shape]).astype("float32")
+        got, wanted = (each["main"](tvm.runtime.tensor(data)).numpy() for each in (ours, stock))
+        np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_a_convolution_over_samples_is_no_loop_of_stock_tvm():
+    weight = RNG.standard_normal((24, 8, 5)).astype("float32")
+    library = tvm_rammer.build(convolved(OP.nn.conv1d, (1, 8, "n"), weight, padding=2), "llvm")
+    assert "conv1d" in library.executable.as_text() and "_rammer" in library.executable.as_text()
 
 
 def run(module, *arrays):

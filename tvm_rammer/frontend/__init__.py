@@ -11,6 +11,7 @@
 ``deformable_convolution``  convolutions that read at places of the data, for both importers
 ``fourier``                 Fourier transforms, for both importers
 ``row_blocks``              rows of groups in blocks, for both importers
+``random_numbers``          a generator that counts, for both importers
 ``rounding``                float32 to bfloat16, for both importers
 ``onnx``                    ONNX models
 ``torch``                   programs of PyTorch

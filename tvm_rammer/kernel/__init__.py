@@ -11,7 +11,8 @@ rules have in common are questions about a PrimFunc:
 - ``attention_blocks``: products, softmax and products as one PrimFunc; ``block_scaled``: products
   with weights of a few bits
 - ``replacement``: whether it leaves most of a tensor as it was
-- ``run_time_rows``: as many rows as the run finds, as blocks of a number that is known
+- ``run_time_blocks``: as many places as the run finds, as blocks of a number that is known;
+  ``call_in_blocks``: a function of all of them
 - ``strides``: the same on tensors whose rows lie apart
 - ``split``: from a scheduled PrimFunc to rTask bodies
 - ``lowering``: what TVM makes of a body, put right; ``bodies``: as functions on numpy arrays

@@ -142,9 +142,7 @@ def _places(func: tirx.PrimFunc, nests: Sequence[_Nest], symbol: Any) -> list[in
         raise _NotInBlocksError
     size = result.shape[axis]
     step = sym.Analyzer().simplify(substitute(size, {symbol: symbol + 1}) - size)
-    if not isinstance(step, tirx.IntImm) or int(step) <= 0:
-        raise _NotInBlocksError
-    unit = int(step)
+    unit = max(1, int(step)) if isinstance(step, tirx.IntImm) else 1
     elements = prod(int(each) for k, each in enumerate(result.shape) if k != axis)
     known = (
         [int(var.dom.extent) for var in nest.block.iter_vars if _is_known(var)]

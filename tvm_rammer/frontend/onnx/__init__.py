@@ -18,6 +18,7 @@
 ``branches``           TVM's importer, with branches of ``If`` that hold their operators
 ``run_time_loops``     a ``Loop`` whose steps only the run counts, as functions
 ``onnx_converters``    what that importer gets wrong, or has no converter for
+``random_nodes``       operators that draw random numbers, by the number of the run
 ``signals``            Fourier transforms
 ``col2im``             images out of their blocks
 ``suppression``        NonMaxSuppression of any number of boxes

@@ -9,6 +9,7 @@
 ``carried_state``          what it keeps between runs becomes inputs and outputs
 ``operator_call``          a call of an operator, as its converter sees it
 ``quantized_definitions``  operators of quantised programs by others of PyTorch's
+``random_definitions``     operators that draw random numbers, by two of our own
 ``unpack_weights``         packed weights, and those of 8 bits, become floats
 ``weights``                which an input is, and new ones
 =========================  ===============================================================
