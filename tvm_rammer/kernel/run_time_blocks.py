@@ -27,6 +27,8 @@ _TERMS, _ELEMENTS = 1 << 21, 1 << 16
 _LEAST_PLACES = 32
 #: Of what whole blocks leave, one of so many parts is computed at a time.
 _SMALLER = 8
+#: Where nothing is summed, elements that come at once are so many at least: fewer are soon made.
+_LEAST_ELEMENTS = 64
 #: No window reaches so far.
 _FARTHEST = 1 << 40
 
@@ -81,9 +83,8 @@ class _NotInBlocksError(Exception):
 def run_time_blocks(func: tirx.PrimFunc) -> tuple[RunTimeBlocks, ...]:
     """The blocks of an operator, large ones and small ones; none if it cannot be cut.
 
-    That is where a place is not computed from neighbours alone, or nothing is summed: then it takes
-    no longer than the blocks take to move. Parameters that are numbers are sizes, which blocks do
-    not ask for.
+    That is where a place is not computed from neighbours alone, or takes too little to be worth it.
+    Parameters that are numbers are sizes, which blocks do not ask for.
     """
     sizes = [size for param in _tensors(func) for size in param.shape]
     symbols = {var for size in sizes for var in collect(size, tirx.Var)}
@@ -121,8 +122,6 @@ def _nests(func: tirx.PrimFunc) -> list[_Nest]:
     stores = [part for nest in found for part in (nest.update, nest.init) if part is not None]
     if not all(isinstance(part, tirx.BufferStore) for part in stores):
         raise _NotInBlocksError
-    if not any(nest.sums for nest in found):
-        raise _NotInBlocksError
     return found
 
 
@@ -144,6 +143,8 @@ def _places(func: tirx.PrimFunc, nests: Sequence[_Nest], symbol: Any) -> list[in
     step = sym.Analyzer().simplify(substitute(size, {symbol: symbol + 1}) - size)
     unit = max(1, int(step)) if isinstance(step, tirx.IntImm) else 1
     elements = prod(int(each) for k, each in enumerate(result.shape) if k != axis)
+    if unit * elements < _LEAST_ELEMENTS and not any(nest.sums for nest in nests):
+        raise _NotInBlocksError
     known = (
         [int(var.dom.extent) for var in nest.block.iter_vars if _is_known(var)]
         for nest in nests
