@@ -28,7 +28,7 @@ _LEAST_PLACES = 32
 #: Of what whole blocks leave, one of so many parts is computed at a time.
 _SMALLER = 8
 #: Where nothing is summed, elements that come at once are so many at least: fewer are soon made.
-_LEAST_ELEMENTS = 64
+_LEAST_ELEMENTS = 8
 #: No window reaches so far.
 _FARTHEST = 1 << 40
 

@@ -14,8 +14,8 @@
   ``sum_integers_in_floats``,
   ``fuse_attentions`` with ``attention_chains``,
   ``fuse_normalizations`` with ``normalize``,
-  ``fold_transposes``, ``plan_sorting``, ``legalize_operators`` with ``running_sums``
-  and ``scatter_elements``,
+  ``fold_transposes``, ``plan_sorting``, ``name_sizes``,
+  ``legalize_operators`` with ``running_sums`` and ``scatter_elements``,
   ``reduce_nothing``, ``compute_again``, ``fuse_operators`` up to ``fusion_ends``, behind
   ``bound_sizes``;
   ``remove_dead_code`` after many of them

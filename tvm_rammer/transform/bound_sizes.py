@@ -16,12 +16,17 @@ from tvm_rammer.relax_util import relax_functions, variables_read, with_blocks
 
 
 def bound_sizes(block: Any) -> dict[Any, Any]:
-    """Symbolic sizes of a block, and the variable of the binding that finds out what each is."""
+    """Symbolic sizes of a block, and the variable of the binding that finds out what each is.
+
+    A size that the operand of a cast mentions too is known before.
+    """
     bound: dict[Any, Any] = {}
     for binding in block.bindings:
         if isinstance(binding, relax.MatchCast):
+            known = set(_symbols(binding.value.ty))
             for size in _symbols(binding.ty):
-                bound.setdefault(size, binding.var)
+                if size not in known:
+                    bound.setdefault(size, binding.var)
     return bound
 
 
@@ -62,10 +67,12 @@ def _ordered(block: Any) -> Any:
     bindings = {binding.var: binding for binding in block.bindings}
     read = {var: [v for v in read_for(b, sizes) if v in bindings] for var, b in bindings.items()}
     placed: dict[Any, Any] = {}
+    begun: set[Any] = set()
     stack = list(reversed(bindings))
     while stack:
-        missing = [var for var in read[stack[-1]] if var not in placed]
+        missing = [var for var in read[stack[-1]] if var not in placed and var not in begun]
         if missing and stack[-1] not in placed:
+            begun.add(stack[-1])
             stack += missing
         else:
             placed.setdefault(stack[-1], bindings[stack.pop()])

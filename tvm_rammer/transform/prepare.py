@@ -27,6 +27,7 @@ from tvm_rammer.transform.merge_equal_operators import MergeEqualOperators
 from tvm_rammer.transform.multiply_chosen import MultiplyChosen
 from tvm_rammer.transform.multiply_integers import MultiplyIntegers
 from tvm_rammer.transform.multiply_repeated import MultiplyRepeated
+from tvm_rammer.transform.name_sizes import NameSizes
 from tvm_rammer.transform.narrow_weights import NarrowWeights
 from tvm_rammer.transform.plan_nonzero import PlanNonzero
 from tvm_rammer.transform.plan_sorting import PlanSorting
@@ -104,6 +105,7 @@ class Prepare:
             # 2. Layouts.
             ChannelsLast(),
             FoldConstants(),
+            _MergeLayouts(),
             FuseChannelWindows(),
             SeparatePools(),
             SplitTransposedConvolutions(),
@@ -117,6 +119,7 @@ class Prepare:
             FuseNormalizations(),
             FoldTransposes(self.few_rows),
             PlanSorting(),
+            NameSizes(),
             LegalizeOperators(),
             ReduceNothing(),
             relax.transform.AnnotateTIROpPattern(),
@@ -140,6 +143,16 @@ class _Decompose:
             return mod
         parts = [relax.transform.DecomposeOpsForInference(), SimplifyOperators(), FoldConstants()]
         return tvm.transform.Sequential(parts)(mod)
+
+
+@tvm.transform.module_pass(opt_level=0, name="MergeLayouts")
+class _MergeLayouts:
+    """Merge equal operators where layouts have changed: each reader got a copy of its own."""
+
+    def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+        if not calls_any(mod, {"relax.permute_dims"}):
+            return mod
+        return tvm.transform.Sequential([MergeEqualOperators()])(mod)
 
 
 @tvm.transform.module_pass(opt_level=0, name="FoldCalls")

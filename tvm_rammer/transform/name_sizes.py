@@ -1,0 +1,106 @@
+"""A compiler pass that gives sizes which are computed at run time names of their own.
+
+Where a tensor has ``8 * n`` places, a PrimFunc of it takes ``n`` as a number, and FuseTIR mixes up
+sizes that are numbers, so that nothing could be fused. A tensor of ``m`` places, which are checked
+to be ``8 * n``, is like any other: equal sizes have one name.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import relax, sym, tirx
+
+from tvm_rammer.kernel.nodes import substitute
+from tvm_rammer.relax_util import calls_of, rewrite
+
+
+@tvm.transform.module_pass(opt_level=0, name="NameSizes")
+class NameSizes:
+    """Name the sizes of results in dataflow blocks that are neither numbers nor names."""
+
+    def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+        """Rewrite every Relax function; a module without such sizes stays as it is."""
+        return rewrite(mod, _Namer(mod)) if any(map(_has_formulas, calls_of(mod))) else mod
+
+
+def _has_formulas(value: Any) -> bool:
+    return any(_is_formula(size) for size in _sizes(value.ty))
+
+
+def _sizes(ty: Any) -> list[Any]:
+    is_known = isinstance(ty, relax.TensorType) and isinstance(ty.shape, relax.ShapeExpr)
+    return list(ty.shape.values) if is_known else []
+
+
+def _is_formula(size: Any) -> bool:
+    return not isinstance(size, tirx.IntImm | tirx.Var)
+
+
+@relax.expr_functor.mutator
+class _Namer(relax.PyExprMutator):
+    """Casts what has such sizes; names hold where they are made."""
+
+    def __init__(self, mod: tvm.IRModule) -> None:
+        super().__init__(mod)
+        #: Names, and what they stand for.
+        self.names: list[tuple[Any, Any]] = []
+        self.analyzer = sym.Analyzer()
+        #: What is cast already, behind where it is made.
+        self.cast: set[Any] = set()
+
+    def visit_function_(self, func: Any) -> Any:
+        tvm_ffi.structural_walk(func.body, (relax.MatchCast, self._keep))
+        return super().visit_function_(func)
+
+    def _keep(self, binding: Any) -> None:
+        if isinstance(binding.value, relax.Var) and not _has_formulas(binding.var):
+            self.cast.add(binding.value)
+
+    def visit_seq_expr_(self, sequence: Any) -> Any:
+        known = list(self.names)
+        try:
+            return super().visit_seq_expr_(sequence)
+        finally:
+            self.names = known
+
+    def visit_var_binding_(self, binding: Any) -> None:
+        given = self.visit_expr(binding.value)
+        value = self.builder_.normalize(given)
+        sizes = _sizes(value.ty)
+        is_free = isinstance(binding.var, relax.DataflowVar) and binding.var not in self.cast
+        if is_free and any(map(_is_formula, sizes)):
+            made = self.builder_.emit(value, binding.var.name)
+            named = relax.TensorType(list(map(self._name, sizes)), value.ty.dtype)
+            self.set_var_remap(binding.var, self.builder_.match_cast(made, named))
+            return
+        var = self.with_type(self.visit_var_def(binding.var), value.ty)
+        if given.same_as(binding.value) and var.same_as(binding.var):
+            self.builder_.emit_normalized(binding)
+            return
+        if not var.same_as(binding.var):
+            self.set_var_remap(binding.var, var)
+        self.builder_.emit_normalized(relax.VarBinding(var, value))
+
+    def visit_match_cast_(self, binding: Any) -> None:
+        super().visit_match_cast_(binding)
+        for size, name in zip(_sizes(binding.value.ty), _sizes(binding.var.ty), strict=False):
+            if _is_formula(size) and isinstance(name, tirx.Var):
+                self.names.append((name, self._meaning(size)))
+
+    def _meaning(self, size: Any) -> Any:
+        return self.analyzer.simplify(substitute(size, dict(self.names)))
+
+    def _name(self, size: Any) -> Any:
+        """The name of a size; what it is where that is a name or a number."""
+        meaning = self._meaning(size)
+        if not _is_formula(meaning):
+            return meaning
+        for name, known in self.names:
+            if self.analyzer.can_prove_equal(known, meaning):
+                return name
+        name = tirx.Var("size", "int64")
+        self.names.append((name, meaning))
+        return name
