@@ -81,13 +81,19 @@ def test_what_depends_on_the_number_of_its_row_is_left_alone():
     assert run_time_blocks(te.create_prim_func([x, y])) == ()
 
 
-def test_what_sums_over_rows_or_sums_nothing_is_left_alone():
+def test_what_sums_over_rows_or_makes_few_elements_is_left_alone():
     x = te.placeholder((N, 16), "float32", name="x")
     k = te.reduce_axis((0, N), "k")
     over = te.compute((16,), lambda j: te.sum(x[k, j], axis=k), "y")
     assert run_time_blocks(te.create_prim_func([x, over])) == ()
-    twice = te.compute((N, 16), lambda i, j: x[i, j] * 2.0, "y")
-    assert run_time_blocks(te.create_prim_func([x, twice])) == ()
+
+    def doubled(width):
+        few = te.placeholder((N, width), "float32", name="x")
+        twice = te.compute((N, width), lambda i, j: few[i, j] * 2.0, "y")
+        return te.create_prim_func([few, twice])
+
+    assert run_time_blocks(doubled(4)) == ()
+    assert len(run_time_blocks(doubled(16))) == 2
 
 
 def test_two_sizes_of_run_time_are_left_alone():
