@@ -22,6 +22,7 @@ from tvm import relax
 
 from tvm_rammer import RammerError, load_model
 from tvm_rammer.frontend.onnx.operators.table import FUNCTIONS, RULES
+from tvm_rammer.frontend.onnx.random_nodes import DRAWING
 from tvm_rammer.region.eligibility import NO_OPERATOR, reason_to_leave_out
 from tvm_rammer.transform.prepare import Prepare
 
@@ -43,14 +44,15 @@ Made by `python python/make_operators_page.py docs/operators.md`; do not edit.
 ONNX has no test of it with tensors.
 
 Shape operands (axes, sizes, repeats, depths) are constants, or computed from constants and the
-shapes of the inputs. What comes from ours is rewritten by `tvm_rammer/frontend/onnx/operators`.
+shapes of the inputs. What comes from ours is rewritten by `tvm_rammer/frontend/onnx/operators`, and
+what draws random numbers by `random_nodes` beside them.
 """
 
 
 def rows(names: list[tuple[str, str]]) -> Iterator[str]:
     """A line of the table for each operator."""
     for domain, name in names:
-        ours = (domain, name) in RULES or (domain, name) in FUNCTIONS
+        ours = (domain, name) in RULES or (domain, name) in FUNCTIONS or name in DRAWING
         yield f"| {name} | {_fate(domain, name)} | {'ours' if ours else ''} |"
 
 

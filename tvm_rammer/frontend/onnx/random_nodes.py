@@ -60,7 +60,7 @@ def _draws(graph: onnx.GraphProto) -> bool:
 
 
 def _is_random(node: onnx.NodeProto) -> bool:
-    return node.op_type in _FORMS and not domain_of(node)
+    return node.op_type in DRAWING and not domain_of(node)
 
 
 class _Rewriter:
@@ -107,7 +107,7 @@ class _Rewriter:
         def numbers(kind: str, like: str) -> str:
             return self.nodes.op(kind, like, draw, domain=OWN_DOMAIN, key=key)
 
-        form = _FORMS[node.op_type]
+        form = DRAWING[node.op_type]
         value, own = form(self.nodes, list(node.input), attributes, numbers)
         dtype = attributes.get("dtype", own)
         if dtype is None and self.version >= _CAST_LIKE_SINCE:
@@ -170,7 +170,8 @@ def _multinomial(
     return nodes.op("ArgMax", found, axis=2, keepdims=0), TensorProto.INT32
 
 
-_FORMS: Mapping[str, _Form] = {
+#: By operators of ONNX that draw.
+DRAWING: Mapping[str, _Form] = {
     "Bernoulli": _bernoulli,
     "Multinomial": _multinomial,
     "RandomNormal": _normal,
