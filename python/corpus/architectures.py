@@ -101,13 +101,13 @@ ARCHITECTURES: tuple[Architecture, ...] = (
             f"{_DETECT}, suppression included",
             "torchvision_detector",
             name=model,
+            classes=classes,
             forms=("onnx",),
         )
-        for name, model in (
-            ("faster_rcnn", "fasterrcnn_mobilenet_v3_large_320_fpn"),
-            ("keypoint_rcnn", "keypointrcnn_resnet50_fpn"),
-            ("mask_rcnn", "maskrcnn_resnet50_fpn"),
-            ("retinanet", "retinanet_resnet50_fpn"),
+        for name, model, classes in (
+            ("faster_rcnn", "fasterrcnn_mobilenet_v3_large_320_fpn", 21),
+            ("keypoint_rcnn", "keypointrcnn_resnet50_fpn", 2),
+            ("mask_rcnn", "maskrcnn_resnet50_fpn", 21),
         )
     ),
     _timm("ghostnet_100"),

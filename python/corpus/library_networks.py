@@ -28,14 +28,10 @@ def torchvision_segmentation(name: str, size: int = 128) -> Made:
     return Picked(_steady(network), lambda out: out["out"]), (_image(size),)
 
 
-def torchvision_detector(name: str, size: int = 320) -> Made:
+def torchvision_detector(name: str, size: int = 320, classes: int = 21) -> Made:
     """A detector of torchvision with its non-maximum suppression."""
     models = import_module("torchvision.models")
-    network = models.get_model(name, weights=None, weights_backbone=None, num_classes=21)
-    for title, module in network.named_modules():
-        if title.endswith(("cls_logits", "cls_score")):
-            # Scores that differ, as after training: which box comes first must not be a tie.
-            nn.init.normal_(module.weight, std=0.3)
+    network = models.get_model(name, weights=None, weights_backbone=None, num_classes=classes)
     return Detector(_steady(network)), (_image(size)[0],)
 
 

@@ -60,7 +60,6 @@ MOMENTS_LIKE = {
     "around": (lambda x: torch.normal(x + 1, 2.0), (1, 4)),
     "around apart": (lambda x: torch.normal(x + 1, x + 2), (1, 4)),
     "spread": (lambda x: torch.normal(1.0, x + 2), (1, 4)),
-    "dropout": (lambda x: torch.nn.functional.dropout(x + 1, 0.2, training=True), (1, 0.25)),
 }
 
 
@@ -117,6 +116,11 @@ def test_a_program_keeps_its_own_state_too():
     one, two = (module(np.full(4, 10, "float32"))[0].numpy() for _ in range(2))
     assert np.all((one >= 10) & (one < 11)) and np.all((two >= 20) & (two < 22))
     assert [*module.state] == ["sum", STATE]
+
+
+def test_dropout_of_training_is_refused():
+    with pytest.raises(ModelError, match=r"drops elements at random, as in training.*model.eval"):
+        built(lambda x: torch.nn.functional.dropout(x, 0.2, training=True), X)
 
 
 def test_a_branch_that_draws_is_refused():

@@ -507,7 +507,6 @@ ACTIVATIONS = {
     "logit": Program(lambda x: torch.logit(x, 1e-3), (torch.tensor([0.0, 0.2, 0.9, 1.0]),)),
     "dropout_eval": Program(nn.Dropout().eval(), (X,)),
     "dropout_training": Program(nn.Dropout().train(), (X,), "call model.eval()"),
-    "random": Program(lambda x: x + torch.rand(3, 4), (X,), "aten.rand.default"),
 }
 
 _RUNNING = torch.tensor(

@@ -24,6 +24,12 @@ _ASSERTIONS = frozenset(
     | {"_assert_tensor_metadata.default", "sym_constrain_range_for_size.default"}
 )
 
+#: What computes otherwise in training, and how.
+_TRAINED = {
+    "batch_norm": "it normalises by the statistics of each batch",
+    "dropout": "it drops elements at random",
+}
+
 #: What is part of the graph's language, or has a meaning in the whole program.
 _LANGUAGE = frozenset({"getitem", "cond", *DRAWN})
 
@@ -166,25 +172,20 @@ def _view(x: Any, sizes: list[int]) -> Any:
 
 
 def _check_training(program: Any, where: str) -> None:
-    """Nobody means to deploy statistics of batches that change with every run."""
+    """Nobody means to deploy statistics of batches, or dropout, that change with every run."""
     for graph in _graphs(program):
         for node in graph.nodes:
             schema = getattr(node.target, "_schema", None)
-            if schema is None or "batch_norm" not in schema.name:
+            if schema is None or not any(each in schema.name for each in _TRAINED):
                 continue
             given = dict(zip((each.name for each in schema.arguments), node.args, strict=False))
             given |= node.kwargs
             training = given.get("training") is True or given.get("train") is True
             # Weights may be normalised without any statistics of batches.
-            if training and given.get("running_mean") is not None:
-                raise ModelError(
-                    f"{where}: "
-                    + refusal(
-                        node,
-                        "it normalises by the statistics of each batch, as in training",
-                        "call model.eval() before the export",
-                    )
-                )
+            if training and given.get("running_mean", given.get("p")) is not None:
+                why = next(why for each, why in _TRAINED.items() if each in schema.name)
+                advice = "call model.eval() before the export"
+                raise ModelError(f"{where}: {refusal(node, f'{why}, as in training', advice)}")
 
 
 def _check_inputs(program: Any, where: str) -> None:
@@ -322,16 +323,9 @@ def _check(node: Any, where: str) -> None:
 
     name = _name(node)
     if name not in CONVERTERS and name not in _LANGUAGE:
-        tags = getattr(node.target, "tags", ())
-        if "dropout" in name or torch.Tag.nondeterministic_seeded in tags:
-            raise ModelError(
-                f"{where}: "
-                + refusal(
-                    node,
-                    "random numbers are not supported",
-                    "call model.eval() before the export, or make them an input",
-                )
-            )
+        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+            why = "these random numbers are not supported"
+            raise ModelError(f"{where}: {refusal(node, why, 'make them an input')}")
         raise ModelError(f"{where}: " + refusal(node, "it is not supported"))
     values = node.meta.get("val")
     for value in values if isinstance(values, tuple | list) else [values]:
