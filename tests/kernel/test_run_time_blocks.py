@@ -81,6 +81,14 @@ def test_what_depends_on_the_number_of_its_row_is_left_alone():
     assert run_time_blocks(te.create_prim_func([x, y])) == ()
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int32", "int64"])
+def test_data_that_say_which_row_is_read_leave_it_alone(dtype):
+    places = te.placeholder((N,), dtype, name="places")
+    x = te.placeholder((N, 16), "float32", name="x")
+    y = te.compute((N, 16), lambda i, j: x[places[i], j], "y")
+    assert run_time_blocks(te.create_prim_func([places, x, y])) == ()
+
+
 def test_what_sums_over_rows_or_makes_few_elements_is_left_alone():
     x = te.placeholder((N, 16), "float32", name="x")
     k = te.reduce_axis((0, N), "k")

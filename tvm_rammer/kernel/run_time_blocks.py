@@ -257,7 +257,6 @@ class _Cut:
     def _store(self, store: Any, values: Mapping[Any, Any], bounds: _Bounds) -> Any:
         if store is None:
             return None
-
         refused: list[Exception] = []
 
         def load(node: Any) -> Any:
@@ -287,6 +286,9 @@ class _Cut:
         if axis is None:
             return found
         place = found[axis]
+        if collect(place, ir.TensorLoad):
+            # Data say which place it is.
+            raise _NotInBlocksError
         stride = bounds.simplify(substitute(place, {self.block: self.block + 1}) - place)
         if not isinstance(stride, tirx.IntImm) or int(stride) < 0:
             raise _NotInBlocksError

@@ -46,6 +46,7 @@ MOMENTS = {
     "double": (lambda: torch.randn(COUNT, dtype=torch.float64), (0, 1)),
     "normal": (lambda: torch.normal(2.0, 3.0, (COUNT,)), (2, 9)),
     "randint": (lambda: torch.randint(4, (COUNT,)), (1.5, 1.25)),
+    "randint far": (lambda: torch.randint(2**40, (COUNT,)) % 1000, (499.5, 83333)),
     "randint from": (lambda: torch.randint(-2, 2, (COUNT,), dtype=torch.int32), (-0.5, 1.25)),
 }
 MOMENTS_LIKE = {

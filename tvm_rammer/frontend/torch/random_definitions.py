@@ -131,8 +131,9 @@ def _integers(high: int, size: Any, dtype: Any = None, **_: Any) -> Any:
 def _integers_between(low: int, high: int, size: Any, dtype: Any = None, **_: Any) -> Any:
     import torch
 
-    # Of double precision the largest number below 1 stays below the next integer.
-    found = (_uniform(size).double() * (high - low)).floor() + low
+    # Two numbers have the bits of a large range; the largest one stays below 1 in float64.
+    part = _uniform(size).double() + _uniform(size).double() * 2.0**-24
+    found = (part * (high - low)).floor() + low
     return found.to(torch.int64 if dtype is None else dtype)
 
 
