@@ -600,14 +600,15 @@ def test_unsupported_operators_are_named_with_their_first_nodes():
     nodes = [
         helper.make_node("Relu", ["x"], ["a"]),
         helper.make_node("Det", ["a"], ["b"], name="first"),
-        helper.make_node("MaxRoiPool", ["a", "rois"], ["c"], pooled_shape=[2, 2]),
+        helper.make_node("MelWeightMatrix", ["n", "n", "n", "low", "low"], ["c"]),
         helper.make_node("Det", ["c"], ["y"], name="second"),
     ]
-    inputs = [tensor("x", (2, 2, 2, 2)), tensor("rois", (1, 5))]
+    counts = tensor("n", (), TensorProto.INT64)
+    inputs = [tensor("x", (2, 2, 2, 2)), counts, tensor("low", ())]
     model = model_of(*nodes, inputs=inputs, outputs=[tensor("y", None)])
     assert message(ModelError, model) == (
         "the model: TVM's ONNX importer does not support Det (node 'first'), "
-        "MaxRoiPool (node 'c'); export the model without"
+        "MelWeightMatrix (node 'c'); export the model without"
     )
 
 

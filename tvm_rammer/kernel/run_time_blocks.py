@@ -26,7 +26,7 @@ _TERMS, _ELEMENTS = 1 << 21, 1 << 16
 #: Places that a block has at least: as many times its weights are used.
 _LEAST_PLACES = 32
 #: Of what whole blocks leave, one of so many parts is computed at a time.
-_SMALLER = 8
+_SMALLER = 4
 #: Where nothing is summed, elements that come at once are so many at least: fewer are soon made.
 _LEAST_ELEMENTS = 8
 #: No window reaches so far.
