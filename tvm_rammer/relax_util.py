@@ -168,6 +168,19 @@ def bound_value(mutator: relax.PyExprMutator, value: Any) -> Any:
     return mutator.lookup_binding(value) if isinstance(value, relax.Var) else value
 
 
+def bind_again(mutator: relax.PyExprMutator, binding: Any, value: Any) -> None:
+    """Emit a binding of what a mutator made of its value: itself if nothing has changed."""
+    kept = value.same_as(binding.value)
+    value = mutator.builder_.normalize(value)
+    var = mutator.with_type(mutator.visit_var_def(binding.var), value.ty)
+    if kept and var.same_as(binding.var):
+        mutator.builder_.emit_normalized(binding)
+        return
+    if not var.same_as(binding.var):
+        mutator.set_var_remap(binding.var, var)
+    mutator.builder_.emit_normalized(relax.VarBinding(var, value))
+
+
 def permutation_of(call: Any) -> tuple[int, ...]:
     """The axes of a ``permute_dims`` in their new order, counted from the first."""
     rank = call.ty.ndim

@@ -14,6 +14,7 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, s_tir, tirx
 
+from tvm_rammer.kernel.blocks import loads
 from tvm_rammer.kernel.nodes import collect, substitute
 from tvm_rammer.kernel.run_time_blocks import RunTimeBlocks, Window
 
@@ -157,10 +158,10 @@ class _Calls:
 
 def _is_accessed_only(body: Any, buffer: Any) -> bool:
     """Whether a kernel knows of a buffer only what elements it has."""
-    loads = [each.source for each in collect(body, ir.TensorLoad)]
+    read = [each.source for each in loads(body)]
     stores = [each.buffer for each in collect(body, tirx.BufferStore)]
     named = [each for each in collect(body, tirx.Var) if each.same_as(buffer)]
-    return len(named) == sum(each.same_as(buffer) for each in (*loads, *stores))
+    return len(named) == sum(each.same_as(buffer) for each in (*read, *stores))
 
 
 def _on_whole(body: Any, moved: Mapping[Any, tuple[Any, Any, int]]) -> Any:

@@ -18,7 +18,9 @@ import tvm_ffi
 from tvm import ir, s_tir, sym, tirx
 from tvm.ir import PrimType
 
-from tvm_rammer.kernel.nodes import all_of, collect, conjuncts, substitute
+from tvm_rammer.kernel.blocks import is_choice, is_reduced, is_zero, loads, variables
+from tvm_rammer.kernel.guards import Guarded
+from tvm_rammer.kernel.nodes import collect, conjuncts, substitute
 
 #: Terms of sums that a block has at least, if its results are no more elements than that: else
 #: handing it out takes longer.
@@ -86,8 +88,7 @@ def run_time_blocks(func: tirx.PrimFunc) -> tuple[RunTimeBlocks, ...]:
     That is where a place is not computed from neighbours alone, or takes too little to be worth it.
     Parameters that are numbers are sizes, which blocks do not ask for.
     """
-    sizes = [size for param in _tensors(func) for size in param.shape]
-    symbols = {var for size in sizes for var in collect(size, tirx.Var)}
+    symbols = variables([size for param in _tensors(func) for size in param.shape])
     if len(symbols) != 1:
         return ()
     try:
@@ -109,7 +110,7 @@ class _Nest:
 
     @property
     def sums(self) -> bool:
-        return any(var.iter_type == var.CommReduce for var in self.block.iter_vars)
+        return any(map(is_reduced, self.block.iter_vars))
 
 
 def _tensors(func: tirx.PrimFunc) -> list[Any]:
@@ -213,16 +214,12 @@ class _Cut:
         loops = list(map(_loops, nests))
         body = loops[0] if len(loops) == 1 else tirx.SeqStmt(loops)
         root = s_tir.SBlock([], [], [], "root", body, alloc_buffers=allocated)
-        if any(var.same_as(each) for var in collect(root, tirx.Var) for each in self._outside):
+        if variables(root) & {self.block, self.symbol}:
             # What block it is decides something, or how many there are.
             raise _NotInBlocksError
         params = [shorter.get(each, each) for each in self.params]
         func = tirx.PrimFunc(params, s_tir.SBlockRealize([], True, root), attrs=self.func.attrs)
         return RunTimeBlocks(s_tir.renew_defs(func), tuple(map(windows.get, self.params)))
-
-    @property
-    def _outside(self) -> tuple[Any, Any]:
-        return self.block, self.symbol
 
     def _moved(self, nest: _Nest) -> _Nest:
         """A nest as one block has it: its places count from ``stride * block``.
@@ -242,7 +239,7 @@ class _Cut:
             extent = var.dom.extent
             if window is not None and axis is not None and var.var.same_as(own):
                 whole = sym.Analyzer().can_prove_equal(extent, written.shape[axis])
-                if not whole or var.iter_type == var.CommReduce:
+                if not whole or is_reduced(var):
                     raise _NotInBlocksError
                 extent = tirx.IntImm("int64", window.length)
             elif not _is_known(var):
@@ -286,7 +283,7 @@ class _Cut:
         if axis is None:
             return found
         place = found[axis]
-        if collect(place, ir.TensorLoad):
+        if loads(place):
             # Data say which place it is.
             raise _NotInBlocksError
         stride = bounds.simplify(substitute(place, {self.block: self.block + 1}) - place)
@@ -304,7 +301,7 @@ class _Cut:
         return found
 
     def _moves(self, expression: Any) -> bool:
-        return any(var.same_as(self.block) for var in collect(expression, tirx.Var))
+        return self.block in variables(expression)
 
     def _unpadded(self, value: Any) -> Any:
         """A value that reads zeros outside of operands, and does not ask whether it is outside."""
@@ -315,31 +312,28 @@ class _Cut:
                 return choice
             condition, chosen, other = parts
             load = chosen.value if isinstance(chosen, tirx.Cast) else chosen
-            is_zero = isinstance(other, tirx.IntImm | tirx.FloatImm) and other.value == 0
-            if not is_zero or not isinstance(load, ir.TensorLoad) or not self._is_operand(load):
+            if not is_zero(other) or not isinstance(load, ir.TensorLoad):
                 return choice
-            place = load.indices[_long_axis(load.source)]
-            ends = place, load.source.shape[_long_axis(load.source)] - 1 - place
+            axis = _long_axis(load.source)
+            if axis is None or not any(load.source.same_as(each) for each in self.params[:-1]):
+                return choice
+            place = load.indices[axis]
+            ends = place, load.source.shape[axis] - 1 - place
             asked = conjuncts(condition)
             left = [each for each in asked if not _follows(each, ends)]
-            if len(left) < len(asked):
-                self.filled.add(load.source)
-            return tirx.if_then_else(all_of(left), chosen, other) if left else chosen
+            if len(left) == len(asked):
+                return choice
+            self.filled.add(load.source)
+            return Guarded(tuple(left), chosen, other).under(left)
 
         return tvm_ffi.structural_map(value, ((ir.Call, tirx.Select), unpadded))
-
-    def _is_operand(self, load: Any) -> bool:
-        is_given = any(load.source.same_as(each) for each in self.params[:-1])
-        return is_given and _long_axis(load.source) is not None
 
 
 def _choice(value: Any) -> tuple[Any, Any, Any] | None:
     """Condition, what is chosen, and what otherwise."""
     if isinstance(value, tirx.Select):
         return value.condition, value.true_value, value.false_value
-    if isinstance(value.op, ir.Op) and value.op.name == "prim.if_then_else":
-        return tuple(value.args)
-    return None
+    return tuple(value.args) if is_choice(value) else None
 
 
 def _follows(condition: Any, ends: Sequence[Any]) -> bool:
@@ -417,8 +411,7 @@ def _without_copies(
 def _loops(nest: _Nest) -> Any:
     variables, name = nest.block.iter_vars, nest.block.name_hint
     block = s_tir.SBlock(variables, [], [], name, nest.update, nest.init)
-    loads = collect(nest.update, ir.TensorLoad)
-    touched = {nest.update.buffer, *(each.source for each in loads)}
+    touched = {nest.update.buffer, *(each.source for each in loads(nest.update))}
     reads, writes, _ = s_tir.analysis.get_sblock_access_region(block, {v: v for v in touched})
     block = s_tir.SBlock(variables, reads, writes, name, nest.update, nest.init)
     places = [tirx.Var(var.var.name, var.var.ty.dtype) for var in variables]

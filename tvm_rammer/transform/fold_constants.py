@@ -16,6 +16,7 @@ from tvm.ir import GenericConst
 from tvm.tirx import FloatImm, IntImm
 
 from tvm_rammer.relax_util import (
+    bind_again,
     bound_value,
     has_several_entries,
     operator_name,
@@ -325,15 +326,7 @@ class _Folder(relax.PyExprMutator):
         if isinstance(value, GenericConst) and isinstance(binding.var, relax.DataflowVar):
             self.found[binding.var] = value
             return
-        kept = value.same_as(binding.value)
-        value = self.builder_.normalize(value)
-        var = self.with_type(self.visit_var_def(binding.var), value.ty)
-        if kept and var.same_as(binding.var):
-            self.builder_.emit_normalized(binding)
-            return
-        if not var.same_as(binding.var):
-            self.set_var_remap(binding.var, var)
-        self.builder_.emit_normalized(relax.VarBinding(var, value))
+        bind_again(self, binding, value)
 
     def visit_dataflow_var_(self, var: Any) -> Any:
         return self.found[var] if var in self.found else super().visit_dataflow_var_(var)

@@ -14,7 +14,7 @@ import tvm_ffi
 from tvm import relax, sym, tirx
 
 from tvm_rammer.kernel.nodes import substitute
-from tvm_rammer.relax_util import calls_of, rewrite
+from tvm_rammer.relax_util import bind_again, calls_of, rewrite
 
 
 @tvm.transform.module_pass(opt_level=0, name="NameSizes")
@@ -67,8 +67,7 @@ class _Namer(relax.PyExprMutator):
             self.names = known
 
     def visit_var_binding_(self, binding: Any) -> None:
-        given = self.visit_expr(binding.value)
-        value = self.builder_.normalize(given)
+        value = self.builder_.normalize(self.visit_expr(binding.value))
         sizes = _sizes(value.ty)
         is_free = isinstance(binding.var, relax.DataflowVar) and binding.var not in self.cast
         if is_free and any(map(_is_formula, sizes)):
@@ -76,13 +75,7 @@ class _Namer(relax.PyExprMutator):
             named = relax.TensorType(list(map(self._name, sizes)), value.ty.dtype)
             self.set_var_remap(binding.var, self.builder_.match_cast(made, named))
             return
-        var = self.with_type(self.visit_var_def(binding.var), value.ty)
-        if given.same_as(binding.value) and var.same_as(binding.var):
-            self.builder_.emit_normalized(binding)
-            return
-        if not var.same_as(binding.var):
-            self.set_var_remap(binding.var, var)
-        self.builder_.emit_normalized(relax.VarBinding(var, value))
+        bind_again(self, binding, value)
 
     def visit_match_cast_(self, binding: Any) -> None:
         super().visit_match_cast_(binding)

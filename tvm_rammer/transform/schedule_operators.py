@@ -17,7 +17,7 @@ from tvm.ir import GenericConst
 
 from tvm_rammer.kernel.blocks import is_scheduled
 from tvm_rammer.kernel.call_in_blocks import in_blocks
-from tvm_rammer.kernel.run_time_blocks import run_time_blocks
+from tvm_rammer.kernel.run_time_blocks import RunTimeBlocks, run_time_blocks
 from tvm_rammer.region.eligibility import reason_to_leave_out, result_types
 from tvm_rammer.region.kernel_library import KernelLibrary
 from tvm_rammer.relax_util import is_for_cpu, link, operator_name, relax_functions, rewrite
@@ -29,8 +29,8 @@ from tvm_rammer.transform.remove_dead_code import remove_dead_code
 class ScheduleOperators:
     """Compile the PrimFunc of every ``call_tir`` that has rKernels, and call what comes out.
 
-    A call of what is scheduled already, of a dynamic shape or in place stays as it is, but for sums
-    of which the run finds how many there are: they are computed some at a time.
+    A call of what is scheduled already, of a dynamic shape or in place stays as it is, but for one
+    of as many places as the run finds: they are computed some at a time.
 
     Parameters
     ----------
@@ -68,6 +68,7 @@ class _Scheduler(relax.PyExprMutator):
         self.functions: dict[str, tirx.PrimFunc] = {}
         self.known: dict[Any, str] = {}
         self.packed: dict[Any, Any] = {}
+        self.blocks: dict[Any, tuple[RunTimeBlocks, ...]] = {}
         self.taken = _external_symbols(mod)
 
     def visit_call_(self, call: Any) -> Any:
@@ -89,7 +90,9 @@ class _Scheduler(relax.PyExprMutator):
         is_plain = all(isinstance(each, relax.Var | GenericConst) for each in _tensors(call))
         if not is_plain or len(result_types(call)) != 1 or is_scheduled(func):
             return call
-        blocks = run_time_blocks(func)
+        blocks = self.blocks.get(call.args[0])
+        if blocks is None:
+            blocks = self.blocks[call.args[0]] = run_time_blocks(func)
         if not blocks or any(self._is_left(each.func) for each in blocks):
             return call
         made = [self._kernel(each.func, call) for each in blocks]

@@ -44,10 +44,14 @@ OWN_DOMAIN = "tvm_rammer"
 #: Operators that are imported and ONNX does not know, by domain: the result has the shape of the
 #: first operand, and the elements of this one.
 _LIKE = {
+    OWN_DOMAIN: {"NormalLike": 0, "UniformLike": 0},
     "com.microsoft": {
-        **{"BiasGelu": 0, "FastGelu": 0, "Gelu": 0, "DequantizeLinear": 1, "QuantizeLinear": 2}
+        "BiasGelu": 0,
+        "DequantizeLinear": 1,
+        "FastGelu": 0,
+        "Gelu": 0,
+        "QuantizeLinear": 2,
     },
-    OWN_DOMAIN: {"UniformLike": 0, "NormalLike": 0},
 }
 
 Types = Mapping[str, onnx.TypeProto]
