@@ -21,7 +21,6 @@
 ``random_nodes``       operators that draw random numbers, by the number of the run
 ``signals``            Fourier transforms
 ``col2im``             images out of their blocks
-``suppression``        NonMaxSuppression of any number of boxes
 ``run_time_sizes``     shapes, where sizes are data at run time
 ``run_time_resize``    Resize where a size is data at run time
 ``recurrent``          LSTM, GRU and RNN as operators for each step

@@ -19,8 +19,8 @@ from tvm_rammer.frontend.onnx import random_nodes, signals
 from tvm_rammer.frontend.onnx.col2im import col2im
 from tvm_rammer.frontend.onnx.run_time_resize import resize
 from tvm_rammer.frontend.onnx.run_time_sizes import as_shape, broadcast, expanded, is_shape, sized
-from tvm_rammer.frontend.onnx.suppression import non_max_suppression
 from tvm_rammer.frontend.rounding import rounded_to_bfloat16
+from tvm_rammer.frontend.suppression import LEAST, non_max_suppression
 
 #: Makes an expression of a node's operands and attributes.
 Converter = Callable[[relax.BlockBuilder, Sequence[Any], Mapping[str, Any]], relax.Expr | None]
@@ -363,6 +363,18 @@ def _deform_conv(
     return convolution.convert(bb.emit, x, weight, offset, mask, bias)
 
 
+def _non_max_suppression(
+    bb: relax.BlockBuilder, inputs: Sequence[Any], attributes: Mapping[str, Any]
+) -> relax.Expr:
+    """The smaller corner is first, and limits are constants (``operators.selections``)."""
+    boxes, scores, *limits = inputs
+    most, overlap, score = (
+        default if value is None else value.value.numpy().item()
+        for value, default in zip((*limits, None, None, None), (0, 0.0, LEAST), strict=False)
+    )
+    return non_max_suppression(bb, boxes, scores, overlap, most, score)
+
+
 def _unsqueeze(
     bb: relax.BlockBuilder, inputs: Sequence[Any], attributes: Mapping[str, Any]
 ) -> relax.Expr | None:
@@ -383,7 +395,7 @@ CONVERTERS: Mapping[str, Converter] = {
     "DFT": signals.dft,
     "DeformConv": _deform_conv,
     "Expand": _expand,
-    "NonMaxSuppression": non_max_suppression,
+    "NonMaxSuppression": _non_max_suppression,
     "Reshape": _reshape,
     "Resize": resize,
     "Slice": _slice,

@@ -14,14 +14,17 @@ from tvm_rammer.frontend.input_shapes import Dims, Shapes, require_memory, stati
 from tvm_rammer.frontend.loaded_model import one_line
 from tvm_rammer.frontend.torch.converters import CONVERTERS
 from tvm_rammer.frontend.torch.known_values import with_known_sizes
-from tvm_rammer.frontend.torch.operator_call import place, refusal
+from tvm_rammer.frontend.torch.mask_positions import index_by_positions
+from tvm_rammer.frontend.torch.operator_call import refusal
 from tvm_rammer.frontend.torch.quantized_definitions import quantized_definitions
 from tvm_rammer.frontend.torch.random_definitions import DRAWN, random_definitions
+from tvm_rammer.frontend.torch.size_symbols import SIZE_OPERATORS
 from tvm_rammer.frontend.torch.unpack_weights import unpack_weights, widen_small_floats
 
 _ASSERTIONS = frozenset(
     {"_assert_async.msg", "_assert_async.default", "_assert_scalar.default"}
     | {"_assert_tensor_metadata.default", "sym_constrain_range_for_size.default"}
+    | {"sym_constrain_range.default"}
 )
 
 #: What computes otherwise in training, and how.
@@ -31,7 +34,7 @@ _TRAINED = {
 }
 
 #: What is part of the graph's language, or has a meaning in the whole program.
-_LANGUAGE = frozenset({"getitem", "cond", *DRAWN})
+_LANGUAGE = frozenset({"getitem", "cond", *DRAWN, *SIZE_OPERATORS})
 
 
 def prepared(program: Any, shapes: Shapes, constants: Constants, where: str) -> Any:
@@ -58,6 +61,8 @@ def prepared(program: Any, shapes: Shapes, constants: Constants, where: str) -> 
     _check_training(program, where)
     program = with_known_sizes(program, constants, where)
     program = decomposed(program)
+    for graph in _graphs(program):
+        index_by_positions(graph)
     # Some versions of PyTorch give it the tables of the user's program.
     program._state_dict, program._constants = dict(program.state_dict), dict(program.constants)
     _drop_unchanged_state(program)
@@ -85,6 +90,7 @@ def decomposed(program: Any) -> Any:
     definitions = {op: how for op, how in definitions.items() if op.__name__ not in CONVERTERS}
     definitions[torch.ops.aten.view.default] = _view
     definitions.update(_without_checks() | quantized_definitions() | random_definitions())
+    definitions[torch.ops.aten.masked_select.default] = _masked_select
     program = _with_buffers_once(program)
     try:
         return program.run_decompositions(definitions)
@@ -169,6 +175,13 @@ def _view(x: Any, sizes: list[int]) -> Any:
     """A view, or a copy where a definition has laid out its result otherwise than the operator."""
     known = all(isinstance(size, int) for size in x.shape)
     return x.contiguous().view(sizes) if known and not x.is_contiguous() else NotImplemented
+
+
+def _masked_select(x: Any, mask: Any) -> Any:
+    import torch
+
+    x, mask = torch.broadcast_tensors(x, mask)
+    return x[mask]
 
 
 def _check_training(program: Any, where: str) -> None:
@@ -327,14 +340,6 @@ def _check(node: Any, where: str) -> None:
             why = "these random numbers are not supported"
             raise ModelError(f"{where}: {refusal(node, why, 'make them an input')}")
         raise ModelError(f"{where}: " + refusal(node, "it is not supported"))
-    values = node.meta.get("val")
-    for value in values if isinstance(values, tuple | list) else [values]:
-        if isinstance(value, torch.Tensor) and not all(isinstance(s, int) for s in value.shape):
-            raise ModelError(
-                f"{where}: the shape of the result of {node.target} ({place(node)}) depends on "
-                "the data; fix the inputs that decide it with constants=, or export the model with "
-                "torch.onnx.export instead"
-            )
 
 
 def _name(node: Any) -> str:

@@ -30,6 +30,7 @@ from tvm_rammer.frontend.torch.operator_call import (
     wide_dtype,
 )
 from tvm_rammer.frontend.torch.random_definitions import DRAWN, number_of_run
+from tvm_rammer.frontend.torch.size_symbols import SIZE_OPERATORS, SizeSymbols, has_open_sizes
 from tvm_rammer.frontend.torch.weights import weight_of
 
 
@@ -56,12 +57,20 @@ class _Importer(ExportedProgramImporter):
 
     def __init__(self, where: str) -> None:
         super().__init__()
-        self.where, self.draws = where, 0
+        self.where, self.draws, self.sizes = where, 0, SizeSymbols()
 
     def create_convert_map(self) -> dict[str, Callable[[Any], Any]]:
         own = {name: partial(self._convert, name) for name in CONVERTERS}
         drawn = {name: partial(self._drawn, kind) for name, kind in DRAWN.items()}
-        return {**own, **drawn, "getitem": self._item_of_results, "cond": self._cond}
+        sizes = dict.fromkeys(SIZE_OPERATORS, self._size)
+        return {**own, **drawn, **sizes, "getitem": self._item_of_results, "cond": self._cond}
+
+    def _size(self, node: Any) -> Any:
+        """What a number is that PyTorch computed of sizes."""
+        try:
+            return self.sizes.size(node.meta["val"])
+        except ModelError as error:
+            raise ModelError(f"{self.where}: {refusal(node, str(error))}") from error
 
     def _convert(self, name: str, node: Any) -> Any:
         converter = (COMPLEX_CONVERTERS if has_complex_numbers(node) else CONVERTERS).get(name)
@@ -69,12 +78,12 @@ class _Importer(ExportedProgramImporter):
             why = "complex numbers are not supported here"
             advice = "compute with their real and imaginary parts"
             raise ModelError(f"{self.where}: {refusal(node, why, advice)}")
-        call = OperatorCall(node, self.block_builder)
+        call = OperatorCall(node, self.block_builder, self.sizes)
         try:
             arguments = self._arguments(node, converter)
             if widened(name, call, arguments):
-                return in_float32(converter, call, self.block_builder, arguments)
-            return converter(call, *arguments)
+                return in_float32(converter, call, arguments)
+            return with_sizes(call, converter(call, *arguments))
         except ModelError as error:
             raise ModelError(f"{self.where}: {error}") from error
         except Exception as error:
@@ -207,12 +216,25 @@ def widened(name: str, call: OperatorCall, arguments: list[Any]) -> bool:
     return any(operator in _WIDENED.get(dtype, ()) for dtype in (*given, call.dtype))
 
 
-def in_float32(
-    converter: Callable[..., Any], call: OperatorCall, builder: Any, arguments: list[Any]
-) -> Any:
+def with_sizes(call: OperatorCall, found: Any) -> Any:
+    """Results with the program's names of their sizes, where those are not known before the run."""
+    if not has_open_sizes(call.node):
+        return found
+    if not isinstance(found, list):
+        return _with_sizes(call, found, call.node.meta["val"])
+    types = call.node.meta["val"]
+    return [_with_sizes(call, value, ty) for value, ty in zip(found, types, strict=False)]
+
+
+def _with_sizes(call: OperatorCall, value: Any, ty: Any) -> Any:
+    is_tensor = isinstance(value, relax.Expr) and isinstance(value.ty, relax.TensorType)
+    return call.sized(value, call.sizes.shape(ty.shape)) if is_tensor else value
+
+
+def in_float32(converter: Callable[..., Any], call: OperatorCall, arguments: list[Any]) -> Any:
     """The result of a converter that is given float32, in the types that PyTorch has."""
     values = [call.wide(v) if isinstance(v, relax.Expr) else v for v in arguments]
-    found = converter(_WideCall(call.node, builder), *values)
+    found = with_sizes(call, converter(_WideCall(call.node, call.builder, call.sizes), *values))
     types = call.node.meta["val"]
     if not isinstance(found, list):
         return call.cast(found, tvm_dtype(types.dtype))

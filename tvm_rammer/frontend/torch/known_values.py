@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 
 from tvm_rammer.frontend.input_constants import Constants, as_constant
+from tvm_rammer.frontend.torch.mask_positions import index_by_positions
 from tvm_rammer.frontend.torch.operator_call import tvm_dtype
+from tvm_rammer.frontend.torch.size_symbols import has_open_sizes
 from tvm_rammer.frontend.torch.weights import new_constant, weight_of
 
 
@@ -35,59 +37,12 @@ def with_known_sizes(program: Any, constants: Constants, where: str) -> Any:
     InputError
         A value does not fit its input.
     """
-    if not any(map(_is_open, program.graph.nodes)):
+    if not any(map(has_open_sizes, program.graph.nodes)):
         return program
     functional = program.run_decompositions({})
-    _index_by_positions(functional.graph)
+    index_by_positions(functional.graph)
     computed = _computed(functional, constants, where)
     return _replaced(functional, computed) if computed else program
-
-
-def _index_by_positions(graph: Any) -> None:
-    """Masks as the positions where they hold: those are known even where what is chosen is not."""
-    import torch
-
-    aten = torch.ops.aten
-    for node in graph.find_nodes(op="call_function", target=aten.index.Tensor):
-        positions: list[Any] = []
-        with graph.inserting_before(node):
-            for index in node.args[1]:
-                if index is None or index.meta["val"].dtype is not torch.bool:
-                    positions.append(index)
-                    continue
-                places = _positions(graph, node, index)
-                for axis in range(index.meta["val"].ndim):
-                    column = graph.call_function(aten.select.int, (places, 1, axis))
-                    column.meta = dict(node.meta)
-                    positions.append(column)
-        node.args = (node.args[0], positions)
-
-
-def _positions(graph: Any, node: Any, mask: Any) -> Any:
-    """The positions of a mask: their number, which was the node's to name, is theirs now."""
-    import torch
-    from torch.utils._pytree import SequenceKey
-
-    positions = graph.call_function(torch.ops.aten.nonzero.default, (mask,))
-    sizes = node.meta.pop("unbacked_bindings", None)
-    positions.meta = dict(node.meta)
-    if sizes is not None:
-        named = {name: (path[0], SequenceKey(0)) for name, path in sizes.items()}
-        positions.meta["unbacked_bindings"] = named
-    return positions
-
-
-def _is_open(node: Any) -> bool:
-    """Whether an operator's result has a size, or is a number, that depends on data."""
-    import torch
-
-    symbols = (torch.SymInt, torch.SymFloat, torch.SymBool)
-    value = node.meta.get("val") if node.op == "call_function" else None
-    for each in value if isinstance(value, tuple | list) else [value]:
-        sizes = each.shape if isinstance(each, torch.Tensor) else [each]
-        if any(isinstance(size, symbols) for size in sizes):
-            return True
-    return False
 
 
 def _computed(program: Any, constants: Constants, where: str) -> dict[Any, Any]:
@@ -96,7 +51,7 @@ def _computed(program: Any, constants: Constants, where: str) -> dict[Any, Any]:
 
     wanted: set[Any] = set()
     for node in reversed(program.graph.nodes):
-        if _is_open(node) or node in wanted:
+        if has_open_sizes(node) or node in wanted:
             wanted |= {node, *node.all_input_nodes}
     known = dict(_given(program, constants, where))
     computed: dict[Any, Any] = {}
@@ -150,25 +105,30 @@ def _replaced(program: Any, computed: Mapping[Any, Any]) -> Any:
     """The program with constants in place of nodes, and with the sizes that follow from them."""
     import torch
     from torch._guards import detect_fake_mode
+    from torch.fx.experimental.symbolic_shapes import rebind_unbacked
 
     module, signature = copy.deepcopy((program.graph_module, program.graph_signature))
     fake = detect_fake_mode([node.meta.get("val") for node in module.graph.nodes])
     values = {node.name: value for node, value in computed.items()}
     constants = dict(program.constants)
-    # What stays unknown is refused, by name, later.
+    #: What reads something whose sizes have become known.
+    told: set[Any] = set()
     with fake, fake.shape_env.ignore_fresh_unbacked_symbols(), torch.no_grad():
         for node in list(module.graph.nodes):
-            if node.op != "call_function":
+            is_known = node.name in values
+            if node.op != "call_function" or not (is_known or node in told):
                 continue
-            value = values[node.name] if node.name in values else _result(node)
+            told |= set(node.users)
+            value = values[node.name] if is_known else _result(node)
             if isinstance(value, bool | int | float):
                 _replace_by_number(node, value)
-            elif node.name in values and isinstance(value, torch.Tensor):
+            elif is_known and isinstance(value, torch.Tensor):
                 constant = new_constant(module.graph, signature, f"known_{node.name}")
                 constants[constant.name] = value
                 constant.meta["val"] = fake.from_tensor(value, static_shapes=True)
                 node.replace_all_uses_with(constant)
             else:
+                rebind_unbacked(fake.shape_env, node, value)
                 node.meta["val"] = value
     _erase_what_is_left(module.graph)
     return program._update(module, signature, constants=constants)

@@ -7,9 +7,18 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from tvm import relax
+import tvm
+from tvm import relax, te, tirx
 
 from tvm_rammer.errors import ModelError
+from tvm_rammer.frontend.torch.size_symbols import (
+    Size,
+    SizeSymbols,
+    as_number,
+    as_size,
+    bind_size,
+    size_as_tensor,
+)
 
 #: A converter takes the call and the arguments in the order of the operator's schema, defaults
 #: filled in; tensors are Relax expressions. It gives the result, or a list of results.
@@ -17,51 +26,40 @@ Converter = Callable[..., Any]
 
 _ADVICE = "rewrite this operation with others, or compute it outside of the model"
 _THROUGH_ONNX = "export the model with torch.onnx.export instead"
-_KNOWN = f"fix the inputs that decide it with constants=, or {_THROUGH_ONNX}"
-#: What helps with operators that ONNX has, which sizes that depend on the data are no obstacle for.
-_ADVICE_FOR = {
-    **dict.fromkeys(
-        ("index.Tensor", "_unsafe_index.Tensor", "nms.default", "pow.Tensor_Tensor", "pow.Scalar"),
-        _THROUGH_ONNX,
-    ),
-    **dict.fromkeys(("nonzero.default", "_unique2.default"), _KNOWN),
-    **dict.fromkeys(("unique_consecutive.default", "bincount.default"), _KNOWN),
-    "_local_scalar_dense.default": (
-        "leave it a tensor, without .item(), or fix the inputs that decide it with constants="
-    ),
-    "masked_select.default": f"index with the mask, and {_THROUGH_ONNX}",
-}
+_ADVICE_FOR = dict.fromkeys(("pow.Tensor_Tensor", "pow.Scalar"), _THROUGH_ONNX)
 
 
 class OperatorCall:
-    """A node of an exported graph, whose shapes are all known, that is being converted.
+    """A node of an exported graph that is being converted.
 
     Attributes
     ----------
     node : torch.fx.Node
+    builder : relax.BlockBuilder
+    sizes : SizeSymbols
+        Names of the sizes that only the run tells.
     """
 
-    def __init__(self, node: Any, builder: relax.BlockBuilder) -> None:
-        self.node = node
-        self._builder = builder
+    def __init__(self, node: Any, builder: relax.BlockBuilder, sizes: SizeSymbols) -> None:
+        self.node, self.builder, self.sizes = node, builder, sizes
 
     def emit(self, value: Any) -> Any:
         """Put a Relax expression into the function that is built; gives its variable."""
-        return self._builder.emit(value)
+        return self.builder.emit(value)
 
     def compute(self, function: Callable[..., Any], *tensors: Any) -> Any:
         """What a function of ``te`` tensors computes, for what no Relax operator does."""
-        return self._builder.emit_te(function, *tensors)
+        return self.builder.emit_te(function, *tensors)
 
     @property
     def dtype(self) -> str:
-        """TVM's name of the (first) result's type."""
-        return tvm_dtype(self._result.dtype)
+        """TVM's name of the (first) result's type; sizes are int64."""
+        return tvm_dtype(getattr(self._result, "dtype", "int64"))
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> tuple[Size, ...]:
         """Shape of the (first) result."""
-        return tuple(map(int, self._result.shape))
+        return self.sizes.shape(self._result.shape)
 
     @cached_property
     def _result(self) -> Any:
@@ -75,6 +73,8 @@ class OperatorCall:
         takes ``x > -1`` of bytes for ``x > 255``.
         """
         dtype = dtype or self.dtype
+        if tvm.ir.is_prim_expr(value):
+            value = size_as_tensor(self.builder, value)
         if isinstance(value, int) and "int" in dtype:
             value = np.array(value).astype(dtype)
         if not isinstance(value, relax.Expr):
@@ -85,7 +85,31 @@ class OperatorCall:
         """A tensor in the type that PyTorch adds up in: float32 for floats of 16 bits."""
         return self.cast(value, wide_dtype(dtype_of(value)))
 
-    def reshape(self, value: Any, shape: Sequence[int]) -> Any:
+    def sized(self, value: Any, shape: Sequence[Size] | None = None) -> Any:
+        """A tensor with names for its sizes, the result's if not given: the run checks them."""
+        shape = self.shape if shape is None else shape
+        if tuple(shape) == shape_of(value):
+            return value
+        return self.builder.match_cast(value, relax.TensorType(shape, dtype_of(value)))
+
+    def names(self, size: Any) -> bool:
+        """Whether a size is first known where this call's result is."""
+        named = self.node.meta.get("unbacked_bindings") or {}
+        return any(size == self.sizes.of_symbol(symbol) for symbol in named)
+
+    def name_size(self, value: Any, size: Any) -> None:
+        """Let a tensor of one integer say what a size is."""
+        if not isinstance(size, tirx.Var):
+            self.refuse(f"its number of results is {size}, and no name")
+        bind_size(self.builder, value, size)
+
+    def counted(self, count: Size, start: Any = 0, step: Any = 1) -> Any:
+        """Numbers of int64, one after the other; as many as only the run may tell."""
+        if all(isinstance(each, int) for each in (count, start, step)):
+            return relax.const(start + step * np.arange(count), "int64")
+        return self.builder.emit_te(_counted, *map(as_size, (count, start, step)))
+
+    def reshape(self, value: Any, shape: Sequence[Size]) -> Any:
         """A tensor in another shape; 0 is a size (Relax takes it for "as before")."""
         if tuple(shape) == shape_of(value):
             return value
@@ -99,13 +123,13 @@ class OperatorCall:
             return value
         return self.emit(relax.op.permute_dims(value, list(axes)))
 
-    def broadcast(self, value: Any, shape: Sequence[int]) -> Any:
+    def broadcast(self, value: Any, shape: Sequence[Size]) -> Any:
         """A tensor repeated to a shape."""
         if tuple(shape) == shape_of(value):
             return value
         return self.emit(relax.op.broadcast_to(value, tuple(shape)))
 
-    def filled(self, shape: Sequence[int], value: Any) -> Any:
+    def filled(self, shape: Sequence[Size], value: Any) -> Any:
         """A tensor of one value, which is a number or a tensor with one element."""
         # relax.op.full cannot be built with an infinite value.
         return self.emit(relax.op.broadcast_to(self.cast(value), tuple(shape)))
@@ -132,6 +156,10 @@ class OperatorCall:
     def refuse(self, why: str, advice: str | None = None) -> Any:
         """Say that this call cannot be converted, and what to do."""
         raise ModelError(refusal(self.node, why, advice))
+
+
+def _counted(count: Any, start: Any, step: Any) -> te.Tensor:
+    return te.compute((count,), lambda k: start + step * k, "counted")
 
 
 def refusal(node: Any, why: str, advice: str | None = None) -> str:
@@ -165,9 +193,16 @@ def dtype_of(value: Any) -> str:
     return str(value.ty.dtype)
 
 
-def shape_of(value: Any) -> tuple[int, ...]:
-    """The shape of a tensor."""
-    return tuple(int(size) for size in value.ty.shape)
+def shape_of(value: Any) -> tuple[Size, ...]:
+    """The shape of a tensor; ``None`` for what is not known of its sizes."""
+    if not isinstance(value.ty.shape, relax.ShapeExpr):
+        return (None,) * value.ty.ndim
+    return tuple(map(as_number, value.ty.shape.values))
+
+
+def table(values: Any) -> Any:
+    """Positions that are known now."""
+    return relax.const(np.asarray(values), "int64")
 
 
 def double(value: float) -> Any:

@@ -11,6 +11,7 @@ maximum passes over NaN.
 ``recurrence``         LSTM, GRU and RNN
 ``reduction``          sums, maxima, norms, cumulation, order, softmax
 ``scan``               running maxima, minima, sums of exponentials
+``chosen``             as many results as the data say: positions, numbers, what differs
 ``counting``           histograms, places in what is sorted
 ``layout``             views, permutations, slices, concatenation, padding
 ``indexing``           elements by their positions
@@ -32,6 +33,7 @@ maximum passes over NaN.
 from tvm_rammer.frontend.torch.converters import (
     arithmetic,
     bags,
+    chosen,
     convolution,
     counting,
     creation,
@@ -58,6 +60,7 @@ from tvm_rammer.frontend.torch.operator_call import Converter
 _FAMILIES = (
     arithmetic,
     bags,
+    chosen,
     convolution,
     counting,
     creation,

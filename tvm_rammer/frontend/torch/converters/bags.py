@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from tvm_rammer.frontend.torch.converters.indexing import table
-from tvm_rammer.frontend.torch.operator_call import Converter, OperatorCall, shape_of
+from tvm_rammer.frontend.torch.operator_call import Converter, OperatorCall, shape_of, table
 
 _SUM, _MEAN, _MAX = range(3)
 

@@ -9,7 +9,6 @@ import numpy as np
 from tvm import relax
 
 from tvm_rammer.frontend.torch.converters.arithmetic import common_type
-from tvm_rammer.frontend.torch.converters.indexing import table
 from tvm_rammer.frontend.torch.operator_call import (
     Converter,
     OperatorCall,
@@ -76,11 +75,13 @@ def _sorted_places(
 def _repeated_places(call: OperatorCall, repeats: Any, *_: Any) -> Any:
     """``repeat_interleave`` of places: of every place as many as it says."""
     (count,), (given,) = call.shape, shape_of(repeats)
-    if not count:
+    if count == 0:
         return call.filled(call.shape, 0)
+    if not isinstance(count, int):
+        call.name_size(relax.op.sum(call.cast(repeats, "int64")), count)
     ends = call.emit(relax.op.cumsum(call.cast(repeats, "int64"), axis=0, dtype="int64"))
     passed = relax.op.greater_equal(
-        table(np.arange(count)[:, None]), call.reshape(ends, (1, given))
+        call.reshape(call.counted(count), (count, 1)), call.reshape(ends, (1, given))
     )
     return call.emit(relax.op.sum(call.cast(call.emit(passed)), axis=[-1]))
 

@@ -19,6 +19,15 @@ def _empty(call: OperatorCall, *_: Any) -> Any:
     return call.filled(call.shape, 0)
 
 
+def _in_steps(call: OperatorCall, start: Any, end: Any, step: Any = 1, *_: Any) -> Any:
+    """``arange``; its length is the result's."""
+    if all(isinstance(each, int | float) for each in (start, end, step)):
+        return _evaluated(call)
+    if isinstance(start, float) or isinstance(step, float):
+        call.refuse("it ends at a size that the run tells, and has fractions", "scale it instead")
+    return call.cast(call.counted(call.shape[0], start, step))
+
+
 def _evaluated(call: OperatorCall, *_: Any) -> Any:
     """What depends on no tensor is what PyTorch computes now."""
     value = call.node.target(*call.node.args, **call.node.kwargs)
@@ -36,7 +45,7 @@ CONVERTERS: dict[str, Converter] = {
     "empty_like.default": _empty,
     "empty_permuted.default": _empty,
     "empty_strided.default": _empty,
-    "arange.start_step": _evaluated,
+    "arange.start_step": _in_steps,
     "linspace.default": _evaluated,
     "scalar_tensor.default": _evaluated,
     "eye.default": _evaluated,

@@ -13,9 +13,14 @@ import numpy as np
 from tvm import relax, te
 
 from tvm_rammer.frontend.row_blocks import most_blocks, rows_of_block
-from tvm_rammer.frontend.torch.converters.indexing import table
 from tvm_rammer.frontend.torch.converters.product import product
-from tvm_rammer.frontend.torch.operator_call import Converter, OperatorCall, shape_of, wide_dtype
+from tvm_rammer.frontend.torch.operator_call import (
+    Converter,
+    OperatorCall,
+    shape_of,
+    table,
+    wide_dtype,
+)
 
 
 def _grouped_product(

@@ -9,7 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from tvm import relax
 
-from tvm_rammer.frontend.torch.operator_call import Converter, OperatorCall, dtype_of, shape_of
+from tvm_rammer.frontend.torch.operator_call import (
+    Converter,
+    OperatorCall,
+    dtype_of,
+    shape_of,
+    table,
+)
 
 
 class Joined(NamedTuple):
@@ -62,11 +68,6 @@ def taken(call: OperatorCall, x: Any, indices: Sequence[Any]) -> Any:
         return x
     parts = joined(call, x, indices)
     return call.take(parts.tensor, parts.positions, parts.axis)
-
-
-def table(values: Any) -> Any:
-    """Positions that are known now."""
-    return relax.const(np.asarray(values), "int64")
 
 
 def _selected(call: OperatorCall, x: Any, dim: int, index: int) -> Any:
@@ -170,13 +171,24 @@ def _triangle(lower: bool) -> Converter:
     """``tril`` and ``triu``, by a mask."""
 
     def convert(call: OperatorCall, x: Any, diagonal: int = 0) -> Any:
-        ones = np.ones(call.shape[-2:], bool)
-        mask = np.tril(ones, diagonal) if lower else np.triu(ones, diagonal)
+        mask = _triangular(call, lower, diagonal)
         if call.dtype == "bool":
-            return call.emit(relax.op.logical_and(x, relax.const(mask)))
-        return call.emit(relax.op.where(relax.const(mask), x, call.cast(0)))
+            return call.emit(relax.op.logical_and(x, mask))
+        return call.emit(relax.op.where(mask, x, call.cast(0)))
 
     return convert
+
+
+def _triangular(call: OperatorCall, lower: bool, diagonal: int) -> Any:
+    """What of a matrix of the result's size is kept."""
+    height, width = call.shape[-2:]
+    if isinstance(height, int) and isinstance(width, int):
+        return relax.const(
+            (np.tril if lower else np.triu)(np.ones((height, width), bool), diagonal)
+        )
+    rows = call.reshape(call.counted(height, diagonal), (height, 1))
+    compare = relax.op.less_equal if lower else relax.op.greater_equal
+    return call.emit(compare(call.counted(width), rows))
 
 
 CONVERTERS: dict[str, Converter] = {

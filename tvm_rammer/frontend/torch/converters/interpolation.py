@@ -14,8 +14,13 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from tvm_rammer.frontend.torch.converters.indexing import table
-from tvm_rammer.frontend.torch.operator_call import Converter, OperatorCall, is_float, shape_of
+from tvm_rammer.frontend.torch.operator_call import (
+    Converter,
+    OperatorCall,
+    is_float,
+    shape_of,
+    table,
+)
 
 _MOST_READS = 4
 #: Elements of an axis on which nothing depends.

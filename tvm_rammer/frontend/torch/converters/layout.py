@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import sys
 from typing import Any
 
 import numpy as np
-from tvm import relax
+from tvm import relax, te, tirx
 
-from tvm_rammer.frontend.torch.operator_call import Converter, OperatorCall, dtype_of, shape_of
+from tvm_rammer.frontend.torch.operator_call import (
+    Converter,
+    OperatorCall,
+    dtype_of,
+    shape_of,
+    table,
+)
+from tvm_rammer.frontend.torch.size_symbols import Size, as_size
 
 
 def _reshaped(call: OperatorCall, x: Any, *_: Any) -> Any:
@@ -62,11 +71,16 @@ def _concatenated(call: OperatorCall, tensors: list[Any], dim: int = 0) -> Any:
     return call.emit(relax.op.concat(parts, axis)) if len(parts) > 1 else parts[0]
 
 
-def _split(call: OperatorCall, x: Any, sizes: list[int], dim: int = 0) -> Any:
+def _split(call: OperatorCall, x: Any, sizes: list[Size], dim: int = 0) -> Any:
+    axis = dim % len(shape_of(x))
+    if not are_numbers(*sizes):
+        starts = itertools.accumulate(map(as_size, sizes[:-1]), initial=as_size(0))
+        pairs = zip(starts, map(as_size, sizes), strict=True)
+        return [call.compute(_part, x, axis, start, count, 1) for start, count in pairs]
     ends = np.cumsum(sizes)[:-1].tolist()
     if 0 in sizes:
         return call.refuse("a part is empty")
-    return call.emit(relax.op.split(x, ends, dim % len(shape_of(x)))) if ends else [x]
+    return call.emit(relax.op.split(x, ends, axis)) if ends else [x]
 
 
 def sliced(
@@ -75,6 +89,12 @@ def sliced(
     """``x[..., start:end:step]``, with Python's meaning of negative and large bounds."""
     shape = list(shape_of(x))
     axis = dim % len(shape)
+    if not are_numbers(start, end, shape[axis]):
+        if start in (None, 0) and step == 1 and (end is None or end == shape[axis]):
+            return x
+        first = as_size(0) if start is None else _bound(start, shape[axis])
+        last = as_size(shape[axis]) if end is None else _bound(end, shape[axis])
+        return call.compute(_part, x, axis, first, (last - first + step - 1) // step, step)
     start, end, step = slice(start, end, step).indices(shape[axis])
     if (start, end, step) == (0, shape[axis], 1):
         return x
@@ -82,6 +102,64 @@ def sliced(
         shape[axis] = len(range(start, end, step))
         return call.reshape(x, shape)
     return call.emit(relax.op.strided_slice(x, [axis], [start], [end], [step]))
+
+
+def _slice(call: OperatorCall, x: Any, dim: int = 0, start: Any = None, *rest: Any) -> Any:
+    """``x[..., start:end:step]``, with as many elements as PyTorch says."""
+    axis, (end, step) = dim % x.ty.ndim, (*rest, *(None, 1)[len(rest) :])
+    size, start = shape_of(x)[axis], 0 if start is None else start
+    if are_numbers(start, end, size):
+        return sliced(call, x, dim, start, end, step)
+    count = call.shape[axis]
+    if call.names(count):
+        first, last = (_at_run_time(call, bound, size) for bound in (start, end))
+        steps = relax.op.add(relax.op.subtract(last, first), table(step - 1))
+        found = relax.op.floor_divide(steps, table(step))
+        call.name_size(relax.op.maximum(found, table(0)), count)
+    return call.compute(_part, x, axis, from_front(start, size), as_size(count), step)
+
+
+def from_front(bound: Size, size: Size) -> Any:
+    """Where a slice begins, in what an operator computes; a negative one counts from behind."""
+    if isinstance(bound, int):
+        return _bound(bound, size)
+    bound = tirx.Select(bound < 0, bound + size, bound)
+    return tirx.max(tirx.min(bound, as_size(size)), as_size(0))
+
+
+def _at_run_time(call: OperatorCall, bound: Any, size: Size) -> Any:
+    """Where a slice begins or ends, as a tensor."""
+    whole = call.cast(size, "int64")
+    if bound is None or (isinstance(bound, int) and bound >= sys.maxsize):
+        return whole
+    place = call.cast(bound, "int64")
+    behind = relax.op.less(place, table(0))
+    place = relax.op.where(behind, relax.op.add(place, whole), place)
+    return call.emit(relax.op.maximum(relax.op.minimum(place, whole), table(0)))
+
+
+def are_numbers(*bounds: Any) -> bool:
+    """Whether bounds and sizes are known before the run."""
+    return all(bound is None or isinstance(bound, int) for bound in bounds)
+
+
+def _bound(bound: Any, size: Size) -> Any:
+    """Where a slice begins or ends, of as many elements as only the run tells."""
+    if not isinstance(bound, int):
+        return bound
+    if bound < 0:
+        return tirx.max(as_size(size + bound), as_size(0))
+    return tirx.min(as_size(bound), as_size(size)) if bound else as_size(0)
+
+
+def _part(x: te.Tensor, axis: int, start: Any, count: Any, step: int) -> te.Tensor:
+    """``count`` elements of an axis, from one on."""
+    sizes = [count if k == axis else size for k, size in enumerate(x.shape)]
+
+    def element(*places: tirx.Var) -> Any:
+        return x(*(start + p * step if k == axis else p for k, p in enumerate(places)))
+
+    return te.compute(sizes, element, "part")
 
 
 def _flipped(call: OperatorCall, x: Any, dims: list[int]) -> Any:
@@ -140,7 +218,7 @@ CONVERTERS: dict[str, Converter] = {
     "repeat.default": _repeated,
     "cat.default": _concatenated,
     "split_with_sizes.default": _split,
-    "slice.Tensor": sliced,
+    "slice.Tensor": _slice,
     "flip.default": _flipped,
     "roll.default": _rolled,
     "constant_pad_nd.default": _padded,

@@ -10,13 +10,13 @@ import numpy as np
 from tvm import relax
 
 from tvm_rammer.frontend.torch.converters.convolution import each
-from tvm_rammer.frontend.torch.converters.indexing import table
 from tvm_rammer.frontend.torch.operator_call import (
     Converter,
     OperatorCall,
     dtype_of,
     is_float,
     shape_of,
+    table,
 )
 
 

@@ -32,7 +32,7 @@ def _reduced(call: OperatorCall, op: Callable[..., Any], x: Any, dim: Any, keepd
     if not shape_of(x):
         return x
     axes = axes_of(x, dim)
-    if op in (relax.op.mean, relax.op.variance) and not all(shape_of(x)[axis] for axis in axes):
+    if op in (relax.op.mean, relax.op.variance) and any(shape_of(x)[k] == 0 for k in axes):
         return call.filled(call.shape, math.nan)
     return call.emit(op(x, axis=axes, keepdims=keepdim))
 
@@ -79,10 +79,24 @@ def _variance(
     if not shape_of(x):
         x, dim, keepdim = call.reshape(x, (1,)), None, False
     count = math.prod(shape_of(x)[axis] for axis in axes_of(x, dim))
-    freedom = count - (1 if correction is None else correction)
     variance = _reduced(call, relax.op.variance, x, dim, keepdim)
-    scale = count / freedom if freedom > 0 else math.nan
-    return call.cast(call.emit(relax.op.multiply(variance, relax.const(scale, dtype_of(x)))))
+    scale = _per_degree_of_freedom(call, count, 1 if correction is None else correction, x)
+    return call.cast(call.emit(relax.op.multiply(variance, scale)))
+
+
+def _per_degree_of_freedom(call: OperatorCall, count: Any, correction: float, x: Any) -> Any:
+    """What a mean of squares is multiplied by."""
+    dtype = dtype_of(x)
+    if isinstance(count, int):
+        freedom = count - correction
+        return relax.const(count / freedom if freedom > 0 else math.nan, dtype)
+    count = call.cast(count, dtype)
+    least, lost = relax.const(0, dtype), relax.const(correction, dtype)
+    freedom = relax.op.maximum(relax.op.subtract(count, lost), least)
+    # Of no degrees of freedom the variance is not a number, which 0 / 0 is too.
+    nothing = relax.op.equal(freedom, least)
+    count = relax.op.where(nothing, relax.const(math.nan, dtype), count)
+    return call.emit(relax.op.divide(count, freedom))
 
 
 def _variance_and_mean(

@@ -7,16 +7,17 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from tvm import relax
+from tvm import relax, te, tirx
 
-from tvm_rammer.frontend.torch.converters.indexing import Joined, joined, table
-from tvm_rammer.frontend.torch.converters.layout import sliced
+from tvm_rammer.frontend.torch.converters.indexing import Joined, joined
+from tvm_rammer.frontend.torch.converters.layout import are_numbers, from_front, sliced
 from tvm_rammer.frontend.torch.operator_call import (
     Converter,
     OperatorCall,
     dtype_of,
     is_float,
     shape_of,
+    table,
 )
 
 _REDUCTIONS = {
@@ -85,16 +86,31 @@ def _put_several(call: OperatorCall, parts: Joined, values: Any, accumulate: boo
 def _put_where(
     call: OperatorCall, x: Any, indices: list[Any], values: Any, accumulate: bool
 ) -> Any:
-    """A mask, and one value for all that it selects."""
-    if math.prod(shape_of(values)) != 1:
-        call.refuse("a mask selects as many as are true; it can take only one value for all")
+    """A mask, and what the places get that it selects: all the same, or one row after the other."""
     axis = next(k for k, index in enumerate(indices) if index is not None)
-    mask = indices[axis]
+    mask, values = indices[axis], call.cast(values)
     behind = len(call.shape) - axis - mask.ty.ndim
+    if axis and values.ty.ndim > behind:
+        call.refuse("a mask behind other axes takes the same for all that it selects")
+    if values.ty.ndim > behind:
+        if shape_of(values)[0] == 1:
+            values = call.reshape(values, shape_of(values)[1:])
+        else:
+            values = _in_turn(call, mask, values)
     mask = call.reshape(mask, (*shape_of(mask), *[1] * behind))
-    value = call.reshape(call.cast(values), ())
-    new = call.emit(relax.op.add(x, value)) if accumulate else value
+    new = call.emit(relax.op.add(x, values)) if accumulate else values
     return call.emit(relax.op.where(mask, new, x))
+
+
+def _in_turn(call: OperatorCall, mask: Any, values: Any) -> Any:
+    """For each place of a mask the row that it gets: the first where it holds first, and so on."""
+    count = math.prod(shape_of(mask))
+    flat = call.cast(call.reshape(mask, (count,)), "int64")
+    before = call.emit(relax.op.cumsum(flat, axis=0, dtype="int64"))
+    # Of those that no row goes to, which is not read.
+    place = call.emit(relax.op.maximum(relax.op.subtract(before, table(1)), table(0)))
+    rows = call.take(values, place, 0)
+    return call.reshape(rows, (*shape_of(mask), *shape_of(values)[1:]))
 
 
 def _scattered(call: OperatorCall, x: Any, dim: int, index: Any, source: Any, how: str) -> Any:
@@ -109,7 +125,8 @@ def _scattered(call: OperatorCall, x: Any, dim: int, index: Any, source: Any, ho
 def _scattered_as(call: OperatorCall, x: Any, dim: int, index: Any, source: Any, how: str) -> Any:
     """In the operand's type, which may not be the result's."""
     for axis, size in enumerate(shape_of(index)):
-        source = sliced(call, source, axis, 0, size)
+        if shape_of(source)[axis] != size:
+            source = sliced(call, source, axis, 0, size)
     axis = dim % max(len(shape_of(x)), 1)
     return call.emit(relax.op.scatter_elements(x, index, source, axis, how))
 
@@ -159,16 +176,11 @@ def _neutral(call: OperatorCall, how: str) -> float:
 
 def _masked_scatter(call: OperatorCall, x: Any, mask: Any, source: Any) -> Any:
     """The first elements of the source go where the mask is true, one after the other."""
-    count = math.prod(call.shape)
-    if 0 in (count, *shape_of(source)):
+    if 0 in (*call.shape, *shape_of(source)):
         return x
-    flat = call.reshape(call.broadcast(mask, call.shape), (count,))
-    before = call.emit(relax.op.cumsum(call.cast(flat, "int64"), axis=0, dtype="int64"))
-    # Of those that no element goes to, which is not read.
-    place = call.emit(relax.op.maximum(relax.op.subtract(before, table(1)), table(0)))
-    taken = call.take(call.reshape(source, (math.prod(shape_of(source)),)), place, 0)
-    flat_x = call.reshape(call.broadcast(x, call.shape), (count,))
-    return call.reshape(call.emit(relax.op.where(flat, taken, flat_x)), call.shape)
+    mask, x = call.broadcast(mask, call.shape), call.broadcast(x, call.shape)
+    source = call.reshape(source, (math.prod(shape_of(source)),))
+    return call.emit(relax.op.where(mask, _in_turn(call, mask, source), x))
 
 
 def _slice_replaced(
@@ -183,6 +195,9 @@ def _slice_replaced(
     """The parts before and behind the slice, and the source between; by a mask if it has steps."""
     axis = dim % len(call.shape)
     size = call.shape[axis]
+    if not are_numbers(start, end, size):
+        first = from_front(0 if start is None else start, size)
+        return call.compute(_replaced_from, x, call.cast(source), axis, first, step)
     covered = range(*slice(start, end, step).indices(size))
     if not covered or 0 in call.shape:
         return x
@@ -195,6 +210,19 @@ def _slice_replaced(
     nearest = np.clip((np.arange(size) - covered.start) // covered.step, 0, len(covered) - 1)
     spread = call.take(source, table(nearest), axis)
     return call.emit(relax.op.where(_mask(call, axis, covered), spread, x))
+
+
+def _replaced_from(x: te.Tensor, source: te.Tensor, axis: int, start: Any, step: int) -> te.Tensor:
+    """A slice that begins where only the run tells, and is as long as the source."""
+    count = source.shape[axis]
+
+    def element(*places: tirx.Var) -> Any:
+        distance = places[axis] - start
+        inside = tirx.all(distance >= 0, distance < count * step, distance % step == 0)
+        at = (distance // step if k == axis else place for k, place in enumerate(places))
+        return tirx.if_then_else(inside, source(*at), x(*places))
+
+    return te.compute(x.shape, element, "replaced_from")
 
 
 def _row_replaced(call: OperatorCall, x: Any, source: Any, dim: int, index: int) -> Any:

@@ -1,11 +1,11 @@
-"""ONNX's NonMaxSuppression as a loop of ours, of any number of boxes, which only data may tell.
+"""Non-maximum suppression as a loop of ours, of any number of boxes, which only data may tell.
 
 TVM's takes the number of boxes for a constant, and writes as many rows as there are boxes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,29 +15,35 @@ from tvm.script.ir_builder import tirx as T
 
 from tvm_rammer.relax_util import first_of
 
-#: Score above which a box is considered: all are.
-_LEAST = float(np.finfo(np.float32).min)
+#: Score above which a box is considered: all are; and more boxes than there can be.
+LEAST, ALL = float(np.finfo(np.float32).min), 2**40
 #: Numbers of a box, and of a row of the result: the batch's, the class's and the box's number.
 _CORNERS, _ROW = 4, 3
 
 
 def non_max_suppression(
-    bb: relax.BlockBuilder, inputs: Sequence[Any], attributes: Mapping[str, Any]
+    bb: relax.BlockBuilder,
+    boxes: relax.Expr,
+    scores: relax.Expr,
+    overlap: float,
+    most: int = ALL,
+    score: float = LEAST,
 ) -> relax.Expr:
-    """As many rows as there are boxes left: a symbol.
+    """The boxes that are left: ``(left, 3)`` of int64, of each its batch, its class, its number.
 
     Parameters
     ----------
-    inputs : sequence
-        Boxes ``(batch, boxes, 4)``, the smaller corner first; scores ``(batch, classes, boxes)``;
-        constants: how many to keep of a class at most, above which overlap a box goes, and above
-        which score one is considered.
+    boxes : relax.Expr
+        ``(batch, boxes, 4)``, float32, the smaller corner first.
+    scores : relax.Expr
+        ``(batch, classes, boxes)``, float32.
+    overlap : float
+        Shared part, of what both cover, above which the box of the smaller score goes.
+    most : int
+        How many to keep of a class at most.
+    score : float
+        Above which a box is considered.
     """
-    boxes, scores, *limits = inputs
-    most, overlap, score = (
-        default if value is None else value.value.numpy().item()
-        for value, default in zip((*limits, None, None, None), (0, 0.0, _LEAST), strict=False)
-    )
     order = bb.emit(relax.op.argsort(scores, axis=2, descending=True, dtype="int32"))
     found = bb.emit_te(_suppressed, boxes, scores, order, most, overlap, score)
     rows, count = (bb.emit(relax.TupleGetItem(found, number)) for number in (0, 1))

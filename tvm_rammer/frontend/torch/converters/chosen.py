@@ -1,0 +1,82 @@
+"""As many results as the data say: positions of what is true, numbers, what differs, boxes left."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import relax
+
+from tvm_rammer.frontend.suppression import non_max_suppression
+from tvm_rammer.frontend.torch.converters.layout import sliced
+from tvm_rammer.frontend.torch.operator_call import Converter, OperatorCall, shape_of
+
+
+def _positions(call: OperatorCall, x: Any) -> Any:
+    """``nonzero``: a row for each."""
+    count, rank = call.shape
+    if rank == 0:
+        call.refuse("a number has no positions", "compare it instead")
+    return call.permute(call.sized(call.emit(relax.op.nonzero(x)), (rank, count)), [1, 0])
+
+
+def _number(call: OperatorCall, x: Any) -> Any:
+    """``item()``: an integer becomes a size, or part of one."""
+    number = call.node.meta["val"]
+    if not _is_integer(number):
+        call.refuse(
+            "only integers can be taken out of tensors", "leave it a tensor, without .item()"
+        )
+    size = call.sizes.size(number)
+    call.name_size(x, size)
+    return size
+
+
+def _is_integer(number: Any) -> bool:
+    import torch
+
+    return isinstance(number, torch.SymInt)
+
+
+def _different(
+    call: OperatorCall, x: Any, in_order: bool = True, inverse: bool = False, counts: bool = False
+) -> Any:
+    """``unique``, of all elements."""
+    found = call.emit(relax.op.unique(x, True, False, inverse, counts))
+    if not (inverse or counts):
+        return [call.sized(found), None, None]
+    fields = iter(call.emit(relax.TupleGetItem(found, k)) for k in range(1 + inverse + counts))
+    values = call.sized(next(fields))
+    places = call.reshape(next(fields), shape_of(x)) if inverse else None
+    return [values, places, call.sized(next(fields)) if counts else None]
+
+
+def _in_bins(call: OperatorCall, x: Any, weights: Any = None, least: int = 0) -> Any:
+    """``bincount``: as many bins as the largest number says."""
+    (bins,) = call.shape
+    x = call.cast(x, "int64")
+    if not isinstance(bins, int):
+        top = relax.op.add(relax.op.max(x), relax.const(1, "int64"))
+        call.name_size(relax.op.maximum(top, relax.const(least, "int64")), bins)
+    added = call.cast(1) if weights is None else call.cast(weights)
+    added = call.broadcast(added, shape_of(x))
+    empty = call.filled((bins,), 0)
+    return call.emit(relax.op.scatter_elements(empty, x, added, 0, "add"))
+
+
+def _boxes_left(call: OperatorCall, boxes: Any, scores: Any, overlap: float) -> Any:
+    """``torchvision.ops.nms``: their numbers, the best first."""
+    (count,) = shape_of(scores)
+    boxes = call.reshape(call.cast(boxes, "float32"), (1, count, 4))
+    scores = call.reshape(call.cast(scores, "float32"), (1, 1, count))
+    rows = non_max_suppression(call.builder, boxes, scores, overlap)
+    numbers = call.emit(relax.op.squeeze(sliced(call, rows, 1, 2, 3), [1]))
+    return call.sized(numbers)
+
+
+CONVERTERS: dict[str, Converter] = {
+    "nonzero.default": _positions,
+    "_local_scalar_dense.default": _number,
+    "_unique2.default": _different,
+    "bincount.default": _in_bins,
+    "nms.default": _boxes_left,
+}

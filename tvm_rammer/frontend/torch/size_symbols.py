@@ -1,0 +1,117 @@
+"""Sizes that only the run tells: for each of PyTorch's symbols one of TVM's.
+
+Where an operator has as many results as its data say, PyTorch names their number (``u0``), and
+computes with the name what other sizes follow. Its formulas become TVM's here; the name is bound
+where the operator's result is cast to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import mul
+from typing import Any
+
+from tvm import relax, tirx
+
+from tvm_rammer.errors import ModelError
+
+#: What programs compute with sizes; the results' formulas say how.
+SIZE_OPERATORS = (
+    *("sym_size.int", "sym_numel.default", "sym_max", "sym_min", "sym_sum", "add", "sub", "mul"),
+    *("floordiv", "mod", "neg", "pow"),
+)
+
+#: A size: a number, or what the run computes.
+Size = Any
+
+
+class SizeSymbols:
+    """TVM's names of the sizes of one program."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, tirx.Var] = {}
+
+    def size(self, size: Any) -> Size:
+        """A size as TVM has it.
+
+        Parameters
+        ----------
+        size : int or torch.SymInt
+
+        Raises
+        ------
+        ModelError
+            A formula has no form in TVM.
+        """
+        return size if isinstance(size, int) else self._formula(size.node.expr)
+
+    def shape(self, sizes: Sequence[Any]) -> tuple[Size, ...]:
+        """The sizes of a tensor."""
+        return tuple(map(self.size, sizes))
+
+    def of_symbol(self, symbol: Any) -> tirx.Var:
+        """TVM's name for one of PyTorch's."""
+        name = str(symbol)
+        return self._names.setdefault(name, tirx.Var(name, "int64"))
+
+    def _formula(self, formula: Any) -> Size:
+        if formula.is_Integer:
+            return int(formula)
+        if formula.is_Symbol:
+            return self.of_symbol(formula)
+        kind = type(formula).__name__
+        if kind not in _FORMULAS or (kind == "Pow" and not formula.exp.is_Integer):
+            raise ModelError(f"a size that is computed as {formula} is not supported")
+        return _FORMULAS[kind](*map(self._formula, formula.args))
+
+
+def has_open_sizes(node: Any) -> bool:
+    """Whether a result of a node of a graph has a size, or is a number, that only the run tells."""
+    import torch
+
+    symbols = (torch.SymInt, torch.SymFloat, torch.SymBool)
+    value = node.meta.get("val") if node.op == "call_function" else None
+    for each in value if isinstance(value, tuple | list) else [value]:
+        sizes = each.shape if isinstance(each, torch.Tensor) else [each]
+        if any(isinstance(size, symbols) for size in sizes):
+            return True
+    return False
+
+
+def as_number(size: Any) -> Size:
+    """A size of a Relax type; an ``int`` where it is a number."""
+    return int(size) if isinstance(size, int | tirx.IntImm) else size
+
+
+def as_size(number: Size) -> Any:
+    """A number or a formula of sizes as TVM computes with it."""
+    return tirx.IntImm("int64", number) if isinstance(number, int) else number
+
+
+def size_as_tensor(builder: relax.BlockBuilder, size: Size) -> Any:
+    """A size as a tensor of int64 without axes."""
+    vector = builder.emit(relax.op.shape_to_tensor(relax.ShapeExpr([size])))
+    return builder.emit(relax.op.reshape(vector, ()))
+
+
+def bind_size(builder: relax.BlockBuilder, tensor: Any, size: tirx.Var) -> None:
+    """Let a tensor of one integer say what a size is."""
+    vector = builder.emit(relax.op.reshape(relax.op.astype(tensor, "int64"), (1,)))
+    shape = builder.emit(relax.op.tensor_to_shape(vector))
+    builder.match_cast(shape, relax.ShapeType([size]))
+
+
+def _joined(join: Callable[[Any, Any], Any]) -> Callable[..., Size]:
+    return lambda *parts: reduce(join, parts)
+
+
+_FORMULAS: dict[str, Callable[..., Size]] = {
+    "Add": lambda *parts: sum(parts),
+    "Mul": _joined(mul),
+    "Pow": lambda base, times: reduce(mul, [base] * times, 1),
+    "Max": _joined(tirx.max),
+    "Min": _joined(tirx.min),
+    **dict.fromkeys(("FloorDiv", "CleanDiv", "IntTrueDiv"), tirx.floordiv),
+    **dict.fromkeys(("Mod", "PythonMod"), tirx.floormod),
+}
