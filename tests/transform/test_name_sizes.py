@@ -62,6 +62,27 @@ def test_a_formula_is_named_once():
     assert kinds == [operator_name(call) for call in calls_of(mod)]
 
 
+def test_casts_to_formulas_are_casts_to_names():
+    """As PyTorch's sizes are; else one size would have two forms, and stand in no one type."""
+    m = tirx.Var("m", "int64")
+
+    def told(emit, x, y):
+        builder = relax.BlockBuilder.current()
+        twice = builder.match_cast(emit(OP.concat([x, x], axis=1)), tensor(2, N * 2))
+        same = builder.match_cast(emit(OP.concat([y, y], axis=1)), tensor(2, 2 * N))
+        return emit(OP.where(emit(OP.greater(twice, same)), twice, same))
+
+    def tensor(*shape):
+        return relax.TensorType(shape, "float32")
+
+    after = NameSizes()(module(told, (2, N), (2, m)))
+    *_, compared, chosen = (call.ty.shape.values for call in calls_of(after))
+    assert all(isinstance(size, tirx.Var) for size in (compared[1], chosen[1]))
+    assert compared[1].same_as(chosen[1])
+    x, y = (np.random.default_rng(k).standard_normal((2, 3)).astype("float32") for k in (0, 1))
+    np.testing.assert_array_equal(run(after, x, y), np.maximum(*(np.tile(v, 2) for v in (x, y))))
+
+
 def test_it_computes_the_same():
     mod = module(chain, (2, N))
     for count in (1, 5):

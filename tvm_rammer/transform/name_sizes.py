@@ -72,12 +72,22 @@ class _Namer(relax.PyExprMutator):
         is_free = isinstance(binding.var, relax.DataflowVar) and binding.var not in self.cast
         if is_free and any(map(_is_formula, sizes)):
             made = self.builder_.emit(value, binding.var.name)
-            named = relax.TensorType(list(map(self._name, sizes)), value.ty.dtype)
-            self.set_var_remap(binding.var, self.builder_.match_cast(made, named))
+            self.set_var_remap(binding.var, self.builder_.match_cast(made, self._named(value.ty)))
             return
         bind_again(self, binding, value)
 
+    def _named(self, ty: Any) -> Any:
+        return relax.TensorType(list(map(self._name, _sizes(ty))), ty.dtype)
+
     def visit_match_cast_(self, binding: Any) -> None:
+        if isinstance(binding.var, relax.DataflowVar) and _has_formulas(binding.var):
+            value = self.builder_.normalize(self.visit_expr(binding.value))
+            named = self._named(binding.var.ty)
+            same = tvm_ffi.structural_equal(value.ty, named)
+            self.set_var_remap(
+                binding.var, value if same else self.builder_.match_cast(value, named)
+            )
+            return
         super().visit_match_cast_(binding)
         for size, name in zip(_sizes(binding.value.ty), _sizes(binding.var.ty), strict=False):
             if _is_formula(size) and isinstance(name, tirx.Var):

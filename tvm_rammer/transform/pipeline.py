@@ -34,6 +34,7 @@ from tvm_rammer.transform.partition_regions import PartitionRegions
 from tvm_rammer.transform.prepare import Prepare
 from tvm_rammer.transform.schedule_operators import ScheduleOperators
 from tvm_rammer.transform.share_constants import ShareConstants
+from tvm_rammer.transform.start_reductions import StartReductions
 
 # Errors of passes cross TVM's C++, from where those that it does not know return as RuntimeErrors.
 _ERRORS: list[type] = [KeyboardInterrupt, *RammerError.__subclasses__()]
@@ -184,6 +185,7 @@ def plan_module(
         rest = [
             # 4. Everything else runs the same rKernels, one call each.
             ScheduleOperators(compiler.kernels, target),
+            StartReductions(),
             # 5. What a deployed library needs besides: a guard, and a description of itself.
             add_guard,
         ]

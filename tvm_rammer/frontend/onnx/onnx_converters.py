@@ -372,7 +372,7 @@ def _non_max_suppression(
         default if value is None else value.value.numpy().item()
         for value, default in zip((*limits, None, None, None), (0, 0.0, LEAST), strict=False)
     )
-    return non_max_suppression(bb, boxes, scores, overlap, most, score)
+    return non_max_suppression(bb, boxes, scores, float(overlap), int(most), float(score))
 
 
 def _unsqueeze(

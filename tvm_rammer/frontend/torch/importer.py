@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 import tvm
-from tvm import relax, tirx
+from tvm import relax
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
 from tvm_rammer.errors import ModelError
@@ -30,8 +30,20 @@ from tvm_rammer.frontend.torch.operator_call import (
     wide_dtype,
 )
 from tvm_rammer.frontend.torch.random_definitions import DRAWN, number_of_run
-from tvm_rammer.frontend.torch.size_symbols import SIZE_OPERATORS, SizeSymbols, has_open_sizes
+from tvm_rammer.frontend.torch.size_symbols import (
+    SIZE_OPERATORS,
+    SizeSymbols,
+    as_size,
+    has_open_sizes,
+)
 from tvm_rammer.frontend.torch.weights import weight_of
+
+#: Why an operator is refused that computes with sizes as with numbers, and what helps.
+_OPEN = (
+    "its sizes depend on the data, which is not supported here",
+    "fix the inputs that decide them with constants=, or export the model with torch.onnx.export "
+    "instead",
+)
 
 
 def imported(program: Any, where: str) -> tvm.IRModule:
@@ -87,6 +99,8 @@ class _Importer(ExportedProgramImporter):
         except ModelError as error:
             raise ModelError(f"{self.where}: {error}") from error
         except Exception as error:
+            if any(map(has_open_sizes, (node, *node.all_input_nodes))):
+                raise ModelError(f"{self.where}: {refusal(node, *_OPEN)}") from error
             raise ModelError(f"{self.where}: {refusal(node, one_line(error))}") from error
 
     def _arguments(self, node: Any, converter: Converter) -> list[Any]:
@@ -112,10 +126,13 @@ class _Importer(ExportedProgramImporter):
             raise ModelError(f"{self.where}: {refusal(node, why, 'draw them before')}")
         key = key_of(f"operator {self.draws}")
         self.draws += 1
-        size = [tirx.const(each, "int64") for each in node.args[0]]
+        size = list(map(as_size, self._retrieve_args(node.args[0])))
         draw = {"uniform": uniform, "normal": normal}[kind]
         return self.block_builder.emit_te(
-            lambda number: draw(size, number, key), self.env[run], primfunc_name_hint=kind
+            lambda number, size: draw(size, number, key),
+            self.env[run],
+            size,
+            primfunc_name_hint=kind,
         )
 
     def _item_of_results(self, node: Any) -> Any:

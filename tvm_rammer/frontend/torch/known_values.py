@@ -104,6 +104,7 @@ def _tensor(name: str, value: Any, like: Any, where: str) -> Any:
 def _replaced(program: Any, computed: Mapping[Any, Any]) -> Any:
     """The program with constants in place of nodes, and with the sizes that follow from them."""
     import torch
+    from torch._dispatch.python import enable_python_dispatcher
     from torch._guards import detect_fake_mode
     from torch.fx.experimental.symbolic_shapes import rebind_unbacked
 
@@ -113,7 +114,8 @@ def _replaced(program: Any, computed: Mapping[Any, Any]) -> Any:
     constants = dict(program.constants)
     #: What reads something whose sizes have become known.
     told: set[Any] = set()
-    with fake, fake.shape_env.ignore_fresh_unbacked_symbols(), torch.no_grad():
+    symbols = fake.shape_env.ignore_fresh_unbacked_symbols()
+    with fake, symbols, torch.no_grad(), enable_python_dispatcher():
         for node in list(module.graph.nodes):
             is_known = node.name in values
             if node.op != "call_function" or not (is_known or node in told):

@@ -88,7 +88,7 @@ class OperatorCall:
     def sized(self, value: Any, shape: Sequence[Size] | None = None) -> Any:
         """A tensor with names for its sizes, the result's if not given: the run checks them."""
         shape = self.shape if shape is None else shape
-        if tuple(shape) == shape_of(value):
+        if self.sizes.are_equal(shape, shape_of(value)):
             return value
         return self.builder.match_cast(value, relax.TensorType(shape, dtype_of(value)))
 

@@ -12,7 +12,7 @@ from functools import reduce
 from operator import mul
 from typing import Any
 
-from tvm import relax, tirx
+from tvm import relax, sym, tirx
 
 from tvm_rammer.errors import ModelError
 
@@ -31,6 +31,7 @@ class SizeSymbols:
 
     def __init__(self) -> None:
         self._names: dict[str, tirx.Var] = {}
+        self._analyzer = sym.Analyzer()
 
     def size(self, size: Any) -> Size:
         """A size as TVM has it.
@@ -49,6 +50,14 @@ class SizeSymbols:
     def shape(self, sizes: Sequence[Any]) -> tuple[Size, ...]:
         """The sizes of a tensor."""
         return tuple(map(self.size, sizes))
+
+    def are_equal(self, shape: Sequence[Size], other: Sequence[Size | None]) -> bool:
+        """Whether two shapes of one rank are the same for all values of the names."""
+        pairs = zip(shape, other, strict=True)
+        return all(
+            size is not None and (one == size or self._analyzer.can_prove_equal(one, size))
+            for one, size in pairs
+        )
 
     def of_symbol(self, symbol: Any) -> tirx.Var:
         """TVM's name for one of PyTorch's."""

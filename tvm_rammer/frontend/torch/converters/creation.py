@@ -28,6 +28,14 @@ def _in_steps(call: OperatorCall, start: Any, end: Any, step: Any = 1, *_: Any) 
     return call.cast(call.counted(call.shape[0], start, step))
 
 
+def _identity(call: OperatorCall, *sizes: Any) -> Any:
+    height, width = call.shape
+    if isinstance(height, int) and isinstance(width, int):
+        return _evaluated(call)
+    rows = call.reshape(call.counted(height), (height, 1))
+    return call.cast(call.emit(relax.op.equal(rows, call.counted(width))))
+
+
 def _evaluated(call: OperatorCall, *_: Any) -> Any:
     """What depends on no tensor is what PyTorch computes now."""
     value = call.node.target(*call.node.args, **call.node.kwargs)
@@ -48,8 +56,8 @@ CONVERTERS: dict[str, Converter] = {
     "arange.start_step": _in_steps,
     "linspace.default": _evaluated,
     "scalar_tensor.default": _evaluated,
-    "eye.default": _evaluated,
-    "eye.m": _evaluated,
+    "eye.default": _identity,
+    "eye.m": _identity,
     **{
         f"{window}_window.{overload}": _evaluated
         for window in ("bartlett", "blackman", "hamming", "hann", "kaiser")

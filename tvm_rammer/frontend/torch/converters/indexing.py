@@ -139,9 +139,9 @@ def _replaced(call: OperatorCall, x: Any, source: Any, elements: Any) -> Any:
     if not elements.size:
         return x
     shape = shape_of(x)
-    origins = np.full(math.prod(shape), -1)
-    origins[elements.reshape(-1)] = np.arange(elements.size)
-    origins = origins.reshape(shape)
+    flat_origins = np.full(math.prod(shape), -1)
+    flat_origins[elements.reshape(-1)] = np.arange(elements.size)
+    origins = flat_origins.reshape(shape)
     flat = call.reshape(call.cast(source), (elements.size,))
     values = call.take(flat, table(np.maximum(origins, 0)), 0)
     return call.emit(relax.op.where(relax.const(origins >= 0), values, x))

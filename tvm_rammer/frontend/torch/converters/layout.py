@@ -104,10 +104,12 @@ def sliced(
     return call.emit(relax.op.strided_slice(x, [axis], [start], [end], [step]))
 
 
-def _slice(call: OperatorCall, x: Any, dim: int = 0, start: Any = None, *rest: Any) -> Any:
+def _slice(
+    call: OperatorCall, x: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Any:
     """``x[..., start:end:step]``, with as many elements as PyTorch says."""
-    axis, (end, step) = dim % x.ty.ndim, (*rest, *(None, 1)[len(rest) :])
-    size, start = shape_of(x)[axis], 0 if start is None else start
+    axis, start = dim % x.ty.ndim, 0 if start is None else start
+    size = shape_of(x)[axis]
     if are_numbers(start, end, size):
         return sliced(call, x, dim, start, end, step)
     count = call.shape[axis]
