@@ -4,9 +4,11 @@
 ``import_torch``           reads programs and imports them
 ``exported_program``       makes sizes known, decomposes, refuses by name
 ``known_values``           what is known decides sizes
+``mask_positions``         masks as indices, by the positions where they hold
 ``importer``               TVM's importer with the converters of this package
 ``converters``             from PyTorch's operators to Relax, one file for each family
 ``carried_state``          what it keeps between runs becomes inputs and outputs
+``size_symbols``           TVM's names for sizes that only the run tells
 ``operator_call``          a call of an operator, as its converter sees it
 ``quantized_definitions``  operators of quantised programs by others of PyTorch's
 ``random_definitions``     operators that draw random numbers, by two of our own
