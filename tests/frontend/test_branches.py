@@ -146,6 +146,12 @@ def test_results_of_two_shapes_cannot_be_computed_with():
 
 
 def test_an_operator_that_nobody_knows_is_named_in_a_branch():
-    strange = graph("strange", [helper.make_node("Det", ["x"], ["q"], "odd")], [], ["q"])
-    with pytest.raises(ModelError, match=r"Det \(node 'odd'\)"):
+    counts = {"mode": "TF", "ngram_counts": [0], "ngram_indexes": [0], "pool_int64s": [2]}
+    limits = {"min_gram_length": 1, "max_gram_length": 1, "max_skip_count": 0}
+    nodes = [
+        helper.make_node("Cast", ["x"], ["n"], to=TensorProto.INT64),
+        helper.make_node("TfIdfVectorizer", ["n"], ["q"], "odd", **counts, **limits),
+    ]
+    strange = graph("strange", nodes, [], ["q"])
+    with pytest.raises(ModelError, match=r"TfIdfVectorizer \(node 'odd'\)"):
         load_model(choice(strange, NOTHING))

@@ -598,17 +598,20 @@ def test_outputs_that_are_no_tensors(count, others):
 
 def test_unsupported_operators_are_named_with_their_first_nodes():
     nodes = [
-        helper.make_node("Relu", ["x"], ["a"]),
-        helper.make_node("Det", ["a"], ["b"], name="first"),
-        helper.make_node("MelWeightMatrix", ["n", "n", "n", "low", "low"], ["c"]),
-        helper.make_node("Det", ["c"], ["y"], name="second"),
+        helper.make_node("ImageDecoder", ["x"], ["a"], name="first"),
+        helper.make_node(
+            *("TfIdfVectorizer", ["n"], ["b"]),
+            **{"mode": "TF", "min_gram_length": 1, "max_gram_length": 1, "max_skip_count": 0},
+            **{"ngram_counts": [0], "ngram_indexes": [0], "pool_int64s": [2]},
+        ),
+        helper.make_node("ImageDecoder", ["x"], ["c"], name="second"),
     ]
-    counts = tensor("n", (), TensorProto.INT64)
-    inputs = [tensor("x", (2, 2, 2, 2)), counts, tensor("low", ())]
-    model = model_of(*nodes, inputs=inputs, outputs=[tensor("y", None)])
+    inputs = [tensor("x", (9,), TensorProto.UINT8), tensor("n", (4,), TensorProto.INT64)]
+    outputs = [tensor("b", None), tensor("c", None, TensorProto.UINT8)]
+    model = model_of(*nodes, inputs=inputs, outputs=outputs, opset=20)
     assert message(ModelError, model) == (
-        "the model: TVM's ONNX importer does not support Det (node 'first'), "
-        "MelWeightMatrix (node 'c'); export the model without"
+        "the model: TVM's ONNX importer does not support ImageDecoder (node 'first'), "
+        "TfIdfVectorizer (node 'b'); export the model without"
     )
 
 

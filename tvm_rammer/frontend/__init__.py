@@ -13,6 +13,8 @@
 ``row_blocks``              rows of groups in blocks, for both importers
 ``random_numbers``          a generator that counts, for both importers
 ``suppression``             the boxes of detections that are left, for both importers
+``pivots``                  of square matrices, for both importers
+``same_bits``               elements as others of the same bits, for both importers
 ``rounding``                float32 to bfloat16, for both importers
 ``onnx``                    ONNX models
 ``torch``                   programs of PyTorch

@@ -28,6 +28,7 @@ _SHAPE_OPERANDS = {
     "BlackmanWindow": (0,),
     "ConstantOfShape": (0,),
     "Expand": (1,),
+    "MelWeightMatrix": (0, 1, 2, 3, 4),
     "NonMaxSuppression": (2, 3, 4),
     "OneHot": (1,),
     "Pad": (1, 3),
@@ -35,6 +36,7 @@ _SHAPE_OPERANDS = {
     "Reshape": (1,),
     "Slice": (1, 2, 3, 4),
     "Split": (1,),
+    "SplitToSequence": (1,),
     "Squeeze": (1,),
     "Tile": (1,),
     "TopK": (1,),
@@ -79,7 +81,9 @@ LEFT_OUT = (
 
 
 #: Operators that TVM's importer has no converter for, but ours has.
-CONVERTED = frozenset({"Col2Im", "CumProd", "DFT", "DeformConv", "STFT"})
+CONVERTED = frozenset(
+    {"BitCast", "Col2Im", "CumProd", "DFT", "DeformConv", "Det", "LinearAttention", "STFT"}
+)
 
 
 @cache

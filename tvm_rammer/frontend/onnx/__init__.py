@@ -21,6 +21,9 @@
 ``random_nodes``       operators that draw random numbers, by the number of the run
 ``signals``            Fourier transforms
 ``col2im``             images out of their blocks
+``bit_cast``           elements as others of the same bits
+``determinant``        determinants of matrices
+``split_sequence``     a tensor in parts whose sizes may be data
 ``run_time_sizes``     shapes, where sizes are data at run time
 ``run_time_resize``    Resize where a size is data at run time
 ``recurrent``          LSTM, GRU and RNN as operators for each step

@@ -6,7 +6,7 @@ in float16 are off by 0.5 %, and there are no fast kernels for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 import numpy as np
@@ -37,6 +37,7 @@ def compute_in_float32(model: onnx.ModelProto) -> bool:
         return False
     say_types(model)
     taken = all_names(graph)
+    read_as_bits = _read_as_bits(model)
     constants = {tensor.name for tensor in graph.initializer}
     inputs = {v.name: v for v in graph.input if _is_half(v) and v.name not in constants}
     outputs = {v.name: v for v in graph.output if _is_half(v) and v.name not in inputs}
@@ -52,7 +53,8 @@ def compute_in_float32(model: onnx.ModelProto) -> bool:
     after = [_cast(names[name], name, kept[name]) for name in outputs]
     del graph.node[:]
     graph.node.extend(nodes)
-    _widen(graph, taken)
+    read_as_bits = {names.get(name, name): kind for name, kind in read_as_bits.items()}
+    _widen(graph, taken, read_as_bits)
     for value in (*inputs.values(), *outputs.values()):
         value.type.tensor_type.elem_type = kept[value.name]
     nodes = list(graph.node)
@@ -105,8 +107,35 @@ def _is_type(attribute: onnx.AttributeProto) -> bool:
     return attribute.name in _TYPES and attribute.i in _HALF
 
 
-def _widen(graph: onnx.GraphProto, taken: set[str]) -> None:
-    """Make float32 of all 16-bit floats, in sub-graphs too."""
+def _read_as_bits(model: onnx.ModelProto) -> dict[str, int]:
+    """The 16-bit floats whose bits a BitCast reads, and what they are."""
+    read = {node.input[0] for node in all_nodes(model.graph) if node.op_type == "BitCast"}
+    types: dict[str, onnx.TypeProto] = {}
+    if read:
+        _note_types(model.graph, opsets_of(model), types)
+    kinds = {name: types[name].tensor_type.elem_type for name in read & types.keys()}
+    return {name: kind for name, kind in kinds.items() if kind in _HALF}
+
+
+def _note_types(
+    graph: onnx.GraphProto, opsets: Mapping[str, int], types: dict[str, onnx.TypeProto]
+) -> None:
+    """Types of what a graph computes, in sub-graphs too."""
+    types |= {value.name: value.type for value in (*graph.value_info, *graph.input)}
+    types |= {tensor.name: type_of(tensor) for tensor in graph.initializer}
+    for node in graph.node:
+        for inner in subgraphs(node):
+            _note_types(inner, opsets, types)
+        # What ONNX does not allow is refused with its reason where the graph is folded.
+        with suppress(onnx.shape_inference.InferenceError):
+            types |= result_types(node, types, {}, opsets)
+
+
+def _widen(graph: onnx.GraphProto, taken: set[str], read_as_bits: Mapping[str, int]) -> None:
+    """Make float32 of all 16-bit floats, in sub-graphs too.
+
+    Bits are those of the 16-bit floats: of ``read_as_bits``, and of what a BitCast makes.
+    """
     for tensor in graph.initializer:
         _widen_tensor(tensor)
     for value in (*graph.input, *graph.value_info, *graph.output):
@@ -116,7 +145,10 @@ def _widen(graph: onnx.GraphProto, taken: set[str]) -> None:
     del graph.node[:]
     for node in nodes:
         for inner in subgraphs(node):
-            _widen(inner, taken)
+            _widen(inner, taken, read_as_bits)
+        if node.op_type == "BitCast":
+            graph.node.extend(_of_bits(node, taken, read_as_bits.get(node.input[0])))
+            continue
         for attribute in node.attribute:
             if attribute.HasField("t"):
                 _widen_tensor(attribute.t)
@@ -128,6 +160,19 @@ def _widen(graph: onnx.GraphProto, taken: set[str]) -> None:
                 node.input[0] = rounded
             attribute.i = TensorProto.FLOAT
         graph.node.append(node)
+
+
+def _of_bits(node: onnx.NodeProto, taken: set[str], given: int | None) -> list[onnx.NodeProto]:
+    """A BitCast between casts from and to float32; ``given`` is the 16-bit float that it reads."""
+    nodes = [node]
+    if given is not None:
+        narrow = fresh(f"{node.input[0]}/narrow", taken)
+        nodes.insert(0, _cast(node.input[0], narrow, given))
+        node.input[0] = narrow
+    if any(map(_is_type, node.attribute)):
+        wide, node.output[0] = node.output[0], fresh(f"{node.output[0]}/narrow", taken)
+        nodes.append(_cast(node.output[0], wide, TensorProto.FLOAT))
+    return nodes
 
 
 def _widen_tensor(tensor: onnx.TensorProto) -> None:

@@ -16,9 +16,12 @@ from tvm import relax, te, tirx
 
 from tvm_rammer.frontend.deformable_convolution import DeformableConvolution
 from tvm_rammer.frontend.onnx import random_nodes, signals
+from tvm_rammer.frontend.onnx.bit_cast import bit_cast
 from tvm_rammer.frontend.onnx.col2im import col2im
+from tvm_rammer.frontend.onnx.determinant import determinant
 from tvm_rammer.frontend.onnx.run_time_resize import resize
 from tvm_rammer.frontend.onnx.run_time_sizes import as_shape, broadcast, expanded, is_shape, sized
+from tvm_rammer.frontend.onnx.split_sequence import split_to_sequence
 from tvm_rammer.frontend.rounding import rounded_to_bfloat16
 from tvm_rammer.frontend.suppression import LEAST, non_max_suppression
 
@@ -387,6 +390,7 @@ def _unsqueeze(
 
 #: By the operator's name; one that gives nothing leaves the node to TVM's converter.
 CONVERTERS: Mapping[str, Converter] = {
+    "BitCast": bit_cast,
     "Cast": _cast,
     "Col2Im": col2im,
     "Concat": _concat,
@@ -394,6 +398,7 @@ CONVERTERS: Mapping[str, Converter] = {
     "CumProd": _cumulative_product,
     "DFT": signals.dft,
     "DeformConv": _deform_conv,
+    "Det": determinant,
     "Expand": _expand,
     "NonMaxSuppression": _non_max_suppression,
     "Reshape": _reshape,
@@ -403,6 +408,7 @@ CONVERTERS: Mapping[str, Converter] = {
     "ScatterElements": _scatter_elements,
     "ScatterND": _scatter_nd,
     "SpaceToDepth": _space_to_depth,
+    "SplitToSequence": split_to_sequence,
     "Squeeze": _squeeze,
     "TopK": _top_k,
     "Unsqueeze": _unsqueeze,

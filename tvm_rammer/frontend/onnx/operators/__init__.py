@@ -20,6 +20,7 @@
 ``selections``         operators that choose or reorder elements
 ``windows``            convolutions and pools
 ``elementwise_forms``  elementwise operators with attributes that would be ignored
+``mel_weights``        the weights of frequencies in bands of the mel scale
 ``table``              which operator has which rules
 ``rewrite``            the walk over a model
 =====================  ===============================================================

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from tvm import relax, te, tirx
+from tvm import relax
 
 from tvm_rammer.frontend.rounding import rounded_to_bfloat16
+from tvm_rammer.frontend.same_bits import same_bits
 from tvm_rammer.frontend.torch.converters.arithmetic import clamped
 from tvm_rammer.frontend.torch.operator_call import (
     Converter,
@@ -216,11 +217,7 @@ def _same_bits(call: OperatorCall, x: Any, *_: Any) -> Any:
     """``view`` as another type."""
     if call.shape != shape_of(x) or "bool" in (call.dtype, dtype_of(x)):
         call.refuse("it makes elements of another size")
-
-    def reinterpreted(x: te.Tensor) -> te.Tensor:
-        return te.compute(x.shape, lambda *at: tirx.reinterpret(call.dtype, x(*at)), "bits")
-
-    return x if call.dtype == dtype_of(x) else call.compute(reinterpreted, x)
+    return x if call.dtype == dtype_of(x) else call.compute(same_bits, x, call.dtype)
 
 
 def _cast(call: OperatorCall, x: Any, *_: Any) -> Any:

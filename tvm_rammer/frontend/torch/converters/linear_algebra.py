@@ -1,54 +1,39 @@
 """Small square matrices: determinants, inverses, systems of equations, Cholesky's factors.
 
-Column by column, unrolled, and in doubles: results in float32 then are no further from the true
-ones than PyTorch's. Where PyTorch raises an error, of a matrix that is singular or not positive
-definite, there the result has infinite numbers or NaN.
+In doubles, and all but determinants column by column, unrolled: results in float32 then are no
+further from the true ones than PyTorch's. Where PyTorch raises an error, of a matrix that is
+singular or not positive definite, there the result has infinite numbers or NaN.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 import numpy as np
 from tvm import relax
 
+from tvm_rammer.frontend.pivots import pivots
 from tvm_rammer.frontend.torch.converters.layout import sliced
 from tvm_rammer.frontend.torch.operator_call import Converter, OperatorCall, double, shape_of
 
-#: Every row is a handful of operators.
+#: Every row of what is unrolled is a handful of operators.
 MOST_ROWS = 32
 
 
-@dataclass(frozen=True)
-class _Eliminated:
-    """What is left of matrices and right-hand sides.
-
-    Attributes
-    ----------
-    pivots : list of Expr
-        Of each column, one for every matrix.
-    signs : list of Expr
-        -1 where rows changed places for it, else 1.
-    solution : Expr, optional
-        What right-hand sides became, if there were any.
-    """
-
-    pivots: list[Any]
-    signs: list[Any]
-    solution: Any
-
-
-def _batch(call: OperatorCall, x: Any, batch: Sequence[int] | None = None) -> Any:
+def _batch(
+    call: OperatorCall,
+    x: Any,
+    batch: Sequence[int] | None = None,
+    most_rows: int | None = MOST_ROWS,
+) -> Any:
     """Matrices in doubles along one axis, repeated to the batch that the result has."""
     *own, rows, columns = shape_of(x)
     if 0 in (*own, *(batch or ()), rows, columns):
         call.refuse("it is given matrices without elements")
-    if rows > MOST_ROWS:
-        call.refuse(f"its matrices have more than {MOST_ROWS} rows")
+    if most_rows is not None and rows > most_rows:
+        call.refuse(f"its matrices have more than {most_rows} rows")
     batch = own if batch is None else batch
     x = call.broadcast(call.cast(x, "float64"), (*batch, rows, columns))
     return call.reshape(x, (math.prod(batch), rows, columns))
@@ -64,70 +49,51 @@ def _identity(call: OperatorCall, like: Any) -> Any:
     return call.broadcast(relax.const(np.eye(rows)[None], "float64"), (count, rows, rows))
 
 
-def _eliminated(call: OperatorCall, x: Any) -> _Eliminated:
-    """By Gauss and Jordan: of each column the largest element is the pivot."""
+def _eliminated(call: OperatorCall, x: Any) -> Any:
+    """What right-hand sides become by Gauss and Jordan: of each column the largest is the pivot."""
     rows = shape_of(x)[1]
     numbers = relax.const(np.arange(rows).reshape(1, rows, 1), "int64")
-    pivots, signs = [], []
     for k in range(rows):
         sizes = relax.op.abs(sliced(call, sliced(call, x, 1, k), 2, 0, 1))
         place = call.emit(relax.op.add(relax.op.argmax(sizes, 1, True), relax.const(k, "int64")))
         chosen = call.emit(relax.op.equal(numbers, place))
         row = call.emit(relax.op.sum(relax.op.where(chosen, x, double(0)), axis=[1], keepdims=True))
-        pivots.append(sliced(call, row, 2, 0, 1))
-        stays = relax.op.equal(place, relax.const(k, "int64"))
-        signs.append(call.emit(relax.op.where(stays, double(1), double(-1))))
-        if shape_of(x)[2] == 1:
-            return _Eliminated(pivots, signs, None)
+        pivot = sliced(call, row, 2, 0, 1)
         x = call.emit(relax.op.where(chosen, sliced(call, x, 1, k, k + 1), x))
-        factors = call.emit(relax.op.divide(sliced(call, x, 2, 0, 1), pivots[-1]))
+        factors = call.emit(relax.op.divide(sliced(call, x, 2, 0, 1), pivot))
         rest = sliced(call, row, 2, 1)
         others = relax.op.subtract(sliced(call, x, 2, 1), relax.op.multiply(factors, rest))
         own = relax.const((np.arange(rows) == k).reshape(1, rows, 1))
-        x = call.emit(relax.op.where(own, relax.op.divide(rest, pivots[-1]), others))
-    return _Eliminated(pivots, signs, x)
-
-
-def _product(call: OperatorCall, factors: list[Any]) -> Any:
-    return call.emit(reduce(relax.op.multiply, factors))
-
-
-def _singular(call: OperatorCall, pivots: list[Any]) -> Any:
-    """Whether any pivot is zero: what comes behind it is no number then."""
-    least = relax.op.abs(pivots[0])
-    for pivot in pivots[1:]:
-        # The first zero counts, and not the NaN that may follow.
-        least = relax.op.where(relax.op.equal(least, double(0)), least, relax.op.abs(pivot))
-    return call.emit(relax.op.equal(least, double(0)))
+        x = call.emit(relax.op.where(own, relax.op.divide(rest, pivot), others))
+    return x
 
 
 def _result(call: OperatorCall, x: Any, shape: Sequence[int]) -> Any:
     return call.cast(call.reshape(x, shape))
 
 
+def _pivots(call: OperatorCall, x: Any) -> Any:
+    x = _batch(call, x, most_rows=None)
+    return call.emit(relax.TupleGetItem(call.compute(pivots, x), 0))
+
+
 def _determinant(call: OperatorCall, x: Any) -> list[Any]:
-    found = _eliminated(call, _batch(call, x))
-    product = _product(call, [*found.pivots, *found.signs])
-    value = relax.op.where(_singular(call, found.pivots), double(0), product)
+    value = relax.op.prod(_pivots(call, x), axis=[1])
     return call.only(_result(call, call.emit(value), call.shape))
 
 
 def _log_determinant(call: OperatorCall, x: Any) -> list[Any]:
     """``slogdet``: the sign, and the logarithm of the size."""
-    found = _eliminated(call, _batch(call, x))
-    singular = _singular(call, found.pivots)
-    sign = _product(call, [*(relax.op.sign(pivot) for pivot in found.pivots), *found.signs])
-    sizes = [call.emit(relax.op.abs(pivot)) for pivot in found.pivots]
-    total = reduce(relax.op.add, map(relax.op.log, sizes))
-    sign = call.emit(relax.op.where(singular, double(0), sign))
-    total = call.emit(relax.op.where(singular, double(-math.inf), total))
-    return call.only(*(_result(call, value, call.shape) for value in (sign, total)))
+    found = _pivots(call, x)
+    sign = relax.op.prod(relax.op.sign(found), axis=[1])
+    total = relax.op.sum(relax.op.log(relax.op.abs(found)), axis=[1])
+    return call.only(*(_result(call, call.emit(value), call.shape) for value in (sign, total)))
 
 
 def _inverse(call: OperatorCall, x: Any, *_: Any) -> list[Any]:
     x = _batch(call, x)
     both = call.emit(relax.op.concat([x, _identity(call, x)], 2))
-    return call.only(_result(call, _eliminated(call, both).solution, call.shape))
+    return call.only(_result(call, _eliminated(call, both), call.shape))
 
 
 def _solution(call: OperatorCall, x: Any, y: Any, left: bool = True, *_: Any) -> list[Any]:
@@ -141,7 +107,7 @@ def _solution(call: OperatorCall, x: Any, y: Any, left: bool = True, *_: Any) ->
         y = _transposed(call, y)
     x = x if left else _transposed(call, x)
     sides = [_batch(call, matrices, batch) for matrices in (x, y)]
-    found = _eliminated(call, call.emit(relax.op.concat(sides, 2))).solution
+    found = _eliminated(call, call.emit(relax.op.concat(sides, 2)))
     found = found if left or is_vector else _transposed(call, found)
     return call.only(_result(call, found, call.shape))
 
