@@ -23,6 +23,7 @@
 ``col2im``             images out of their blocks
 ``bit_cast``           elements as others of the same bits
 ``determinant``        determinants of matrices
+``linear_attention``   matrices that remember keys and values
 ``split_sequence``     a tensor in parts whose sizes may be data
 ``run_time_sizes``     shapes, where sizes are data at run time
 ``run_time_resize``    Resize where a size is data at run time

@@ -19,6 +19,7 @@ from tvm_rammer.frontend.onnx import random_nodes, signals
 from tvm_rammer.frontend.onnx.bit_cast import bit_cast
 from tvm_rammer.frontend.onnx.col2im import col2im
 from tvm_rammer.frontend.onnx.determinant import determinant
+from tvm_rammer.frontend.onnx.linear_attention import linear_attention
 from tvm_rammer.frontend.onnx.run_time_resize import resize
 from tvm_rammer.frontend.onnx.run_time_sizes import as_shape, broadcast, expanded, is_shape, sized
 from tvm_rammer.frontend.onnx.split_sequence import split_to_sequence
@@ -401,6 +402,7 @@ CONVERTERS: Mapping[str, Converter] = {
     "Det": determinant,
     "Expand": _expand,
     "NonMaxSuppression": _non_max_suppression,
+    "LinearAttention": linear_attention,
     "Reshape": _reshape,
     "Resize": resize,
     "Slice": _slice,
