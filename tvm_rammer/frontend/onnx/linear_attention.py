@@ -18,6 +18,8 @@ from tvm.script.ir_builder import tirx as T
 
 #: Columns of a matrix that go through the tokens together, at most.
 _MOST_COLUMNS = 32
+#: Queries of a matrix up to which each has code of its own.
+_MOST_UNROLLED = 8
 
 
 def linear_attention(
@@ -118,6 +120,7 @@ class _LinearAttention:
             with T.serial(0, tokens) as token:
                 steps.learn(token)
                 steps.answer(token)
+            steps.end()
         return builder.get()
 
 
@@ -145,31 +148,37 @@ class _Steps:
         self.columns = attention._columns
         dtype = str(self.query.dtype)
         self.zero = tirx.const(0, dtype)
-        self.new, self.found = (
-            T.buffer_proxy(T.alloc_buffer(shape, dtype, scope="local"))
-            for shape in ((self.columns,), (attention.group, self.columns))
+        shapes = (self.columns,), (attention.group, self.columns), (attention.keys, self.columns)
+        self.new, self.found, self.matrix = (
+            T.buffer_proxy(T.alloc_buffer(shape, dtype, scope="local")) for shape in shapes
         )
 
     def begin(self) -> None:
         """The matrix before the first token."""
-        with T.serial(0, self.attention.keys) as row, T.serial(0, self.columns) as column:
+        with T.serial(0, self.attention.keys) as row, self._each_column() as column:
             at = self._at(row, column)
-            self.left[at] = self.zero if self.past is None else self.past[at]
+            self.matrix[row, column] = self.zero if self.past is None else self.past[at]
+
+    def end(self) -> None:
+        """The matrix after the last token."""
+        with T.serial(0, self.attention.keys) as row, self._each_column() as column:
+            self.left[self._at(row, column)] = self.matrix[row, column]
 
     def learn(self, token: Any) -> None:
         """What a token adds to each row, of which its key is a multiple."""
-        with T.serial(0, self.columns) as column:
+        with self._each_column() as column:
             self.new[column] = self.zero
         if not self.attention.corrects:
-            with T.serial(0, self.columns) as column:
+            with self._each_column() as column:
                 self.new[column] = self._value(token, column)
             return
-        with T.serial(0, self.attention.keys) as row, T.serial(0, self.columns) as column:
-            at = self._at(row, column)
+        with T.serial(0, self.attention.keys) as row, self._each_column() as column:
+            kept = self.matrix[row, column]
             if self.decay is not None:
-                self.left[at] = self.left[at] * self._stays(token, row)
-            self.new[column] = self.new[column] + self.left[at] * self._key(token, row)
-        with T.serial(0, self.columns) as column:
+                self.matrix[row, column] = kept * self._stays(token, row)
+            known = self.matrix[row, column] * self._key(token, row)
+            self.new[column] = self.new[column] + known
+        with self._each_column() as column:
             missing = self._value(token, column) - self.new[column]
             self.new[column] = self._share(token) * missing
 
@@ -177,22 +186,29 @@ class _Steps:
         """The matrix after a token, and what its queries find there."""
         group = self.attention.group
         scale = tirx.const(self.attention.scale, str(self.query.dtype))
-        with T.serial(0, group) as asked, T.serial(0, self.columns) as column:
+        with self._each_query() as asked, self._each_column() as column:
             self.found[asked, column] = self.zero
         with T.serial(0, self.attention.keys) as row:
-            with T.serial(0, self.columns) as column:
-                at = self._at(row, column)
-                kept = self.left[at]
+            with self._each_column() as column:
+                kept = self.matrix[row, column]
                 if self.decay is not None and not self.attention.corrects:
                     kept = kept * self._stays(token, row)
-                self.left[at] = kept + self._key(token, row) * self.new[column]
-            with T.serial(0, group) as asked, T.serial(0, self.columns) as column:
+                self.matrix[row, column] = kept + self._key(token, row) * self.new[column]
+            with self._each_query() as asked, self._each_column() as column:
                 weight = self.query[self.batch, token, self.head * group + asked, row]
-                read = weight * self.left[self._at(row, column)]
+                read = weight * self.matrix[row, column]
                 self.found[asked, column] = self.found[asked, column] + read
-        with T.serial(0, group) as asked, T.serial(0, self.columns) as column:
+        with self._each_query() as asked, self._each_column() as column:
             to = self.batch, token, self.head * group + asked, self.first + column
             self.result[to] = self.found[asked, column] * scale
+
+    def _each_column(self) -> Any:
+        """All at once, so that what is summed up for them stays in registers."""
+        return (T.vectorized if self.columns > 1 else T.serial)(0, self.columns)
+
+    def _each_query(self) -> Any:
+        group = self.attention.group
+        return (T.unroll if group <= _MOST_UNROLLED else T.serial)(0, group)
 
     def _at(self, row: Any, column: Any) -> tuple[Any, ...]:
         return self.batch, self.head, row, self.first + column

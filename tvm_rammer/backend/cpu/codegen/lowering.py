@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import tvm
 from tvm import tirx
 
+from tvm_rammer.backend.cpu.codegen.local_buffers import UnmarkLocalBuffers
 from tvm_rammer.backend.cpu.codegen.marked_loops import LinkRolledLoops, SkipNeedlessCopies
 from tvm_rammer.backend.cpu.codegen.neighbour_products import MultiplyNeighbours
 from tvm_rammer.backend.cpu.codegen.scalar_calls import KeepScalarCallsInLoops
@@ -100,7 +101,7 @@ def lowering_pipeline() -> str:
     after = (LinkElementaryFunctions, LinkRolledLoops)
     before = (
         *(NameElementaryFunctions, MultiplyNeighbours),
-        *(KeepScalarCallsInLoops, SkipNeedlessCopies),
+        *(KeepScalarCallsInLoops, SkipNeedlessCopies, UnmarkLocalBuffers),
     )
     return lowering(_PIPELINE, before, after, _needless)
 
