@@ -66,7 +66,7 @@ def _launched(func: tirx.PrimFunc, target: tvm.target.Target) -> tirx.PrimFunc:
         scheduled = usual_schedule(func, target, has_threads)
         if scheduled is not None:
             return lane_by_lane(scheduled)
-    return func if has_threads else _with_body(func, _as_written(func.body))
+    return func if has_threads else lane_by_lane(_with_body(func, _as_written(func.body)))
 
 
 def _is_loops(func: tirx.PrimFunc) -> bool:

@@ -65,7 +65,7 @@ def linear_attention(
     operands = [
         bb.emit(relax.op.reshape(x, relax.ShapeExpr(shape))) for x, shape in shaped if x is not None
     ]
-    found = bb.emit_te(attention.computed, *operands)
+    found = bb.emit_te(attention.computed, *operands, primfunc_name_hint="linear_attention")
     read, left = (bb.emit(relax.TupleGetItem(found, number)) for number in (0, 1))
     packed = relax.ShapeExpr([batch, tokens, asked * attention.values])
     return relax.Tuple([bb.emit(relax.op.reshape(read, packed)), left])
