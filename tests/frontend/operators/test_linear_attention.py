@@ -202,9 +202,18 @@ def test_as_many_tokens_as_the_run_finds():
         instance(*inputs, kept, fewer, kept)
 
 
-def test_as_many_elements_as_the_run_finds():
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_as_many_elements_as_the_run_finds(count):
     with pytest.raises(ModelError, match="how many elements a token has is known only at run time"):
-        load_model(of_some(Sizes(), 2, 1))
+        load_model(of_some(Sizes(), 2, count))
+
+
+def test_as_many_elements_of_a_key_as_the_run_finds():
+    model = of_some(Sizes(), 2, 2)
+    # The queries are read as they are, and have all of their elements.
+    model.graph.node[-1].input[0] = "q"
+    with pytest.raises(ModelError, match="how many elements a token has is known only at run time"):
+        load_model(model)
 
 
 @pytest.mark.parametrize(

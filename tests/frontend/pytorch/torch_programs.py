@@ -1057,7 +1057,7 @@ _SINGULAR = torch.tensor([[[1.0, 2, 3], [2, 4, 6], [1, 0, 1]], [[0, 1, 0], [0, 0
 LINEAR_ALGEBRA = {
     "det": Program(lambda x, y: (torch.linalg.det(x), torch.det(y)), (_SQUARE, _SINGULAR)),
     "det_of_one": Program(torch.linalg.det, (floats(1, 1),)),
-    "det_of_many_rows": Program(torch.linalg.det, (floats(32, 32) / 3,)),
+    "det_of_many_rows": Program(torch.linalg.det, (floats(64, 64) / 4,)),
     "slogdet": Program(
         lambda x, y: (torch.linalg.slogdet(x), torch.slogdet(y)), (_SQUARE, _SINGULAR)
     ),

@@ -231,9 +231,12 @@ class _Steps:
 
 def _attention(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> _LinearAttention:
     """What a node says; ONNX has checked that shapes and rule agree, as far as sizes are known."""
-    query, _, value, past, decay, beta = inputs
+    query, key, value, past, decay, beta = inputs
     asked, heads = int(attributes["q_num_heads"]), int(attributes["kv_num_heads"])
     keys, values = _size(query, 2) // asked, _size(value, 2) // heads
+    for each, axes in ((key, (2,)), (past, (1, 2, 3))):
+        for axis in axes:
+            _size(each, axis)
     scale = float(attributes.get("scale", 0.0)) or 1 / sqrt(keys)
     flags = (each is not None for each in (decay, beta, past))
     return _LinearAttention(heads, asked // heads, keys, values, scale, *flags)
