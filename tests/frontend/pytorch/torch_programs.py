@@ -495,6 +495,9 @@ ACTIVATIONS = {
     "logit": Program(lambda x: torch.logit(x, 1e-3), (torch.tensor([0.0, 0.2, 0.9, 1.0]),)),
     "dropout_eval": Program(nn.Dropout().eval(), (X,)),
     "dropout_training": Program(nn.Dropout().train(), (X,), "call model.eval()"),
+    "dropout_of_nothing": Program(
+        lambda x: (F.dropout(x, 0.0), F.dropout(x, 1.0), F.alpha_dropout(x, 0.0, True)), (X,)
+    ),
 }
 
 _RUNNING = torch.tensor(
@@ -767,6 +770,10 @@ COMPLEX_NUMBERS = {
             "conjugate": lambda x, y: x.conj() * y.conj().imag,
             "functions": lambda x, y: x**2 + y.exp() + y.reciprocal(),
             "powers": lambda x, y: x**3 + y**-2 + x**0.5 + y**1.5,
+            "waves": lambda x, y: x.sin() * y.cos() + x.sinh() - y.cosh(),
+            "tangents": lambda x, y: x.tanh() + (y * 1e-3).tanh() * 1e3 + (x * 99).tanh() + y.tan(),
+            "more": lambda x, y: x.sigmoid() + (y + 5).rsqrt() + y.square(),
+            "put": lambda x, y: x.index_put((I[0] % 3, I[1] % 4), y[0], accumulate=True),
             "roots": lambda x, y: (x - 1).sqrt() + (x.real - 1 + 0j).sqrt() + (y * 0).sqrt(),
             "logarithms": lambda x, y: x.log() + (x - y.real).log(),
             "vectors": lambda x, y: x @ y[0] + (x[0] @ y[0]),

@@ -194,8 +194,10 @@ def _check_training(program: Any, where: str) -> None:
             given = dict(zip((each.name for each in schema.arguments), node.args, strict=False))
             given |= node.kwargs
             training = given.get("training") is True or given.get("train") is True
-            # Weights may be normalised without any statistics of batches.
-            if training and given.get("running_mean", given.get("p")) is not None:
+            # Weights may be normalised without any statistics of batches; and what is dropped with
+            # a chance of 0 or 1 is nothing or all.
+            rate = given.get("p") or 0
+            if training and (given.get("running_mean") is not None or 0 < rate < 1):
                 why = next(why for each, why in _TRAINED.items() if each in schema.name)
                 advice = "call model.eval() before the export"
                 raise ModelError(f"{where}: {refusal(node, f'{why}, as in training', advice)}")

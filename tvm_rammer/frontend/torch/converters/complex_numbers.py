@@ -21,6 +21,9 @@ from tvm_rammer.frontend.torch.converters.layout import sliced
 from tvm_rammer.frontend.torch.converters.product import product
 from tvm_rammer.frontend.torch.operator_call import Converter, OperatorCall, dtype_of, shape_of
 
+#: Of which on the hyperbolic tangent is 1, in doubles too.
+_ONE_BEYOND = 20.0
+
 
 @dataclass(frozen=True)
 class Complex:
@@ -183,6 +186,63 @@ def _exponential(call: OperatorCall, x: Complex) -> Complex:
     return _from_length_and_angle(call, call.emit(relax.op.exp(x.real)), x.imaginary)
 
 
+def _of_sines(call: OperatorCall, x: Any, y: Any) -> tuple[Any, Any]:
+    """``sinh(x) cos(y)`` and ``cosh(x) sin(y)``, the parts of the hyperbolic sine of x + iy."""
+    first = relax.op.multiply(relax.op.sinh(x), relax.op.cos(y))
+    return call.emit(first), call.emit(relax.op.multiply(relax.op.cosh(x), relax.op.sin(y)))
+
+
+def _of_cosines(call: OperatorCall, x: Any, y: Any) -> tuple[Any, Any]:
+    """``cosh(x) cos(y)`` and ``sinh(x) sin(y)``, the parts of the hyperbolic cosine."""
+    first = relax.op.multiply(relax.op.cosh(x), relax.op.cos(y))
+    return call.emit(first), call.emit(relax.op.multiply(relax.op.sinh(x), relax.op.sin(y)))
+
+
+def _hyperbolic_sine(call: OperatorCall, x: Complex) -> Complex:
+    return Complex(*_of_sines(call, x.real, x.imaginary))
+
+
+def _hyperbolic_cosine(call: OperatorCall, x: Complex) -> Complex:
+    return Complex(*_of_cosines(call, x.real, x.imaginary))
+
+
+def _sine(call: OperatorCall, x: Complex) -> Complex:
+    imaginary, real = _of_sines(call, x.imaginary, x.real)
+    return Complex(real, imaginary)
+
+
+def _cosine(call: OperatorCall, x: Complex) -> Complex:
+    real, imaginary = _of_cosines(call, x.imaginary, x.real)
+    return Complex(real, call.emit(relax.op.negative(imaginary)))
+
+
+def _hyperbolic_tangent(call: OperatorCall, x: Complex) -> Complex:
+    """By the formula that is exact near 0; beyond the limit it is 1 or -1 in every digit."""
+    limit = relax.const(_ONE_BEYOND, dtype_of(x.real))
+    real = relax.op.minimum(relax.op.maximum(x.real, relax.op.negative(limit)), limit)
+    sinh, cosh = call.emit(relax.op.sinh(real)), relax.op.cosh(real)
+    sin, cos = relax.op.sin(x.imaginary), call.emit(relax.op.cos(x.imaginary))
+    below = relax.op.add(relax.op.multiply(sinh, sinh), relax.op.multiply(cos, cos))
+    below = call.emit(below)
+    parts = (relax.op.multiply(*pair) for pair in ((sinh, cosh), (sin, cos)))
+    return Complex(*(call.emit(relax.op.divide(part, below)) for part in parts))
+
+
+def _tangent(call: OperatorCall, x: Complex) -> Complex:
+    turned = Complex(call.emit(relax.op.negative(x.imaginary)), x.real)
+    found = _hyperbolic_tangent(call, turned)
+    return Complex(found.imaginary, call.emit(relax.op.negative(found.real)))
+
+
+def _logistic(call: OperatorCall, x: Complex) -> Complex:
+    """``sigmoid``: half of 1 and the hyperbolic tangent of the half."""
+    half = relax.const(0.5, dtype_of(x.real))
+    parts = (call.emit(relax.op.multiply(part, half)) for part in (x.real, x.imaginary))
+    found = _hyperbolic_tangent(call, Complex(*parts))
+    real, imaginary = (relax.op.multiply(part, half) for part in (found.real, found.imaginary))
+    return Complex(call.emit(relax.op.add(real, half)), call.emit(imaginary))
+
+
 def _root(call: OperatorCall, x: Complex) -> Complex:
     """The one that is not to the left of zero; below the negative numbers it is below zero."""
     half = relax.const(0.5, dtype_of(x.real))
@@ -335,6 +395,7 @@ _OF_SEVERAL = {
     "cat.default": (0,),
     "where.self": (1, 2),
     "slice_scatter.default": (0, 1),
+    "index_put.default": (0, 2),
     "select_scatter.default": (0, 1),
     "copy.default": (1,),
 }
@@ -362,6 +423,15 @@ _OWN: dict[str, Converter] = {
     "abs.default": _length,
     "angle.default": _angle,
     "exp.default": _exponential,
+    "sin.default": _sine,
+    "cos.default": _cosine,
+    "tan.default": _tangent,
+    "sinh.default": _hyperbolic_sine,
+    "cosh.default": _hyperbolic_cosine,
+    "tanh.default": _hyperbolic_tangent,
+    "sigmoid.default": _logistic,
+    "square.default": lambda call, x: _multiplied(call, x, x),
+    "rsqrt.default": lambda call, x: _reciprocal(call, _root(call, x)),
     "pow.Tensor_Scalar": _power,
     "full.default": _filled,
     "full_like.default": _filled,

@@ -16,6 +16,7 @@ from tvm_rammer.frontend.torch.operator_call import (
     shape_of,
     table,
 )
+from tvm_rammer.frontend.torch.size_symbols import Size
 
 
 class Joined(NamedTuple):
@@ -50,15 +51,15 @@ def joined(call: OperatorCall, x: Any, indices: Sequence[Any]) -> Joined:
         if positions is None:
             positions = index
         else:
-            scaled = relax.op.multiply(positions, relax.const(size, "int64"))
+            scaled = relax.op.multiply(positions, call.cast(size, "int64"))
             positions = call.emit(relax.op.add(scaled, index))
     return Joined(merged, first, positions, order)
 
 
-def _from_the_front(call: OperatorCall, index: Any, size: int) -> Any:
+def _from_the_front(call: OperatorCall, index: Any, size: Size) -> Any:
     index = call.cast(index, "int64")
     behind = relax.op.less(index, relax.const(0, "int64"))
-    shifted = relax.op.add(index, relax.const(size, "int64"))
+    shifted = relax.op.add(index, call.cast(size, "int64"))
     return call.emit(relax.op.where(behind, shifted, index))
 
 
@@ -70,10 +71,13 @@ def taken(call: OperatorCall, x: Any, indices: Sequence[Any]) -> Any:
     return call.take(parts.tensor, parts.positions, parts.axis)
 
 
-def _selected(call: OperatorCall, x: Any, dim: int, index: int) -> Any:
+def _selected(call: OperatorCall, x: Any, dim: int, index: Any) -> Any:
     shape = shape_of(x)
     axis = dim % len(shape)
-    return call.take(x, relax.const(index % shape[axis], "int64"), axis)
+    if isinstance(index, int) and isinstance(shape[axis], int):
+        return call.take(x, table(index % shape[axis]), axis)
+    index = call.cast(index, "int64")
+    return call.take(x, _from_the_front(call, index, shape[axis]), axis)
 
 
 def _index_selected(call: OperatorCall, x: Any, dim: int, index: Any) -> Any:
