@@ -12,6 +12,7 @@
 ``fourier``                 Fourier transforms, for both importers
 ``row_blocks``              rows of groups in blocks, for both importers
 ``random_numbers``          a generator that counts, for both importers
+``run_time_steps``          loops whose steps only the run counts, for both importers
 ``suppression``             the boxes of detections that are left, for both importers
 ``pivots``                  of square matrices, for both importers
 ``same_bits``               elements as others of the same bits, for both importers

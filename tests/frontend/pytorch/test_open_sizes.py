@@ -55,6 +55,23 @@ def slices(x: Any, mask: Any) -> Any:
     return *ends, y[count // 2 :], y[: count - 1], torch.arange(count), torch.arange(2, count, 2)
 
 
+def picked(x: Any, mask: Any) -> Any:
+    y = x[mask]
+    flat = y[y > 0]
+    torch._check(y.shape[0] >= 2)
+    rows = torch.tensor([0, 1, -1])
+    return y[rows], y[0], y[-1], y[:, rows], y[rows, rows], y[y[:, 0] > 0], flat * 2
+
+
+def edges_to_oneself(edges: Any, weights: Any) -> Any:
+    """As spectral graph convolutions count them."""
+    there = edges[:, weights > 0]
+    values = weights[weights > 0].clone()
+    own = there[0] == there[1]
+    values[own] = values[own] - 1
+    return there, values
+
+
 def squares(x: Any, mask: Any) -> Any:
     y = x[mask]
     scores = y @ y.T
@@ -151,6 +168,11 @@ EXPERT = torch.tensor([0, 2, 0, 2, 1, 0])
 PROGRAMS: dict[str, tuple[Callable[..., Any], list[tuple[Any, ...]]]] = {
     "positions": (positions, [(X,), (-X,), (X.abs(),), (-X.abs(),)]),
     "slices": (slices, [(X, mask) for mask in MASKS if mask.sum() > 1]),
+    "picked": (picked, [(X, mask) for mask in MASKS if mask.sum() > 1]),
+    "edges_to_oneself": (
+        edges_to_oneself,
+        [(EXPERT.repeat(2, 2), floats(12)), (EXPERT.repeat(2, 2), -floats(12).abs())],
+    ),
     "cut": (cut, [(X, torch.tensor(count)) for count in (4, 0, 6)]),
     "cut_from_behind": (cut_from_behind, [(X, torch.tensor(k)) for k in (4, 0, 6, -2, 9, -9)]),
     "parts": (parts, [(X, torch.tensor(sizes)) for sizes in ((3, 1, 2), (0, 6, 0))]),

@@ -95,7 +95,7 @@ class _Importer(ONNXGraphImporter):
 
     def _construct_node(self, node: onnx.NodeProto) -> None:
         if node.op_type == "Loop":
-            found = RunTimeLoop(self, node, self._weights()).convert()
+            found = RunTimeLoop(self, node, self._weights()).results()
             named = zip(node.output, found, strict=False)
             self._nodes |= {name: value for name, value in named if name}
             return

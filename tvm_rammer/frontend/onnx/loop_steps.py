@@ -18,9 +18,7 @@ from tvm_rammer.errors import ModelError
 from tvm_rammer.frontend.onnx.infer import Types, Values, domain_of, static_shape
 from tvm_rammer.frontend.onnx.names import describe, fresh, renamed, subgraphs
 from tvm_rammer.frontend.onnx.new_nodes import Nodes
-
-#: Operators that all loops of a model may become.
-MOST_OPERATORS = 10_000
+from tvm_rammer.frontend.run_time_steps import MOST_OPERATORS
 
 #: Since these versions of ONNX's operators the axes of Unsqueeze are an input, and Scan has no
 #: batches.

@@ -11,6 +11,7 @@
 ``size_symbols``           TVM's names for sizes that only the run tells
 ``operator_call``          a call of an operator, as its converter sees it
 ``quantized_definitions``  operators of quantised programs by others of PyTorch's
+``program_loops``          loops whose steps only the run counts
 ``random_definitions``     operators that draw random numbers, by two of our own
 ``unpack_weights``         packed weights, and those of 8 bits, become floats
 ``weights``                which an input is, and new ones

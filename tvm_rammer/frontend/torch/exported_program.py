@@ -34,7 +34,7 @@ _TRAINED = {
 }
 
 #: What is part of the graph's language, or has a meaning in the whole program.
-_LANGUAGE = frozenset({"getitem", "cond", *DRAWN, *SIZE_OPERATORS})
+_LANGUAGE = frozenset({"getitem", "cond", "while_loop", "scan", *DRAWN, *SIZE_OPERATORS})
 
 
 def prepared(program: Any, shapes: Shapes, constants: Constants, where: str) -> Any:

@@ -8,7 +8,7 @@ computed in float32, and rounded.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -23,12 +23,15 @@ from tvm_rammer.frontend.torch.converters import COMPLEX_CONVERTERS, CONVERTERS
 from tvm_rammer.frontend.torch.operator_call import (
     Converter,
     OperatorCall,
+    are_numbers,
     dtype_of,
     place,
     refusal,
+    shape_of,
     tvm_dtype,
     wide_dtype,
 )
+from tvm_rammer.frontend.torch.program_loops import Scan, WhileLoop
 from tvm_rammer.frontend.torch.random_definitions import DRAWN, number_of_run
 from tvm_rammer.frontend.torch.size_symbols import (
     SIZE_OPERATORS,
@@ -54,8 +57,8 @@ def imported(program: Any, where: str) -> tvm.IRModule:
     ModelError
         A converter refuses an operator's arguments.
     """
-    importer = _Importer(where)
     program = with_real_ends(program, where)
+    importer = _Importer(program, where)
     try:
         return importer.from_exported_program(program, False, False, False, None)
     except Exception:
@@ -67,15 +70,70 @@ def imported(program: Any, where: str) -> tvm.IRModule:
 class _Importer(ExportedProgramImporter):
     """An importer that knows what ``CONVERTERS`` have, and no other operator."""
 
-    def __init__(self, where: str) -> None:
+    env: dict[Any, Any]
+
+    def __init__(self, program: Any, where: str) -> None:
         super().__init__()
-        self.where, self.draws, self.sizes = where, 0, SizeSymbols()
+        self.program, self.where, self.draws, self.sizes = program, where, 0, SizeSymbols()
 
     def create_convert_map(self) -> dict[str, Callable[[Any], Any]]:
         own = {name: partial(self._convert, name) for name in CONVERTERS}
         drawn = {name: partial(self._drawn, kind) for name, kind in DRAWN.items()}
         sizes = dict.fromkeys(SIZE_OPERATORS, self._size)
-        return {**own, **drawn, **sizes, "getitem": self._item_of_results, "cond": self._cond}
+        language = {
+            "getitem": self._item_of_results,
+            "cond": self._cond,
+            "while_loop": self._while_loop,
+            "scan": self._scan,
+        }
+        return {**own, **drawn, **sizes, **language}
+
+    def _while_loop(self, node: Any) -> list[Any]:
+        condition, body, states, read = node.args
+        graphs = [self.env[each] for each in (condition, body)]
+        given = [self._loop_operands(node, operands) for operands in (states, read)]
+        loop = WhileLoop(graphs[0], self.block_builder, self._translated, graphs[1], *given)
+        return loop.run(loop.goes_on(*given))
+
+    def _scan(self, node: Any) -> list[Any]:
+        body, states, scanned, read = node.args
+        given = [self._loop_operands(node, each) for each in (states, [*scanned, *read])]
+        results = [
+            (tuple(value.shape), tvm_dtype(value.dtype))
+            for value in node.meta["val"][len(states) :]
+        ]
+        count = int(scanned[0].meta["val"].shape[0])
+        rest = self.block_builder, self._translated, self.env[body], *given
+        return Scan(len(scanned), count, results, *rest).stacked()
+
+    def _loop_operands(self, node: Any, operands: Any) -> list[Any]:
+        """What a loop begins with or reads; weights are constants in its functions."""
+        found = [self._loop_operand(each) for each in operands]
+        for each in found:
+            if not isinstance(each, relax.Expr) or None in shape_of(each):
+                why = "it computes with numbers that are no tensors"
+                raise ModelError(f"{self.where}: {refusal(node, why, 'make them tensors')}")
+            if not are_numbers(*shape_of(each)):
+                raise ModelError(f"{self.where}: {refusal(node, *_OPEN)}")
+        return found
+
+    def _loop_operand(self, operand: Any) -> Any:
+        weight = weight_of(self.program, operand) if operand.op == "placeholder" else None
+        if weight is None:
+            return self.env[operand]
+        table, name = weight
+        return relax.const(self._convert_pytorch_tensor_to_tvm(table[name]))
+
+    def _translated(self, graph: Any, operands: Sequence[Any]) -> list[Any]:
+        """The results of a graph inside of the program, computed where this is asked for."""
+        around = self.env
+        places = graph.graph.find_nodes(op="placeholder")
+        self.env = dict(zip(places, operands, strict=True))
+        try:
+            found = self._translate_fx_graph(graph, list(graph.graph.nodes), {})
+        finally:
+            self.env = around
+        return list(found)
 
     def _size(self, node: Any) -> Any:
         """What a number is that PyTorch computed of sizes."""

@@ -205,6 +205,11 @@ def table(values: Any) -> Any:
     return relax.const(np.asarray(values), "int64")
 
 
+def are_numbers(*bounds: Any) -> bool:
+    """Whether bounds and sizes are known before the run."""
+    return all(bound is None or isinstance(bound, int) for bound in bounds)
+
+
 def double(value: float) -> Any:
     """A number as a constant in float64."""
     return relax.const(value, "float64")

@@ -13,6 +13,7 @@ from tvm import relax, te, tirx
 from tvm_rammer.frontend.torch.operator_call import (
     Converter,
     OperatorCall,
+    are_numbers,
     dtype_of,
     shape_of,
     table,
@@ -138,11 +139,6 @@ def _at_run_time(call: OperatorCall, bound: Any, size: Size) -> Any:
     behind = relax.op.less(place, table(0))
     place = relax.op.where(behind, relax.op.add(place, whole), place)
     return call.emit(relax.op.maximum(relax.op.minimum(place, whole), table(0)))
-
-
-def are_numbers(*bounds: Any) -> bool:
-    """Whether bounds and sizes are known before the run."""
-    return all(bound is None or isinstance(bound, int) for bound in bounds)
 
 
 def _bound(bound: Any, size: Size) -> Any:

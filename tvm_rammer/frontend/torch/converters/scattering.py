@@ -10,10 +10,11 @@ import numpy as np
 from tvm import relax, te, tirx
 
 from tvm_rammer.frontend.torch.converters.indexing import Joined, joined
-from tvm_rammer.frontend.torch.converters.layout import are_numbers, from_front, sliced
+from tvm_rammer.frontend.torch.converters.layout import from_front, sliced
 from tvm_rammer.frontend.torch.operator_call import (
     Converter,
     OperatorCall,
+    are_numbers,
     dtype_of,
     is_float,
     shape_of,
