@@ -76,7 +76,9 @@ def squares(x: Any, mask: Any) -> Any:
     y = x[mask]
     scores = y @ y.T
     ones = torch.ones(y.shape[0], y.shape[0])
-    return scores.tril(), scores.triu(1), ones.tril(-1) > 0, y.shape[0] * x, torch.eye(y.shape[0])
+    identity = torch.eye(y.shape[0])
+    det = torch.linalg.det(scores / 9 + identity)
+    return scores.tril(), scores.triu(1), ones.tril(-1) > 0, y.shape[0] * x, identity, det
 
 
 def cut(x: Any, count: Any) -> Any:
@@ -139,6 +141,13 @@ def counted(numbers: Any) -> Any:
     return values, inverse, counts, torch.unique(numbers.reshape(2, 3)), *bins
 
 
+def runs(numbers: Any) -> Any:
+    """Of equal numbers, one after the other."""
+    found = torch.unique_consecutive(numbers, return_inverse=True, return_counts=True)
+    rows = torch.unique(numbers.reshape(3, 2), dim=0, return_counts=True)
+    return *found, torch.unique_consecutive(numbers.reshape(2, 3)), *rows
+
+
 def ordered(x: Any) -> Any:
     y = x[x > 0]
     return y.sort().values, y.argsort(descending=True), y.cumsum(0), y.flip(0)
@@ -184,6 +193,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[tuple[Any, ...]]]] = {
     "assigned": (assigned, [(X, mask, ROW) for mask in MASKS]),
     "two_of_them": (two_of_them, [(X, mask, EXPERT) for mask in MASKS]),
     "counted": (counted, [(EXPERT,), (EXPERT * 7,)]),
+    "runs": (runs, [(EXPERT,), (EXPERT * 0,), (EXPERT.sort().values,)]),
     "ordered": (ordered, [(X,), (-X,), (-X.abs(),)]),
     "embedded": (embedded, [(EXPERT, mask) for mask in MASKS]),
     "layers": (layers, [(X, mask, WEIGHT) for mask in MASKS]),
@@ -254,7 +264,7 @@ def in_every_image(x: Any, mask: Any) -> Any:
             "index_put.*a mask behind other axes takes the same for all that it selects",
         ),
         (
-            lambda x, mask: torch.linalg.det((y := x[mask]) @ y.T),
+            lambda x, mask: torch.linalg.inv((y := x[mask]) @ y.T),
             (X, FOUR),
             "its sizes depend on the data, which is not supported here; fix the inputs that decide "
             "them with constants=, or export the model with torch.onnx.export instead",

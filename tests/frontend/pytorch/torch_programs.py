@@ -153,6 +153,20 @@ INDEXING = {
         for how in ("sum", "prod", "mean", "amax", "amin")
         for own in (True, False)
     },
+    **{
+        f"index_reduce_{how}": Program(
+            lambda x, i, s, t, how=how: (
+                x.index_reduce(0, i, s, how),
+                x.index_reduce(-1, i, t, how, include_self=False),
+            ),
+            (X, torch.tensor([0, 2, 0]), floats(3, 4), floats(3, 3)),
+        )
+        for how in ("prod", "mean", "amax", "amin")
+    },
+    "put": Program(
+        lambda x, i, s: (x.put(i, s), x.put(i, s, accumulate=True)),
+        (X, torch.tensor([[0, 5], [11, -3]]), floats(2, 2)),
+    ),
     "scatter_reduce_nothing": Program(
         lambda x, i: x.scatter_reduce(1, i, x, "mean", include_self=False), (X, ints(4, 3, 0))
     ),

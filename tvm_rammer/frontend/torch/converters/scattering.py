@@ -165,6 +165,30 @@ def _scatter_reduce(
     return call.emit(op(result, counts))
 
 
+def _index_reduce(
+    call: OperatorCall,
+    x: Any,
+    dim: int,
+    index: Any,
+    source: Any,
+    reduce: str,
+    include_self: bool = True,
+) -> Any:
+    """Whole slices, each of which an index has a place for."""
+    axis = dim % x.ty.ndim
+    own = [shape_of(index)[0] if k == axis else 1 for k in range(x.ty.ndim)]
+    index = call.broadcast(call.reshape(index, own), shape_of(source))
+    return _scatter_reduce(call, x, axis, index, source, reduce, include_self)
+
+
+def _put_flat(call: OperatorCall, x: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
+    """``put``: places in the flat tensor."""
+    flat = call.reshape(x, (math.prod(shape_of(x)),))
+    places, values = (call.reshape(v, (math.prod(shape_of(v)),)) for v in (index, source))
+    parts = joined(call, flat, [places])
+    return call.reshape(_put_several(call, parts, call.cast(values), accumulate), shape_of(x))
+
+
 def _neutral(call: OperatorCall, how: str) -> float:
     """What changes nothing that it is combined with."""
     if how in ("add", "mul"):
@@ -250,6 +274,8 @@ CONVERTERS: dict[str, Converter] = {
     "scatter_add.default": partial(_scattered, how="add"),
     "scatter_reduce.two": _scatter_reduce,
     "masked_scatter.default": _masked_scatter,
+    "index_reduce.default": _index_reduce,
+    "put.default": _put_flat,
     "slice_scatter.default": _slice_replaced,
     "select_scatter.default": _row_replaced,
 }
