@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from torch_programs import Wrapped, floats  # noqa: E402
 
 from tvm_rammer import build  # noqa: E402
-from tvm_rammer.errors import ModelError  # noqa: E402
+from tvm_rammer.errors import InputError, ModelError  # noqa: E402
 
 X, ROW, WEIGHT = floats(6, 8), floats(8), floats(8, 8)
 FOUR = torch.arange(6) % 3 != 1
@@ -225,6 +225,24 @@ def check(function: Callable[..., Any], inputs: list[tuple[Any, ...]]) -> None:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_results_are_as_many_as_the_data_say(name):
     check(*PROGRAMS[name])
+
+
+@pytest.mark.parametrize(
+    ("function", "good", "bad"),
+    [
+        (cut, torch.tensor(6), [torch.tensor(7), torch.tensor(-1)]),
+        (parts, torch.tensor((3, 1, 2)), [torch.tensor((3, 1, 3)), torch.tensor((7, -1, 0))]),
+        (slices, FOUR, [FOUR & ~FOUR, torch.arange(6) == 2]),
+        (lambda x, place: x[place.item()], torch.tensor(5), [torch.tensor(6), torch.tensor(-9)]),
+    ],
+)
+def test_sizes_that_do_not_fit_end_the_run(function, good, bad):
+    instance = build(exported(function, X, good)).create()
+    for wrong in bad:
+        with pytest.raises(InputError, match="lead to a tensor whose dimension"):
+            instance(X.numpy(), wrong.numpy())
+    (first, *_) = instance(X.numpy(), good.numpy())
+    np.testing.assert_allclose(first.numpy(), flat(function(X, good))[0].numpy(), 1e-5)
 
 
 def boxes() -> Iterator[tuple[Any, Any]]:

@@ -868,7 +868,8 @@ COMPLEX_NUMBERS = {
         (torch.complex(X, X),),
         "is complex; take torch.view_as_real of it, and begin with torch.view_as_complex",
     ),
-    "tangent": Program(lambda x: torch.fft.fft(x).tanh().real, (X,), "compute with their real"),
+    "tangent": Program(lambda x: torch.fft.fft(x).tanh().real, (X,)),
+    "arc_tangent": Program(lambda x: torch.fft.fft(x).atan().real, (X,), "compute with their real"),
     "fft_large": Program(
         lambda x: torch.fft.fft(x).real, (floats(1, 5000),), "it transforms more than 4096 elem"
     ),

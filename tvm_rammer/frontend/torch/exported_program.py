@@ -18,11 +18,15 @@ from tvm_rammer.frontend.torch.mask_positions import index_by_positions
 from tvm_rammer.frontend.torch.operator_call import refusal
 from tvm_rammer.frontend.torch.quantized_definitions import quantized_definitions
 from tvm_rammer.frontend.torch.random_definitions import DRAWN, random_definitions
-from tvm_rammer.frontend.torch.size_symbols import SIZE_OPERATORS
+from tvm_rammer.frontend.torch.size_symbols import (
+    SIZE_OPERATORS,
+    SIZE_RELATIONS,
+    is_symbolic,
+)
 from tvm_rammer.frontend.torch.unpack_weights import unpack_weights, widen_small_floats
 
 _ASSERTIONS = frozenset(
-    {"_assert_async.msg", "_assert_async.default", "_assert_scalar.default"}
+    {"_assert_async.msg", "_assert_async.default"}
     | {"_assert_tensor_metadata.default", "sym_constrain_range_for_size.default"}
     | {"sym_constrain_range.default"}
 )
@@ -34,7 +38,18 @@ _TRAINED = {
 }
 
 #: What is part of the graph's language, or has a meaning in the whole program.
-_LANGUAGE = frozenset({"getitem", "cond", "while_loop", "scan", *DRAWN, *SIZE_OPERATORS})
+_LANGUAGE = frozenset(
+    {
+        "getitem",
+        "cond",
+        "while_loop",
+        "scan",
+        "_assert_scalar.default",
+        *DRAWN,
+        *SIZE_OPERATORS,
+        *SIZE_RELATIONS,
+    }
+)
 
 
 def prepared(program: Any, shapes: Shapes, constants: Constants, where: str) -> Any:
@@ -265,7 +280,7 @@ def _drop_what_is_no_tensor(program: Any) -> None:
 
     for graph in _graphs(program):
         for node in reversed(graph.nodes):
-            if node.op == "call_function" and _name(node) in _ASSERTIONS and not node.users:
+            if node.op == "call_function" and not node.users and _says_nothing(node, program):
                 graph.erase_node(node)
         graph.eliminate_dead_code()
     specs = program.graph_signature.input_specs
@@ -275,6 +290,22 @@ def _drop_what_is_no_tensor(program: Any) -> None:
             program.graph.erase_node(node)
             specs.remove(spec)
     _drop_constant_outputs(program)
+
+
+def _says_nothing(node: Any, program: Any) -> bool:
+    """Whether a node is an assertion, but not one of sizes that only the run tells."""
+    if _name(node) != "_assert_scalar.default":
+        return _name(node) in _ASSERTIONS
+    asserted = node.args[0]
+    is_open = not isinstance(asserted, bool | int) and is_symbolic(asserted.meta.get("val"))
+    return not is_open or node.graph is not program.graph or _is_of_memory(asserted)
+
+
+def _is_of_memory(asserted: Any) -> bool:
+    """Whether something is asserted of where in memory tensors begin, which is TVM's matter."""
+    numbers = [each for each in asserted.all_input_nodes if is_symbolic(each.meta.get("val"))]
+    names = map(_name, numbers)
+    return "sym_storage_offset.default" in names or any(map(_is_of_memory, numbers))
 
 
 def _drop_constant_outputs(program: Any) -> None:

@@ -8,6 +8,7 @@ computed in float32, and rounded.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -35,9 +36,12 @@ from tvm_rammer.frontend.torch.program_loops import Scan, WhileLoop
 from tvm_rammer.frontend.torch.random_definitions import DRAWN, number_of_run
 from tvm_rammer.frontend.torch.size_symbols import (
     SIZE_OPERATORS,
+    SIZE_RELATIONS,
     SizeSymbols,
     as_size,
+    end_unless_zero,
     has_open_sizes,
+    is_symbolic,
 )
 from tvm_rammer.frontend.torch.weights import weight_of
 
@@ -79,7 +83,11 @@ class _Importer(ExportedProgramImporter):
     def create_convert_map(self) -> dict[str, Callable[[Any], Any]]:
         own = {name: partial(self._convert, name) for name in CONVERTERS}
         drawn = {name: partial(self._drawn, kind) for name, kind in DRAWN.items()}
-        sizes = dict.fromkeys(SIZE_OPERATORS, self._size)
+        sizes = {
+            **dict.fromkeys(SIZE_OPERATORS, self._size),
+            **dict.fromkeys(SIZE_RELATIONS, lambda node: None),
+            "_assert_scalar.default": self._check,
+        }
         language = {
             "getitem": self._item_of_results,
             "cond": self._cond,
@@ -135,6 +143,14 @@ class _Importer(ExportedProgramImporter):
             self.env = around
         return list(found)
 
+    def _check(self, node: Any) -> None:
+        """Sizes that do not fit end the run, as in PyTorch."""
+        try:
+            excess = self.sizes.excess(node.args[0].meta["val"].node.expr)
+        except ModelError as error:
+            raise ModelError(f"{self.where}: {refusal(node, str(error))}") from error
+        end_unless_zero(self.block_builder, excess)
+
     def _size(self, node: Any) -> Any:
         """What a number is that PyTorch computed of sizes."""
         try:
@@ -153,6 +169,7 @@ class _Importer(ExportedProgramImporter):
             arguments = self._arguments(node, converter)
             if widened(name, call, arguments):
                 return in_float32(converter, call, arguments)
+            note_bounds(call)
             return with_sizes(call, converter(call, *arguments))
         except ModelError as error:
             raise ModelError(f"{self.where}: {error}") from error
@@ -289,6 +306,19 @@ def widened(name: str, call: OperatorCall, arguments: list[Any]) -> bool:
     operator = name.partition(".")[0].strip("_")
     given = [dtype_of(value) for value in arguments if isinstance(value, relax.Expr)]
     return any(operator in _WIDENED.get(dtype, ()) for dtype in (*given, call.dtype))
+
+
+def note_bounds(call: OperatorCall) -> None:
+    """Of how many elements are true there are no more than elements."""
+    value = call.node.meta.get("val")
+    for symbol in call.node.meta.get("unbacked_bindings") or {}:
+        if is_symbolic(value):
+            continue
+        operator, shape = call.node.target.__name__, call.node.args[0].meta["val"].shape
+        known = operator == "nonzero.default" and are_numbers(*shape)
+        call.sizes.bound(symbol, math.prod(shape) if known else None)
+        if operator == "nms.default":
+            call.sizes.pretend(symbol)
 
 
 def with_sizes(call: OperatorCall, found: Any) -> Any:

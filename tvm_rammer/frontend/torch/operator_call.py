@@ -17,6 +17,8 @@ from tvm_rammer.frontend.torch.size_symbols import (
     as_number,
     as_size,
     bind_size,
+    end_unless_zero,
+    missing,
     size_as_tensor,
 )
 
@@ -102,6 +104,11 @@ class OperatorCall:
         if not isinstance(size, tirx.Var):
             self.refuse(f"its number of results is {size}, and no name")
         bind_size(self.builder, value, size)
+
+    def require(self, size: Size, least: Size) -> None:
+        """End the run where a size is less than another one."""
+        excess = missing(as_size(least), as_size(size))
+        end_unless_zero(self.builder, self.sizes.simplified(excess))
 
     def counted(self, count: Size, start: Any = 0, step: Any = 1) -> Any:
         """Numbers of int64, one after the other; as many as only the run may tell."""

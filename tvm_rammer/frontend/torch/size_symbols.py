@@ -12,6 +12,7 @@ from functools import reduce
 from operator import mul
 from typing import Any
 
+import tvm
 from tvm import relax, sym, tirx
 
 from tvm_rammer.errors import ModelError
@@ -21,6 +22,13 @@ SIZE_OPERATORS = (
     *("sym_size.int", "sym_numel.default", "sym_max", "sym_min", "sym_sum", "add", "sub", "mul"),
     *("floordiv", "mod", "neg", "pow"),
 )
+
+#: How they compare sizes; the formula of what is compared is in what is asserted.
+SIZE_RELATIONS = ("ge", "gt", "le", "lt", "eq", "ne", "and_", "or_", "not_", "sym_not")
+#: What PyTorch takes a number of results for, at least, whose operator says nothing about it.
+_FEWEST = 2
+#: More elements than a tensor has.
+_FAR = 2**40
 
 #: A size: a number, or what the run computes.
 Size = Any
@@ -32,6 +40,7 @@ class SizeSymbols:
     def __init__(self) -> None:
         self._names: dict[str, tirx.Var] = {}
         self._analyzer = sym.Analyzer()
+        self._pretended: set[str] = set()
 
     def size(self, size: Any) -> Size:
         """A size as TVM has it.
@@ -64,6 +73,40 @@ class SizeSymbols:
         name = str(symbol)
         return self._names.setdefault(name, tirx.Var(name, "int64"))
 
+    def bound(self, symbol: Any, most: int | None) -> None:
+        """Note that a name is a number of elements, perhaps of ``most`` ones."""
+        beyond = _FAR if most is None else most + 1
+        self._analyzer.bind(self.of_symbol(symbol), tvm.ir.Range(as_size(0), as_size(beyond)))
+
+    def pretend(self, symbol: Any) -> None:
+        """Note that PyTorch takes a name for 2 or more, where an operator may give less."""
+        self._pretended.add(str(symbol))
+
+    def excess(self, relation: Any) -> Size:
+        """By how much sizes miss a relation of PyTorch's: 0 where it holds.
+
+        Raises
+        ------
+        ModelError
+            It has no form in TVM.
+        """
+        kind = type(relation).__name__
+        if kind in ("BooleanTrue", "BooleanFalse"):
+            return int(kind == "BooleanFalse")
+        parts = relation.args
+        if kind == "GreaterThan" and str(parts[0]) in self._pretended and parts[1] == _FEWEST:
+            return 0
+        if kind in ("And", "Or"):
+            return _FORMULAS["Add" if kind == "And" else "Mul"](*map(self.excess, parts))
+        if kind not in _EXCESS:
+            raise ModelError(f"a check of sizes that asks for {relation} is not supported")
+        left, right = (as_size(self._formula(part)) for part in parts)
+        return self.simplified(_EXCESS[kind](left, right))
+
+    def simplified(self, size: Any) -> Size:
+        """A formula in its simplest form; a number where it is known."""
+        return as_number(self._analyzer.simplify(size))
+
     def _formula(self, formula: Any) -> Size:
         if formula.is_Integer:
             return int(formula)
@@ -75,15 +118,27 @@ class SizeSymbols:
         return _FORMULAS[kind](*map(self._formula, formula.args))
 
 
-def has_open_sizes(node: Any) -> bool:
-    """Whether a result of a node of a graph has a size, or is a number, that only the run tells."""
+def end_unless_zero(builder: relax.BlockBuilder, excess: Size) -> None:
+    """End the run where a formula of sizes is not 0."""
+    if isinstance(excess, int) and excess == 0:
+        return
+    vector = builder.emit(relax.op.shape_to_tensor(relax.ShapeExpr([excess])))
+    shape = builder.emit(relax.op.tensor_to_shape(vector))
+    builder.match_cast(shape, relax.ShapeType([0]))
+
+
+def is_symbolic(value: Any) -> bool:
+    """Whether a value that PyTorch computes with is a number, but not a known one."""
     import torch
 
-    symbols = (torch.SymInt, torch.SymFloat, torch.SymBool)
+    return isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool)
+
+
+def has_open_sizes(node: Any) -> bool:
+    """Whether a result of a node of a graph has a size, or is a number, that only the run tells."""
     value = node.meta.get("val") if node.op == "call_function" else None
     for each in value if isinstance(value, tuple | list) else [value]:
-        sizes = each.shape if isinstance(each, torch.Tensor) else [each]
-        if any(isinstance(size, symbols) for size in sizes):
+        if any(map(is_symbolic, getattr(each, "shape", (each,)))):
             return True
     return False
 
@@ -123,4 +178,20 @@ _FORMULAS: dict[str, Callable[..., Size]] = {
     "Min": _joined(tirx.min),
     **dict.fromkeys(("FloorDiv", "CleanDiv", "IntTrueDiv"), tirx.floordiv),
     **dict.fromkeys(("Mod", "PythonMod"), tirx.floormod),
+}
+
+
+def missing(least: Any, size: Any) -> Any:
+    """By how much a size is below another one."""
+    return tirx.max(least - size, as_size(0))
+
+
+#: By how much a relation is missed.
+_EXCESS: dict[str, Callable[[Any, Any], Any]] = {
+    "Equality": lambda left, right: (left - right) * (left - right),
+    "Unequality": lambda left, right: missing(as_size(1), (left - right) * (left - right)),
+    "GreaterThan": lambda left, right: missing(right, left),
+    "LessThan": lambda left, right: missing(left, right),
+    "StrictGreaterThan": lambda left, right: missing(right + 1, left),
+    "StrictLessThan": lambda left, right: missing(left + 1, right),
 }

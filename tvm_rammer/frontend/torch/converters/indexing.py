@@ -76,8 +76,10 @@ def _selected(call: OperatorCall, x: Any, dim: int, index: Any) -> Any:
     axis = dim % len(shape)
     if isinstance(index, int) and isinstance(shape[axis], int):
         return call.take(x, table(index % shape[axis]), axis)
-    index = call.cast(index, "int64")
-    return call.take(x, _from_the_front(call, index, shape[axis]), axis)
+    size = shape[axis]
+    call.require(size, index + 1)
+    call.require(index + size, 0)
+    return call.take(x, _from_the_front(call, call.cast(index, "int64"), size), axis)
 
 
 def _index_selected(call: OperatorCall, x: Any, dim: int, index: Any) -> Any:

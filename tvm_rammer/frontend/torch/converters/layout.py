@@ -119,6 +119,8 @@ def _slice(
         steps = relax.op.add(relax.op.subtract(last, first), table(step - 1))
         found = relax.op.floor_divide(steps, table(step))
         call.name_size(relax.op.maximum(found, table(0)), count)
+    elif are_numbers(start) and start >= 0:
+        call.require(size, start + (count - 1) * step + 1)
     return call.compute(_part, x, axis, from_front(start, size), as_size(count), step)
 
 
