@@ -298,14 +298,21 @@ def _says_nothing(node: Any, program: Any) -> bool:
         return _name(node) in _ASSERTIONS
     asserted = node.args[0]
     is_open = not isinstance(asserted, bool | int) and is_symbolic(asserted.meta.get("val"))
-    return not is_open or node.graph is not program.graph or _is_of_memory(asserted)
+    return not is_open or node.graph is not program.graph or _is_of_no_size(asserted)
 
 
-def _is_of_memory(asserted: Any) -> bool:
-    """Whether something is asserted of where in memory tensors begin, which is TVM's matter."""
+def _is_of_no_size(asserted: Any) -> bool:
+    """Whether it is asserted where in memory a tensor begins, or of data that they are right."""
+    import torch
+
     numbers = [each for each in asserted.all_input_nodes if is_symbolic(each.meta.get("val"))]
-    names = map(_name, numbers)
-    return "sym_storage_offset.default" in names or any(map(_is_of_memory, numbers))
+    for node in (asserted, *numbers):
+        is_data = _name(node) == "_local_scalar_dense.default"
+        if is_data and not isinstance(node.meta["val"], torch.SymInt):
+            return True
+        if _name(node) == "sym_storage_offset.default":
+            return True
+    return any(map(_is_of_no_size, numbers))
 
 
 def _drop_constant_outputs(program: Any) -> None:
