@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import tvm
 from tvm import relax, tirx
 
@@ -81,6 +82,20 @@ def test_casts_to_formulas_are_casts_to_names():
     assert compared[1].same_as(chosen[1])
     x, y = (np.random.default_rng(k).standard_normal((2, 3)).astype("float32") for k in (0, 1))
     np.testing.assert_array_equal(run(after, x, y), np.maximum(*(np.tile(v, 2) for v in (x, y))))
+
+
+def test_a_cast_to_a_formula_is_still_seen_to_fit():
+    m = tirx.Var("m", "int64")
+
+    def told(emit, x, y):
+        twice = relax.TensorType((2, 2 * N), "float32")
+        return emit(OP.nn.relu(relax.BlockBuilder.current().match_cast(y, twice)))
+
+    after = NameSizes()(module(told, (2, N), (2, m)))
+    x, y = (np.ones((2, size), "float32") for size in (3, 6))
+    np.testing.assert_array_equal(run(after, x, y), y)
+    with pytest.raises(RuntimeError, match="match_cast"):
+        run(after, x, y[:, :5])
 
 
 def test_it_computes_the_same():

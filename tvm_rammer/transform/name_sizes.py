@@ -76,17 +76,22 @@ class _Namer(relax.PyExprMutator):
             return
         bind_again(self, binding, value)
 
+    def _cast_by_name(self, binding: Any) -> Any:
+        """A cast to formulas: that they are what the value has is seen before they get names."""
+        value = self.builder_.normalize(self.visit_expr(binding.value))
+        named = self._named(binding.var.ty)
+        if tvm_ffi.structural_equal(value.ty, named):
+            return value
+        if not tvm_ffi.structural_equal(value.ty, binding.var.ty):
+            value = self.builder_.match_cast(value, binding.var.ty)
+        return self.builder_.match_cast(value, named)
+
     def _named(self, ty: Any) -> Any:
         return relax.TensorType(list(map(self._name, _sizes(ty))), ty.dtype)
 
     def visit_match_cast_(self, binding: Any) -> None:
         if isinstance(binding.var, relax.DataflowVar) and _has_formulas(binding.var):
-            value = self.builder_.normalize(self.visit_expr(binding.value))
-            named = self._named(binding.var.ty)
-            same = tvm_ffi.structural_equal(value.ty, named)
-            self.set_var_remap(
-                binding.var, value if same else self.builder_.match_cast(value, named)
-            )
+            self.set_var_remap(binding.var, self._cast_by_name(binding))
             return
         super().visit_match_cast_(binding)
         for size, name in zip(_sizes(binding.value.ty), _sizes(binding.var.ty), strict=False):
