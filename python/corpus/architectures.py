@@ -208,7 +208,7 @@ ARCHITECTURES: tuple[Architecture, ...] = (
     _transformers("segformer", _SEGMENT, "segformer"),
     _transformers("dpt", "depth estimation", "dpt"),
     _transformers("yolos", _DETECT, "yolos"),
-    _transformers("vits", "speech synthesis", "vits", forms=("onnx",)),
+    _transformers("vits", "speech synthesis", "vits"),
     _transformers("wav2vec2", _SPEECH, "wav2vec2"),
     _transformers("hubert", _SPEECH, "hubert"),
     _transformers("wav2vec2_conformer", _SPEECH, "wav2vec2_conformer"),

@@ -77,7 +77,8 @@ def _suppressed(
                             other = kept[compared[0] * _ROW + _ROW - 1]
                             pair = [(of * boxes_of_each + each) * _CORNERS for each in (box, other)]
                             shared = _overlap(corners, *pair)
-                            stays[0] = shared <= tirx.const(overlap, "float32")
+                            # PyTorch's limit is a double, which may lie between two floats.
+                            stays[0] = shared.astype("float64") <= tirx.const(overlap, "float64")
                             compared[0] = compared[0] + one
                         with T.If(stays[0]), T.Then():
                             for place, value in enumerate((of, rated_as, box)):

@@ -249,6 +249,8 @@ def boxes() -> Iterator[tuple[Any, Any]]:
     for shift in (0.5, 0.1, 5.0):
         corners = floats(40, 2).abs() * shift
         yield torch.cat([corners, corners + 1], 1), floats(40)
+    # Three of ten parts are shared, which is 0.3 as a double and more as a float.
+    yield torch.tensor([[0.0, 0.0, 1.0, 6.5], [0.0, 3.5, 1.0, 10.0]] * 20), floats(40)
 
 
 def test_boxes_that_are_left():
