@@ -50,11 +50,19 @@ def backwards(x: Any) -> Any:
     return scan(lambda c, y: (c + y, c * y), torch.ones(3), x, reverse=True)
 
 
+def chosen_as_long_as(x: Any, count: Any) -> Any:
+    def body(i: Any, y: Any) -> Any:
+        return i + 1, y + y[y > 0].mean()
+
+    return while_loop(lambda i, y: i < count, body, (ZERO, x))
+
+
 LOOPS: dict[str, tuple[Callable[..., Any], list[tuple[Any, ...]]]] = {
     "counted": (counted, [(floats(3), torch.tensor(n)) for n in (4, 0, 1, 17)]),
     "until_large": (UntilLarge(), [(floats(2, 4) * size,) for size in (1.0, 1e-3, 1e6)]),
     "recurrent": (recurrent, [(floats(7, 2, 4), floats(4, 4)), (floats(7, 2, 4), floats(4, 4))]),
     "one_step": (recurrent, [(floats(1, 2, 4), floats(4, 4))]),
+    "chosen_as_long_as": (chosen_as_long_as, [(floats(6), torch.tensor(n)) for n in (3, 0, 6)]),
     "backwards": (backwards, [(floats(5, 3),)]),
 }
 

@@ -134,13 +134,14 @@ class _Importer(ExportedProgramImporter):
 
     def _translated(self, graph: Any, operands: Sequence[Any]) -> list[Any]:
         """The results of a graph inside of the program, computed where this is asked for."""
-        around = self.env
+        around = self.env, self.sizes
         places = graph.graph.find_nodes(op="placeholder")
-        self.env = dict(zip(places, operands, strict=True))
+        # Its sizes that are data are others each time.
+        self.env, self.sizes = dict(zip(places, operands, strict=True)), SizeSymbols()
         try:
             found = self._translate_fx_graph(graph, list(graph.graph.nodes), {})
         finally:
-            self.env = around
+            self.env, self.sizes = around
         return list(found)
 
     def _check(self, node: Any) -> None:

@@ -65,8 +65,8 @@ def _unique(call: OperatorCall, x: Any, axis: int | None, inverse: bool, counts:
     fields = iter([call.emit(relax.TupleGetItem(found, k)) for k in range(1 + inverse + counts)])
     values = call.sized(next(fields))
     places = next(fields) if inverse else None
-    kinds = [values.ty.shape.values[axis or 0]]
-    return [values, places, call.sized(next(fields), kinds) if counts else None]
+    number = shape_of(values)[axis or 0]
+    return [values, places, call.sized(next(fields), [number]) if counts else None]
 
 
 def _different_from_the_last(
