@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tvm
-from tvm import relax, tirx
+from tvm import relax, te, tirx
 
 import tvm_rammer
 from tvm_rammer.relax_util import calls_of, operator_name
@@ -96,6 +96,33 @@ def test_a_cast_to_a_formula_is_still_seen_to_fit():
     np.testing.assert_array_equal(run(after, x, y), y)
     with pytest.raises(RuntimeError, match="match_cast"):
         run(after, x, y[:, :5])
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        lambda n: tirx.Cast("int64", n),
+        lambda n: tirx.max(tirx.Select(n < 2, n + 1, n), 0),
+        lambda n: tirx.if_then_else(n < 2, n + 1, n),
+    ],
+)
+def test_sizes_of_casts_and_choices_have_no_names(formula):
+    """TVM's FuseTIR ends the process with such names."""
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((N,), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+
+            def filled(tensor, count):
+                return te.compute((count,), lambda i: tensor[0] + i.astype("float32"), "filled")
+
+            found = builder.emit_te(filled, x, formula(N))
+            result = builder.emit_output(builder.emit(OP.exp(builder.emit(OP.negative(found)))))
+        builder.emit_func_output(result)
+    tvm_rammer.build(builder.get())
+    data = np.full(3, 0.5, "float32")
+    got = run(NameSizes()(builder.get()), data)
+    np.testing.assert_allclose(got, np.exp(-0.5 - np.arange(3)), 1e-6)
 
 
 def test_it_computes_the_same():

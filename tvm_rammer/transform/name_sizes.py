@@ -13,7 +13,7 @@ import tvm
 import tvm_ffi
 from tvm import relax, sym, tirx
 
-from tvm_rammer.kernel.nodes import substitute
+from tvm_rammer.kernel.nodes import collect, substitute
 from tvm_rammer.relax_util import bind_again, calls_of, rewrite
 
 
@@ -36,7 +36,10 @@ def _sizes(ty: Any) -> list[Any]:
 
 
 def _is_formula(size: Any) -> bool:
-    return not isinstance(size, tirx.IntImm | tirx.Var)
+    """Whether a size needs a name; FuseTIR never ends behind such names of casts and choices."""
+    if isinstance(size, tirx.IntImm | tirx.Var):
+        return False
+    return not collect(size, tirx.Cast, tirx.Select, tvm.ir.Call)
 
 
 @relax.expr_functor.mutator
