@@ -6,9 +6,9 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from one_operator import compiled
 from onnx import TensorProto, helper, numpy_helper
 
-import tvm_rammer
 from tvm_rammer.frontend.onnx.half_floats import compute_in_float32
 
 N = helper.make_node
@@ -30,14 +30,6 @@ def model_of(*nodes, outputs, weights=(), inputs=(("x", HALF, (4, 300)),)) -> on
         list(weights),
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-
-
-def compiled(model: onnx.ModelProto, feed: dict[str, np.ndarray]) -> list[np.ndarray]:
-    module = tvm_rammer.build(model, "llvm", policy="sequential", num_veus=1).create()
-    for name, value in feed.items():
-        module.set_input(name, value)
-    module.run()
-    return [module.get_output(number).numpy() for number in range(module.get_num_outputs())]
 
 
 def expected(model: onnx.ModelProto, feed: dict[str, np.ndarray]) -> list[np.ndarray]:
