@@ -14,6 +14,7 @@
 ``random_numbers``          a generator that counts, for both importers
 ``run_time_steps``          loops whose steps only the run counts, for both importers
 ``suppression``             the boxes of detections that are left, for both importers
+``part_of_axis``            of a tensor, as long as only the run tells, for both importers
 ``pivots``                  of square matrices, for both importers
 ``same_bits``               elements as others of the same bits, for both importers
 ``rounding``                float32 to bfloat16, for both importers

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import tvm
-from tvm import relax, te, tirx
+from tvm import relax, tirx
 
 from tvm_rammer.frontend.onnx.run_time_sizes import as_shape
+from tvm_rammer.frontend.part_of_axis import part
 
 
 def split_to_sequence(
@@ -89,14 +90,5 @@ def _chosen_parts(bb: relax.BlockBuilder, data: Any, split: Any, axis: int) -> l
     starts = bb.emit(relax.op.subtract(ends, sizes))
     found = as_shape(bb, bb.emit(relax.op.concat([starts, sizes]))).values
 
-    def part(tensor: te.Tensor, start: Any, size: Any) -> te.Tensor:
-        shape = [*tensor.shape[:axis], size, *tensor.shape[axis + 1 :]]
-
-        def element(*at: tirx.Var) -> Any:
-            return tensor(*at[:axis], start + at[axis], *at[axis + 1 :])
-
-        return te.compute(shape, element, "part")
-
-    return [
-        bb.emit_te(part, data, *pair) for pair in zip(found[:count], found[count:], strict=True)
-    ]
+    pairs = zip(found[:count], found[count:], strict=True)
+    return [bb.emit_te(part, data, axis, *pair) for pair in pairs]

@@ -8,8 +8,9 @@ import sys
 from typing import Any
 
 import numpy as np
-from tvm import relax, te, tirx
+from tvm import relax, tirx
 
+from tvm_rammer.frontend.part_of_axis import part
 from tvm_rammer.frontend.torch.operator_call import (
     Converter,
     OperatorCall,
@@ -77,7 +78,7 @@ def _split(call: OperatorCall, x: Any, sizes: list[Size], dim: int = 0) -> Any:
     if not are_numbers(*sizes):
         starts = itertools.accumulate(map(as_size, sizes[:-1]), initial=as_size(0))
         pairs = zip(starts, map(as_size, sizes), strict=True)
-        return [call.compute(_part, x, axis, start, count, 1) for start, count in pairs]
+        return [call.compute(part, x, axis, start, count, 1) for start, count in pairs]
     ends = np.cumsum(sizes)[:-1].tolist()
     if 0 in sizes:
         return call.refuse("a part is empty")
@@ -95,7 +96,7 @@ def sliced(
             return x
         first = as_size(0) if start is None else _bound(start, shape[axis])
         last = as_size(shape[axis]) if end is None else _bound(end, shape[axis])
-        return call.compute(_part, x, axis, first, (last - first + step - 1) // step, step)
+        return call.compute(part, x, axis, first, (last - first + step - 1) // step, step)
     start, end, step = slice(start, end, step).indices(shape[axis])
     if (start, end, step) == (0, shape[axis], 1):
         return x
@@ -121,7 +122,7 @@ def _slice(
         call.name_size(relax.op.maximum(found, table(0)), count)
     elif are_numbers(start) and start >= 0:
         call.require(size, start + (count - 1) * step + 1)
-    return call.compute(_part, x, axis, from_front(start, size), as_size(count), step)
+    return call.compute(part, x, axis, from_front(start, size), as_size(count), step)
 
 
 def from_front(bound: Size, size: Size) -> Any:
@@ -150,16 +151,6 @@ def _bound(bound: Any, size: Size) -> Any:
     if bound < 0:
         return tirx.max(as_size(size + bound), as_size(0))
     return tirx.min(as_size(bound), as_size(size)) if bound else as_size(0)
-
-
-def _part(x: te.Tensor, axis: int, start: Any, count: Any, step: int) -> te.Tensor:
-    """``count`` elements of an axis, from one on."""
-    sizes = [count if k == axis else size for k, size in enumerate(x.shape)]
-
-    def element(*places: tirx.Var) -> Any:
-        return x(*(start + p * step if k == axis else p for k, p in enumerate(places)))
-
-    return te.compute(sizes, element, "part")
 
 
 def _flipped(call: OperatorCall, x: Any, dims: list[int]) -> Any:
