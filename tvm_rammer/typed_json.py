@@ -110,8 +110,8 @@ def _reader(kind: Any) -> Reader:
     if origin is Literal:
         return _choice_reader(arguments)
     if origin in (Union, UnionType):
-        (other,) = (each for each in arguments if each is not NoneType)
-        return _optional_reader(_reader(other))
+        others = [each for each in arguments if each not in (NoneType, str)] or [str]
+        return _union_reader(_reader(others[0]), NoneType in arguments, str in arguments)
     return _PLAIN[kind]
 
 
@@ -193,8 +193,15 @@ def _choice_reader(choices: tuple[str, ...]) -> Reader:
     return read
 
 
-def _optional_reader(read_other: Reader) -> Reader:
-    return lambda value: None if value is None else read_other(value)
+def _union_reader(read_other: Reader, none: bool, text: bool) -> Reader:
+    """Reads what may be nothing or text instead of something else."""
+
+    def read(value: Any) -> Any:
+        if none and value is None:
+            return None
+        return _read_string(value) if text and type(value) is str else read_other(value)
+
+    return read
 
 
 def _read_integer(value: Any) -> int:

@@ -34,7 +34,7 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def dimensions(shape: Sequence[int] | None) -> str:
+def dimensions(shape: Sequence[int | str] | None) -> str:
     """A shape as people write it."""
     if shape is None:
         return "dynamic"

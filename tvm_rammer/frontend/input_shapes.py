@@ -5,23 +5,26 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
 from tvm_rammer.errors import InputError, ModelError
 from tvm_rammer.units import listed
 from tvm_rammer.units import size as bytes_text
 
+#: A size of an input that every run has, or the name of one that each run decides.
+Size = int | str
+
 #: What a user gives: shapes by the name of the input.
-Shapes = Mapping[str, Sequence[int]]
+Shapes = Mapping[str, Sequence[Size]]
 
 #: What a model says, one entry per dimension: its size, its symbol, or None for neither. None in
 #: place of the tuple is an unknown rank.
 Dims = tuple[int | str | None, ...] | None
 
 
-def static_shapes(
+def resolved_shapes(
     inputs: Mapping[str, Dims], shapes: Shapes, where: str
-) -> dict[str, tuple[int, ...]]:
+) -> dict[str, tuple[Size, ...]]:
     """Shape of every input. A symbol that several inputs share needs to be given only once.
 
     Parameters
@@ -35,7 +38,7 @@ def static_shapes(
     """
     values = symbol_values(inputs, shapes, where)
     return {
-        name: tuple(map(int, shapes[name]))
+        name: tuple(map(_plain, shapes[name]))
         if name in shapes
         else _resolve(name, dims, values, where)
         for name, dims in inputs.items()
@@ -74,9 +77,9 @@ def require_memory(
             )
 
 
-def symbol_values(inputs: Mapping[str, Dims], shapes: Shapes, where: str) -> dict[str, int]:
-    """Size of every symbol that the given shapes speak of (parameters as in static_shapes)."""
-    values: dict[str, int] = {}
+def symbol_values(inputs: Mapping[str, Dims], shapes: Shapes, where: str) -> dict[str, Size]:
+    """Size of every symbol that the given shapes speak of (parameters as in resolved_shapes)."""
+    values: dict[str, Size] = {}
     for name, shape in shapes.items():
         if name not in inputs:
             known = listed(f"{other!r} {show(dims)}" for other, dims in inputs.items())
@@ -85,10 +88,11 @@ def symbol_values(inputs: Mapping[str, Dims], shapes: Shapes, where: str) -> dic
         if not sizes or not all(map(_is_size, shape)):
             shown = show(shape) if sizes else repr(shape)
             raise InputError(
-                f"{where}: the shape {shown} of input {name!r} must have positive integers"
+                f"{where}: the shape {shown} of input {name!r} must have positive integers, or "
+                "names of sizes that each run decides"
             )
         for symbol, size in _matched(name, inputs[name], shape, where):
-            if values.setdefault(symbol, int(size)) != size:
+            if values.setdefault(symbol, _plain(size)) != size:
                 raise InputError(
                     f"{where}: the shapes make the dimension {symbol!r} both {values[symbol]} and "
                     f"{size}; give it one size"
@@ -97,8 +101,14 @@ def symbol_values(inputs: Mapping[str, Dims], shapes: Shapes, where: str) -> dic
 
 
 def _is_size(size: object) -> bool:
-    """Whether a size is a positive integer, of Python or of numpy."""
+    """Whether a size is a name, or a positive integer, of Python or of numpy."""
+    if isinstance(size, str):
+        return size.isidentifier()
     return isinstance(size, SupportsIndex) and not isinstance(size, bool) and size.__index__() > 0
+
+
+def _plain(size: Any) -> Size:
+    return size if isinstance(size, str) else int(size)
 
 
 def show(dims: Iterable[int | str | None] | None) -> str:
@@ -108,7 +118,7 @@ def show(dims: Iterable[int | str | None] | None) -> str:
     return "(" + ", ".join("?" if dim is None else str(dim) for dim in dims) + ")"
 
 
-def _resolve(name: str, dims: Dims, values: Mapping[str, int], where: str) -> tuple[int, ...]:
+def _resolve(name: str, dims: Dims, values: Mapping[str, Size], where: str) -> tuple[Size, ...]:
     if dims is None:
         raise ModelError(
             f"{where}: input {name!r} has no shape in the model; give it one: "
@@ -125,7 +135,9 @@ def _resolve(name: str, dims: Dims, values: Mapping[str, int], where: str) -> tu
     return tuple(size for size in sizes if size is not None)
 
 
-def _matched(name: str, dims: Dims, shape: Sequence[int], where: str) -> Iterator[tuple[str, int]]:
+def _matched(
+    name: str, dims: Dims, shape: Sequence[Size], where: str
+) -> Iterator[tuple[str, Size]]:
     """The symbols of an input, each with the size that a shape gives it."""
     if dims is None:
         return

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -24,7 +24,7 @@ from tvm_rammer.typed_json import read_as
 from tvm_rammer.units import dimensions, listed
 
 #: Increased whenever a library can no longer be read by older versions of this package.
-FORMAT_VERSION = 12
+FORMAT_VERSION = 13
 #: Returns the description, see :func:`packed`.
 DESCRIBE = "tvm_rammer_describe"
 #: With the name of a function: returns (constants, table) of the region that it calls directly.
@@ -44,10 +44,19 @@ _NO_TENSORS = {"tuple": "a tuple", "shape": "a shape", "prim": "a number", "any"
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """A tensor of a model's interface; ``shape`` is ``None`` where it is dynamic."""
+    """A tensor of a model's interface.
+
+    Attributes
+    ----------
+    name : str
+    shape : tuple of int or str, optional
+        Text is the name, or the formula, of a size that each run decides; ``None`` where the
+        number of axes is not known, or for what is no tensor.
+    dtype : str
+    """
 
     name: str
-    shape: tuple[int, ...] | None
+    shape: Shape | None
     dtype: str
 
     def static_shape(self) -> tuple[int, ...]:
@@ -58,12 +67,43 @@ class TensorInfo:
         InputError
             If there is none to make a tensor of.
         """
-        if self.shape is not None:
-            return self.shape
-        what = "has a dynamic shape"
-        if self.dtype in _NO_TENSORS:
-            what = f"is {_NO_TENSORS[self.dtype]}, not a tensor"
-        raise InputError(f"{self.name!r} {what}; run the model through lib.executable")
+        if self.shape is None:
+            what = "has a dynamic shape"
+            if self.dtype in _NO_TENSORS:
+                what = f"is {_NO_TENSORS[self.dtype]}, not a tensor"
+            raise InputError(f"{self.name!r} {what}; run the model through lib.executable")
+        if not is_static(self.shape):
+            raise InputError(
+                f"{self.name!r} is of the shape {self.shape}, in which each run has sizes of its "
+                "own; give a value of such a shape"
+            )
+        return tuple(size for size in self.shape if isinstance(size, int))
+
+    def with_sizes(self, sizes: Mapping[str, int]) -> TensorInfo:
+        """The tensor of a run whose sizes are known by name."""
+        shape = self.shape and tuple(sizes.get(str(size), size) for size in self.shape)
+        return replace(self, shape=shape)
+
+
+#: Sizes, or what those are called that each run decides.
+Shape = tuple[int | str, ...]
+
+
+def is_static(shape: Shape) -> bool:
+    """Whether a shape is the same in every run."""
+    return all(isinstance(size, int) for size in shape)
+
+
+def sizes_of(patterns: Sequence[Shape | None], shapes: Sequence[Shape]) -> dict[str, int] | None:
+    """What sizes are that patterns have names for, in shapes that fit them; else ``None``."""
+    found: dict[str, int] = {}
+    for pattern, shape in zip(patterns, shapes, strict=True):
+        if pattern is None or len(pattern) != len(shape) or not is_static(shape):
+            return None
+        for own, size in zip(pattern, shape, strict=True):
+            if (found.setdefault(own, int(size)) if isinstance(own, str) else own) != size:
+                return None
+    return found
 
 
 @dataclass(frozen=True)
@@ -107,7 +147,7 @@ class Interface:
     direct: DirectCall | None
 
     @property
-    def shapes(self) -> tuple[tuple[int, ...] | None, ...]:
+    def shapes(self) -> tuple[Shape | None, ...]:
         """The shapes of the inputs."""
         return tuple(info.shape for info in self.inputs)
 

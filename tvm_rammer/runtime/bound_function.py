@@ -32,7 +32,7 @@ class BoundFunction:
     binding : Binding
         Of the library.
     inputs : sequence of tvm.runtime.Tensor
-        Which it reads in every run.
+        Which it reads in every run, until :meth:`read_inputs` gives others.
     arena_bytes : int
         Of the kernel, if it calls one directly.
     device : tvm.runtime.Device
@@ -64,6 +64,10 @@ class BoundFunction:
         self._state_places: list[int] = []
         if interface.direct is not None:
             self._bind_kernel(binding, arena_bytes)
+
+    def read_inputs(self, inputs: Sequence[Any]) -> None:
+        """Let a function that has no kernel of its own read other tensors."""
+        self._inputs = list(inputs)
 
     def run(self, states: list[Any]) -> list[Any]:
         """Run once; what it leaves in the place of the states.

@@ -172,7 +172,7 @@ class LibraryDescription:
         for interface in said.interfaces:
             kept = (state.tensor for state in interface.states)
             for info in (*interface.inputs, *interface.outputs, *kept):
-                if info.shape is not None and min(info.shape, default=0) < 0:
+                if any(isinstance(size, int) and size < 0 for size in info.shape or ()):
                     raise ValueError(
                         f"{info.name!r} has the shape {info.shape}; give it sizes from 0"
                     )

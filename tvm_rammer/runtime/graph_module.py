@@ -24,7 +24,13 @@ from tvm import relax
 
 from tvm_rammer.errors import InputError, LibraryError
 from tvm_rammer.frontend.loaded_model import one_line
-from tvm_rammer.region.library_content import INITIAL_STATE
+from tvm_rammer.region.library_content import (
+    INITIAL_STATE,
+    Interface,
+    Shape,
+    is_static,
+    sizes_of,
+)
 from tvm_rammer.runtime.bound_function import BoundFunction, copied, zeros
 from tvm_rammer.runtime.description import LibraryDescription
 from tvm_rammer.runtime.profile import Profile, profile_kernel
@@ -97,15 +103,17 @@ class GraphModule:
         self._known_shapes = [
             list(dict.fromkeys(each)) for each in zip(*self._by_shapes, strict=True)
         ]
-        #: The shapes of the inputs that are set, the tensors of all shapes, and functions that ran.
+        #: The shapes of the inputs that are set; the tensors of all shapes that are known, and of
+        #: each input the last one of another shape; and functions that ran.
         self._shapes = list(description.interfaces[0].shapes)
         self._tensors: dict[tuple[int, Any], Any] = {}
+        self._others: dict[int, Any] = {}
         self._functions: dict[str, BoundFunction] = {}
         self._states = [zeros(state.tensor, device) for state in description.states]
         self.reset_state()
         #: The one for the shapes that are set, and the one that has outputs.
         self._function: BoundFunction | None = None
-        self._last = self._chosen()
+        self._last = None if self._unset() else self._chosen()
 
     def __reduce__(self) -> NoReturn:
         raise LibraryError(
@@ -179,6 +187,7 @@ class GraphModule:
         ------
         InputError
             As :meth:`set_input`, if the library was built for other shapes of the inputs together,
+            if an input of open sizes is not set,
             or if values of inputs lead to sizes that the model forbids.
         RuntimeError
             If an rTask waited for another vEU for longer than the build's ``wait_limit``.
@@ -186,7 +195,7 @@ class GraphModule:
         if inputs:
             self.set_input(**inputs)
         left = self._run()
-        if left:
+        if left and self._last is not None:
             self._states = self._last.take_over(self._states, left)
 
     def _run(self) -> list[Any]:
@@ -199,33 +208,64 @@ class GraphModule:
 
     def _chosen(self) -> BoundFunction:
         """The function for the shapes of the inputs that are set."""
-        interface = self._by_shapes.get(tuple(self._shapes))
+        if unset := self._unset():
+            raise InputError(
+                f"no value is set for {self._shapes_text(self._shapes, unset)}: each run has sizes "
+                "of its own"
+            )
+        interface = self._by_shapes.get(tuple(self._shapes)) or self._open_interface()
         if interface is None:
             known = "; or ".join(map(self._shapes_text, self._by_shapes))
             raise InputError(
                 f"the inputs are {self._shapes_text(self._shapes)}; the library was built for "
                 f"{known}: set all inputs to the shapes of one"
             )
+        inputs = [self._tensor(number, shape) for number, shape in enumerate(self._shapes)]
         if interface.function not in self._functions:
             direct = interface.direct
             self._functions[interface.function] = BoundFunction(
                 interface,
                 self._vm,
                 self._binding,
-                [self._tensor(number, shape) for number, shape in enumerate(interface.shapes)],
+                inputs,
                 0 if direct is None else self._description.arena_bytes(direct.region),
                 self._device,
             )
         self._function = self._functions[interface.function]
+        self._function.read_inputs(inputs)
         return self._function
 
-    def _shapes_text(self, shapes: Sequence[Any]) -> str:
-        return listed(map("{} {}".format, self._names, shapes))
+    def _unset(self) -> list[int]:
+        """The inputs whose sizes no value has told yet."""
+        return [
+            number
+            for number, shape in enumerate(self._shapes)
+            if shape is not None and not is_static(shape)
+        ]
+
+    def _open_interface(self) -> Interface | None:
+        """The first with names for sizes that the inputs fit."""
+        every = self._by_shapes.items()
+        fitting = (each for shapes, each in every if sizes_of(shapes, self._shapes) is not None)
+        return next(fitting, None)
+
+    def _shapes_text(self, shapes: Sequence[Any], numbers: Sequence[int] | None = None) -> str:
+        every = range(len(self._names)) if numbers is None else numbers
+        return listed(f"{self._names[number]} {shapes[number]}" for number in every)
 
     def _tensor(self, number: int, shape: Any) -> Any:
-        """What an input of a shape is read from; functions for other shapes of others share it."""
+        """What an input of a shape is read from; functions for other shapes of others share it.
+
+        Of shapes that no interface has as they are, of which there may be any number, the last one
+        is kept.
+        """
+        info = replace(self._description.inputs[number], shape=shape)
+        if shape not in self._known_shapes[number]:
+            last = self._others.get(number)
+            if last is None or tuple(last.shape) != shape:
+                self._others[number] = zeros(info, self._device)
+            return self._others[number]
         if (number, shape) not in self._tensors:
-            info = replace(self._description.inputs[number], shape=shape)
             self._tensors[number, shape] = zeros(info, self._device)
         return self._tensors[number, shape]
 
@@ -286,7 +326,7 @@ class GraphModule:
         """
         names = [info.name for info in self._description.outputs]
         number = _number("output", index, names)
-        if not self._last.outputs:
+        if self._last is None or not self._last.outputs:
             raise InputError("no output yet: call run() first")
         output = self._last.outputs[number]
         if out is None:
@@ -308,13 +348,17 @@ class GraphModule:
         """Number of outputs."""
         return len(self._description.outputs)
 
-    def get_input_info(self) -> tuple[dict[str, tuple[int, ...] | None], dict[str, str]]:
-        """Shapes that are set and dtypes of the inputs by name; a dynamic shape is None."""
+    def get_input_info(self) -> tuple[dict[str, Shape | None], dict[str, str]]:
+        """Shapes that are set and dtypes of the inputs by name.
+
+        Until a value is set, a size that each run decides is its name; where not even the number of
+        axes is known, the shape is None.
+        """
         infos = self._description.inputs
         return dict(zip(self._names, self._shapes, strict=True)), {i.name: i.dtype for i in infos}
 
     @property
-    def shapes(self) -> list[dict[str, tuple[int, ...] | None]]:
+    def shapes(self) -> list[dict[str, Shape | None]]:
         """Shapes that the inputs may have together, by name: what the library was built for."""
         return [dict(zip(self._names, shapes, strict=True)) for shapes in self._by_shapes]
 
@@ -431,7 +475,8 @@ class GraphModule:
         value = _readable(value, info.name)
         shape, dtype = tuple(map(int, value.shape)), str(value.dtype)
         known = self._known_shapes[number]
-        if shape not in known or dtype != info.dtype:
+        fits = shape in known or any(sizes_of([each], [shape]) is not None for each in known)
+        if not fits or dtype != info.dtype:
             raise InputError(
                 f"input {info.name!r} is {info.dtype} of shape {' or '.join(map(str, known))}; "
                 f"got {dtype} of shape {shape}"

@@ -35,7 +35,7 @@ from tvm_rammer.region.library_content import (
     packed,
 )
 from tvm_rammer.region.marks import read_left_out
-from tvm_rammer.relax_util import operator_name, type_shape
+from tvm_rammer.relax_util import operator_name
 from tvm_rammer.rprogram import updated_in_place
 from tvm_rammer.rprogram.serialize import as_data
 from tvm_rammer.schedule import explain
@@ -222,10 +222,15 @@ def _tensors(name: str, ty: Any) -> list[TensorInfo]:
 
 
 def _tensor(name: str, ty: Any) -> TensorInfo:
-    """Name, shape and dtype; an unknown shape is None, what is no tensor has its kind as dtype."""
-    kind = type(ty).__name__.removesuffix("Type").lower()
-    dtype = str(ty.dtype) if isinstance(ty, relax.TensorType) else kind
-    return TensorInfo(name, type_shape(ty), dtype)
+    """Name, shape and dtype; what is no tensor has its kind as dtype."""
+    if not isinstance(ty, relax.TensorType):
+        return TensorInfo(name, None, type(ty).__name__.removesuffix("Type").lower())
+    shape = tuple(map(_size, ty.shape.values)) if isinstance(ty.shape, relax.ShapeExpr) else None
+    return TensorInfo(name, shape, str(ty.dtype))
+
+
+def _size(size: Any) -> int | str:
+    return int(size) if isinstance(size, tirx.IntImm) else str(size)
 
 
 def _state(func: relax.Function) -> tuple[GenericConst, GenericConst]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import onnx
 import tvm
-from tvm import relax
+from tvm import relax, tirx
 from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 
@@ -21,12 +21,20 @@ from tvm_rammer.errors import ModelError
 from tvm_rammer.frontend.onnx.infer import opsets_of, static_shape
 from tvm_rammer.frontend.onnx.names import describe, describe_type, free, reads, subgraphs
 from tvm_rammer.frontend.onnx.onnx_converters import CONVERTERS
+from tvm_rammer.frontend.onnx.open_sizes import OPEN_CONVERTERS
 from tvm_rammer.frontend.onnx.run_time_loops import RunTimeLoop
 from tvm_rammer.frontend.onnx.run_time_sizes import as_tensor, operands, sized
+from tvm_rammer.frontend.onnx.size_values import (
+    Elements,
+    SizeValues,
+    as_value,
+    attributes_of,
+    dtype_of,
+)
 
 
 def import_graph(
-    model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]], weights: Collection[str] = ()
+    model: onnx.ModelProto, shapes: dict[str, tuple[Any, ...]], weights: Collection[str] = ()
 ) -> tvm.IRModule:
     """The Relax module of a model whose inputs have the given shapes.
 
@@ -66,9 +74,12 @@ def refuse_unequal_branches(graph: onnx.GraphProto, where: str) -> None:
 class _Importer(ONNXGraphImporter):
     _nodes: dict[str, Any]
 
-    def __init__(self, shapes: dict[str, tuple[int, ...]], weights: Collection[str]) -> None:
+    def __init__(self, shapes: dict[str, tuple[Any, ...]], weights: Collection[str]) -> None:
         super().__init__(shapes, "float32")
-        self.weights = weights
+        self.weights, self.sizes = weights, SizeValues()
+        for size in {size for shape in shapes.values() for size in shape}:
+            if isinstance(size, tirx.Var):
+                self.sizes.is_open(size)
 
     def _check_for_unsupported_ops(self, graph: onnx.GraphProto) -> None:
         own = CONVERTERS.keys() | {"Loop"}
@@ -87,11 +98,25 @@ class _Importer(ONNXGraphImporter):
         """Convert the nodes of a graph; every size of a result is known or has a symbol."""
         types = {value.name: value.type for value in (*graph.value_info, *graph.output)}
         for node in graph.node:
+            elements = self._elements(node)
+            kind = types.get(node.output[0])
+            dtype = None if elements is None else dtype_of(kind)
+            known = None if elements is None or dtype is None else as_value(elements, dtype)
+            if known is not None:
+                self._nodes[node.output[0]] = known
+                continue
             self._construct_node(node)
             for name in self._nodes.keys() & set(node.output):
                 self._nodes[name] = sized(self.bb, self._nodes[name], types.get(name))
+            if elements is not None:
+                self.sizes.note(self._nodes[node.output[0]], elements)
         for value in graph.output:
             self._nodes[value.name] = as_tensor(self.bb, self._nodes[value.name])
+
+    def _elements(self, node: onnx.NodeProto) -> Elements | None:
+        """What sizes and constants decide of a node's result."""
+        values = [self._nodes.get(name) if name else None for name in node.input]
+        return self.sizes.result(node, values)
 
     def _construct_node(self, node: onnx.NodeProto) -> None:
         if node.op_type == "Loop":
@@ -100,6 +125,12 @@ class _Importer(ONNXGraphImporter):
             self._nodes |= {name: value for name, value in named if name}
             return
         values = [self._nodes[name] if name else None for name in node.input]
+        convert = OPEN_CONVERTERS.get(node.op_type)
+        if convert is not None:
+            found = convert(self.bb, self.sizes, values, attributes_of(node))
+            if found is not None:
+                self._nodes[node.output[0]] = self.bb.emit(found)
+                return
         given = operands(self.bb, node.op_type, values)
         # Each operand has a name of its own: one value may be wanted as a shape and as a tensor.
         own = onnx.NodeProto()

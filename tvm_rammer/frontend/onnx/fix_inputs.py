@@ -13,8 +13,9 @@ from tvm_rammer.frontend.input_constants import Constants, as_constant, checked_
 from tvm_rammer.frontend.input_shapes import (
     Dims,
     Shapes,
+    Size,
     require_memory,
-    static_shapes,
+    resolved_shapes,
     symbol_values,
 )
 from tvm_rammer.frontend.onnx.onnx_file import OnnxModel
@@ -27,14 +28,14 @@ _UNNAMED = {"none", "null", "unk", "unknown", "-1"}
 
 
 def fix_inputs(model: OnnxModel, shapes: Shapes, constants: Constants, where: str) -> OnnxModel:
-    """Give every input a static shape, and make initialisers of those that are constants.
+    """Give every input its shape, and make initialisers of those that are constants.
 
     Parameters
     ----------
     model : OnnxModel
         Is changed.
     shapes : mapping of str to sequence of int
-        What the user gives, as in :func:`~tvm_rammer.frontend.input_shapes.static_shapes`.
+        What the user gives; a name is a size that each run decides.
     constants : mapping of str to array_like
         Values of inputs, which are none any more.
     where : str
@@ -58,15 +59,15 @@ def fix_inputs(model: OnnxModel, shapes: Shapes, constants: Constants, where: st
     checked_constants(constants, inputs, shapes, where)
     values = typed_constants(inputs, constants, where)
     given = {**shapes, **{name: value.shape for name, value in values.items()}}
-    static = static_shapes(dims, given, where)
-    require_memory(static, {name: _dtype(inputs[name]).itemsize for name in static}, where)
+    resolved = resolved_shapes(dims, given, where)
+    require_memory(resolved, {name: _dtype(inputs[name]).itemsize for name in resolved}, where)
     symbols = symbol_values(dims, given, where)
     for name, value in inputs.items():
         if name in values:
             graph.initializer.append(numpy_helper.from_array(values[name], name))
             graph.input.remove(value)
         else:
-            _set_shape(value, static[name])
+            _set_shape(value, resolved[name])
     for value in (*graph.value_info, *graph.output):
         _settle(value, symbols)
     return model
@@ -112,13 +113,18 @@ def _dim(dim: onnx.TensorShapeProto.Dimension) -> int | str | None:
     return None if unnamed else name
 
 
-def _set_shape(value: onnx.ValueInfoProto, sizes: Sequence[int]) -> None:
+def _set_shape(value: onnx.ValueInfoProto, sizes: Sequence[Size]) -> None:
     elem_type = value.type.tensor_type.elem_type
     value.type.CopyFrom(helper.make_tensor_type_proto(elem_type, sizes))
 
 
-def _settle(value: onnx.ValueInfoProto, symbols: Mapping[str, int]) -> None:
-    """Give the symbols in a result's shape their sizes."""
+def _settle(value: onnx.ValueInfoProto, symbols: Mapping[str, Size]) -> None:
+    """Give the symbols in a result's shape their sizes; the names of others mean nothing."""
     for dim in value.type.tensor_type.shape.dim:
-        if dim.dim_param in symbols:
-            dim.dim_value = symbols[dim.dim_param]
+        size = symbols.get(dim.dim_param)
+        if isinstance(size, int):
+            dim.dim_value = size
+        elif size is not None:
+            dim.dim_param = size
+        elif dim.dim_param:
+            dim.ClearField("dim_param")

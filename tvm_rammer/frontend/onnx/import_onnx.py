@@ -15,7 +15,7 @@ from typing import Any
 import onnx
 import onnx.inliner
 import tvm
-from tvm import relax
+from tvm import relax, tirx
 
 from tvm_rammer.errors import ModelError, RammerError
 from tvm_rammer.frontend.input_constants import Constants
@@ -25,7 +25,7 @@ from tvm_rammer.frontend.onnx.branches import import_graph, refuse_unequal_branc
 from tvm_rammer.frontend.onnx.fix_inputs import fix_inputs, free_inputs
 from tvm_rammer.frontend.onnx.fold import fold
 from tvm_rammer.frontend.onnx.half_floats import compute_in_float32, say_types
-from tvm_rammer.frontend.onnx.infer import OWN_DOMAIN, static_shape
+from tvm_rammer.frontend.onnx.infer import OWN_DOMAIN
 from tvm_rammer.frontend.onnx.names import all_nodes, describe, renamed, subgraphs
 from tvm_rammer.frontend.onnx.onnx_file import OnnxModel, copy_fields, in_memory, read_onnx_file
 from tvm_rammer.frontend.onnx.operators import rewrite_operators
@@ -129,7 +129,7 @@ def _imported(
     proto = model.proto
     draws = draw_by_state(proto, where)
     _prepare(proto, where, states)
-    sizes = {value.name: static_shape(value.type) or () for value in proto.graph.input}
+    sizes = _sizes(proto.graph)
     module = _import(proto, sizes, model.weights, where)
     module = _bind_weights(module, [*sizes], model.weights)
     outputs = tuple(value.name for value in proto.graph.output)
@@ -140,8 +140,22 @@ def _imported(
     return LoadedModel(module, inputs, outputs[:-1], (State(STATE),))
 
 
+def _sizes(graph: onnx.GraphProto) -> dict[str, tuple[Any, ...]]:
+    """The shapes of a graph's inputs, with one of TVM's names for each that is open."""
+    open_sizes: dict[str, tirx.Var] = {}
+
+    def size(dim: onnx.TensorShapeProto.Dimension) -> Any:
+        if not dim.dim_param:
+            return dim.dim_value
+        return open_sizes.setdefault(dim.dim_param, tirx.Var(dim.dim_param, "int64"))
+
+    return {
+        value.name: tuple(map(size, value.type.tensor_type.shape.dim)) for value in graph.input
+    }
+
+
 def _prepare(proto: onnx.ModelProto, where: str, states: Collection[str]) -> None:
-    """Put a graph whose inputs have static shapes into operators that TVM imports rightly."""
+    """Put a graph whose inputs have shapes into operators that TVM imports rightly."""
     say_types(proto)
     fold(proto, where)
     widen_small_integers(proto.graph)
@@ -262,7 +276,7 @@ class _Binder(relax.PyExprMutator):
 
 def _import(
     model: onnx.ModelProto,
-    shapes: dict[str, tuple[int, ...]],
+    shapes: dict[str, tuple[Any, ...]],
     weights: Collection[str],
     where: str,
 ) -> tvm.IRModule:

@@ -119,7 +119,6 @@ def _known_sizes(bb: relax.BlockBuilder, value: Any, count: int) -> list[Any]:
 def sized(bb: relax.BlockBuilder, value: Any, kind: onnx.TypeProto | None) -> Any:
     """A tensor whose sizes are known, or are symbols; ``kind`` is what ONNX knows of it.
 
-    Expressions of symbols become symbols too: TVM's passes and its VM stumble over them.
     """
     if not isinstance(value, relax.Expr) or not isinstance(value.ty, relax.TensorType):
         return value
@@ -128,10 +127,7 @@ def sized(bb: relax.BlockBuilder, value: Any, kind: onnx.TypeProto | None) -> An
         return value
     found = list(shape.values) if isinstance(shape, relax.ShapeExpr) else [None] * rank
     told = (known_sizes(kind) if kind is not None else []) or [None] * rank
-    sizes = [
-        known if known is not None or _is_compound(own) else own
-        for own, known in zip(found, told, strict=True)
-    ]
+    sizes = [own if known is None else known for own, known in zip(found, told, strict=True)]
     if isinstance(shape, relax.ShapeExpr) and all(map(is_, found, sizes)):
         return value
     named = [
@@ -146,10 +142,6 @@ def _is_static(shape: relax.Expr | None) -> bool:
     if not isinstance(shape, relax.ShapeExpr):
         return False
     return all(isinstance(size, tirx.IntImm) for size in shape.values)
-
-
-def _is_compound(size: Any) -> bool:
-    return not isinstance(size, tirx.IntImm | tirx.Var)
 
 
 def operands(bb: relax.BlockBuilder, operator: str, values: list[Any]) -> list[Any]:
@@ -212,10 +204,19 @@ def _one() -> relax.Expr:
 def _common(sizes: Sequence[Any]) -> Any:
     """What sizes become, if that is known before the run."""
     larger = [size for size in sizes if not _is_one(size)]
+    larger = [size for size in larger if not any(_is_cut(size, other) for other in larger)]
     if not larger or all(tvm_ffi.structural_equal(larger[0], size) for size in larger):
         return (larger or sizes)[0]
     # What is not 1 is the same.
     return next((size for size in larger if isinstance(size, tirx.IntImm)), None)
+
+
+def _is_cut(size: Any, other: Any) -> bool:
+    """Whether a size is another one or less, and 1 only where that is."""
+    return isinstance(size, tirx.Min) and any(
+        tvm_ffi.structural_equal(part, other) and isinstance(limit, tirx.IntImm) and int(limit) > 1
+        for part, limit in ((size.a, size.b), (size.b, size.a))
+    )
 
 
 def _is_one(size: Any) -> bool:
@@ -224,6 +225,9 @@ def _is_one(size: Any) -> bool:
 
 def expanded(bb: relax.BlockBuilder, value: relax.Expr, sizes: Sequence[Any]) -> relax.Expr:
     """A tensor with what is of size 1, as may be seen only at run time, repeated."""
+    value = _uncut(bb, value, sizes)
+    if _has_shape(value, sizes):
+        return value
 
     def expand(tensor: te.Tensor, sizes: Sequence[Any]) -> te.Tensor:
         def element(*places: tirx.Var) -> Any:
@@ -247,6 +251,22 @@ def _of_one_shape(bb: relax.BlockBuilder, values: list[Any]) -> list[Any]:
     if all(_fits(shape.values, sizes) for shape in shapes):
         return values
     return [expanded(bb, value, sizes) for value in values]
+
+
+def _has_shape(value: relax.Expr, sizes: Sequence[Any]) -> bool:
+    own = list(value.ty.shape.values)
+    return len(own) == len(sizes) and all(map(tvm_ffi.structural_equal, own, sizes))
+
+
+def _uncut(bb: relax.BlockBuilder, value: relax.Expr, sizes: Sequence[Any]) -> relax.Expr:
+    """A tensor whose sizes were cut to those of an axis, where the run ends if they were."""
+    own = list(value.ty.shape.values)
+    wanted = sizes[len(sizes) - len(own) :]
+    cut = list(map(_is_cut, own, wanted))
+    if not any(cut):
+        return value
+    whole = [size if is_cut else one for one, size, is_cut in zip(own, wanted, cut, strict=True)]
+    return bb.emit(relax.op.reshape(value, relax.ShapeExpr(whole)))
 
 
 def _fits(shape: Sequence[Any], sizes: Sequence[Any]) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 from tvm_rammer.errors import ModelError
 from tvm_rammer.frontend.input_constants import Constants
-from tvm_rammer.frontend.input_shapes import Dims, Shapes, require_memory, static_shapes
+from tvm_rammer.frontend.input_shapes import Dims, Shapes, require_memory, resolved_shapes
 from tvm_rammer.frontend.loaded_model import one_line
 from tvm_rammer.frontend.torch.converters import CONVERTERS
 from tvm_rammer.frontend.torch.known_values import with_known_sizes
@@ -232,7 +232,7 @@ def _specialised(program: Any, shapes: Shapes, where: str) -> Any:
     import torch
 
     dims = dict(_inputs(program, where))
-    sizes = static_shapes(dims, shapes, where)
+    sizes = resolved_shapes(dims, shapes, where)
     values = {node.name: node.meta["val"] for node in program.graph.find_nodes(op="placeholder")}
     require_memory(sizes, {name: values[name].element_size() for name in sizes}, where)
     if all(isinstance(size, int) for shape in dims.values() for size in shape or ()):

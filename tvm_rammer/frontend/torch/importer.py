@@ -20,6 +20,7 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 from tvm_rammer.errors import ModelError
 from tvm_rammer.frontend.loaded_model import end_blocks, one_line
 from tvm_rammer.frontend.random_numbers import key_of, normal, uniform
+from tvm_rammer.frontend.run_time_checks import end_unless_zero
 from tvm_rammer.frontend.torch.converters import COMPLEX_CONVERTERS, CONVERTERS
 from tvm_rammer.frontend.torch.operator_call import (
     Converter,
@@ -39,7 +40,6 @@ from tvm_rammer.frontend.torch.size_symbols import (
     SIZE_RELATIONS,
     SizeSymbols,
     as_size,
-    end_unless_zero,
     has_open_sizes,
     is_symbolic,
 )

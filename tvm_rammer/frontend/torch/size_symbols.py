@@ -118,15 +118,6 @@ class SizeSymbols:
         return _FORMULAS[kind](*map(self._formula, formula.args))
 
 
-def end_unless_zero(builder: relax.BlockBuilder, excess: Size) -> None:
-    """End the run where a formula of sizes is not 0."""
-    if isinstance(excess, int) and excess == 0:
-        return
-    vector = builder.emit(relax.op.shape_to_tensor(relax.ShapeExpr([excess])))
-    shape = builder.emit(relax.op.tensor_to_shape(vector))
-    builder.match_cast(shape, relax.ShapeType([0]))
-
-
 def is_symbolic(value: Any) -> bool:
     """Whether a value that PyTorch computes with is a number, but not a known one."""
     import torch

@@ -1,0 +1,331 @@
+"""Small tensors of integers that are computed from sizes: what their elements are, as formulas.
+
+Exporters write how a shape follows from other shapes as operators: a vector of sizes is cut,
+joined, multiplied. Where all sizes are known, ONNX's own tools compute it. Where some are open, the
+elements are formulas of TVM's names for them, and no operator is left of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial, reduce
+from math import prod
+from typing import Any
+
+import numpy as np
+import onnx
+import tvm
+from onnx import TensorProto, helper
+from tvm import relax, sym, tirx
+
+#: Elements of the largest tensor that is looked at.
+_MOST = 64
+#: More elements than a tensor has.
+_FAR = 2**40
+
+_INTEGERS = {TensorProto.INT64: "int64", TensorProto.INT32: "int32", TensorProto.BOOL: "bool"}
+
+#: Elements, integers or formulas of int64; the type says what they are in the model.
+Elements = np.ndarray
+
+
+class UnknownError(Exception):
+    """A formula does not tell what is asked for."""
+
+
+class SizeValues:
+    """What is known of the values of one graph."""
+
+    def __init__(self) -> None:
+        self.analyzer = sym.Analyzer()
+        self._known: dict[Any, Elements] = {}
+
+    def is_open(self, name: tirx.Var) -> None:
+        """Note that a name is a size of an input: no run has an empty one."""
+        beyond = tirx.IntImm("int64", _FAR)
+        self.analyzer.bind(name, tvm.ir.Range(tirx.IntImm("int64", 1), beyond))
+
+    def simplified(self, size: Any) -> Any:
+        """A formula in its simplest form."""
+        return size if isinstance(size, int) else _plain(self.analyzer.simplify(size))
+
+    def are_equal(self, size: Any, other: Any) -> bool:
+        """Whether two sizes are the same in every run."""
+        if isinstance(size, int | tirx.IntImm) and isinstance(other, int | tirx.IntImm):
+            return int(size) == int(other)
+        return bool(self.analyzer.can_prove_equal(size, other))
+
+    def elements(self, value: Any) -> Elements | None:
+        """The elements of a value of the importer, where all are known."""
+        if isinstance(value, relax.ShapeExpr):
+            return _filled([_plain(size) for size in value.values], (len(value.values),))
+        if isinstance(value, relax.Var):
+            return self._known.get(value)
+        if isinstance(value, tvm.ir.GenericConst):
+            whole = str(value.ty.dtype) in _INTEGERS.values()
+            shape = [int(size) for size in value.ty.shape.values]
+            if not whole or prod(shape) > _MOST:
+                return None
+            return _filled(value.value.numpy().astype(np.int64).ravel().tolist(), shape)
+        return _filled([_plain(value)], ()) if tvm.ir.is_prim_expr(value) else None
+
+    def result(self, node: onnx.NodeProto, values: Sequence[Any]) -> Elements | None:
+        """The elements of a node's result, of which the importer has the operands' values."""
+        compute = _OPERATORS.get(node.op_type)
+        if compute is None or node.domain not in ("", "ai.onnx") or len(node.output) != 1:
+            return None
+        operands = [None if value is None else self.elements(value) for value in values]
+        given = [found for found, value in zip(operands, values, strict=True) if value is not None]
+        if not given or any(found is None for found in given):
+            return None
+        try:
+            found = compute(self, attributes_of(node), *operands)
+        except (UnknownError, ValueError, IndexError, TypeError):
+            # Who converts the node says what is wrong with it.
+            return None
+        if found.size > _MOST:
+            return None
+        return _filled([self.simplified(each) for each in found.ravel().tolist()], found.shape)
+
+    def note(self, value: Any, elements: Elements) -> None:
+        """Remember the elements of a tensor."""
+        if isinstance(value, relax.Var):
+            self._known[value] = elements
+
+    def decided(self, condition: Any) -> bool:
+        """Whether something is so in every run; an error where runs differ."""
+        if isinstance(condition, bool | int):
+            return bool(condition)
+        found = self.analyzer.simplify(condition)
+        if not isinstance(found, tirx.IntImm):
+            raise UnknownError
+        return bool(int(found))
+
+
+def as_value(elements: Elements, dtype: str) -> Any:
+    """The importer's value for elements: a constant, a shape, a size; ``None`` if it has none."""
+    if all(isinstance(each, int) for each in elements.ravel().tolist()):
+        return relax.const(elements.astype(dtype), dtype)
+    if dtype != "int64" or elements.ndim > 1:
+        return None
+    if elements.ndim == 0:
+        return elements.item()
+    return relax.ShapeExpr(elements.tolist())
+
+
+def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
+    """A node's attributes by name."""
+    return {each.name: helper.get_attribute_value(each) for each in node.attribute}
+
+
+def dtype_of(kind: onnx.TypeProto | None) -> str | None:
+    """The name of a type of integers, as ONNX's inference knows a result's."""
+    return None if kind is None else _INTEGERS.get(kind.tensor_type.elem_type)
+
+
+def _plain(size: Any) -> Any:
+    return int(size) if isinstance(size, tirx.IntImm) else size
+
+
+def _filled(items: Sequence[Any], shape: Sequence[int]) -> Elements:
+    """An array of objects; NumPy would look into formulas."""
+    array = np.empty(len(items), object)
+    for place, item in enumerate(items):
+        array[place] = item
+    return array.reshape(tuple(shape))
+
+
+def _apply(function: Callable[..., Any], *arrays: Elements) -> Elements:
+    """A function of the elements at each place."""
+    shape = np.broadcast_shapes(*(array.shape for array in arrays))
+    columns = [np.broadcast_to(array, shape).ravel().tolist() for array in arrays]
+    return _filled([function(*each) for each in zip(*columns, strict=True)], shape)
+
+
+def _integers(array: Elements | None) -> list[int]:
+    """Elements that must be known before the run, such as axes."""
+    items = [] if array is None else array.ravel().tolist()
+    if not all(isinstance(item, int) for item in items):
+        raise UnknownError
+    return items
+
+
+def _binary(function: Callable[[Any, Any], Any]) -> Any:
+    return lambda values, attributes, *operands: reduce(partial(_apply, function), operands)
+
+
+def _compared(kind: Callable[[Any, Any], Any]) -> Any:
+    def compare(values: SizeValues, attributes: Any, left: Elements, right: Elements) -> Elements:
+        def each(one: Any, other: Any) -> int:
+            return int(values.decided(kind(_formula(one), _formula(other))))
+
+        return _apply(each, left, right)
+
+    return compare
+
+
+def _formula(size: Any) -> Any:
+    return tirx.IntImm("int64", size) if isinstance(size, int) else size
+
+
+def _extreme(of_numbers: Callable[..., Any], of_formulas: Callable[..., Any]) -> Any:
+    def either(one: Any, other: Any) -> Any:
+        if isinstance(one, int) and isinstance(other, int):
+            return of_numbers(one, other)
+        return of_formulas(_formula(one), _formula(other))
+
+    return _binary(either)
+
+
+def _divided(values: SizeValues, attributes: Any, left: Elements, right: Elements) -> Elements:
+    """Quotients of what is not negative: those of integers are cut."""
+
+    def quotient(one: Any, other: Any) -> Any:
+        if not values.decided(_formula(one) >= 0) or not values.decided(_formula(other) > 0):
+            raise UnknownError
+        return tirx.floordiv(_formula(one), _formula(other))
+
+    return _apply(quotient, left, right)
+
+
+def _remainder(values: SizeValues, attributes: Any, left: Elements, right: Elements) -> Elements:
+    def remainder(one: Any, other: Any) -> Any:
+        if not values.decided(_formula(one) >= 0) or not values.decided(_formula(other) > 0):
+            raise UnknownError
+        return tirx.floormod(_formula(one), _formula(other))
+
+    return _apply(remainder, left, right)
+
+
+def _cast(values: SizeValues, attributes: Mapping[str, Any], operand: Elements) -> Elements:
+    target = attributes["to"]
+    if target not in _INTEGERS:
+        raise UnknownError
+    if _INTEGERS[target] == "bool":
+        return _apply(lambda each: int(values.decided(tirx.NE(_formula(each), 0))), operand)
+    return operand
+
+
+def _where(
+    values: SizeValues, attributes: Any, condition: Elements, chosen: Elements, other: Elements
+) -> Elements:
+    return _apply(
+        lambda which, one, two: one if values.decided(which) else two, condition, chosen, other
+    )
+
+
+def _gathered(
+    values: SizeValues, attributes: Mapping[str, Any], data: Elements, indices: Elements
+) -> Elements:
+    places = np.array(_integers(indices), np.int64).reshape(indices.shape)
+    return np.asarray(np.take(data, places, attributes.get("axis", 0)), object)
+
+
+def _joined(values: SizeValues, attributes: Mapping[str, Any], *parts: Elements) -> Elements:
+    return np.concatenate(parts, attributes["axis"])
+
+
+def _axes(attributes: Mapping[str, Any], axes: Elements | None) -> tuple[int, ...]:
+    return tuple(attributes.get("axes") or _integers(axes))
+
+
+def _unsqueezed(
+    values: SizeValues, attributes: Mapping[str, Any], data: Elements, axes: Elements | None = None
+) -> Elements:
+    return np.expand_dims(data, _axes(attributes, axes))
+
+
+def _squeezed(
+    values: SizeValues, attributes: Mapping[str, Any], data: Elements, axes: Elements | None = None
+) -> Elements:
+    return np.squeeze(data, _axes(attributes, axes) or None)
+
+
+def _sliced(
+    values: SizeValues,
+    attributes: Mapping[str, Any],
+    data: Elements,
+    *given: Elements | None,
+) -> Elements:
+    starts, ends, axes, steps = (_integers(each) for each in (*given, None, None, None, None)[:4])
+    starts = starts or list(attributes.get("starts", ()))
+    ends = ends or list(attributes.get("ends", ()))
+    axes = axes or list(attributes.get("axes", range(len(starts))))
+    parts = [slice(None)] * data.ndim
+    for axis, *part in zip(axes, starts, ends, steps or [1] * len(starts), strict=True):
+        first, last, step = part
+        # Behind the first place backwards there is none, which -1 does not say.
+        parts[axis] = slice(first, None if last < -data.shape[axis] else last, step)
+    return data[tuple(parts)]
+
+
+def _reshaped(
+    values: SizeValues, attributes: Mapping[str, Any], data: Elements, shape: Elements
+) -> Elements:
+    sizes = _integers(shape)
+    if not attributes.get("allowzero", 0):
+        sizes = [size or data.shape[axis] for axis, size in enumerate(sizes)]
+    return data.reshape(sizes)
+
+
+def _expanded(
+    values: SizeValues, attributes: Mapping[str, Any], data: Elements, shape: Elements
+) -> Elements:
+    return np.broadcast_to(data, np.broadcast_shapes(data.shape, tuple(_integers(shape))))
+
+
+def _filled_with(values: SizeValues, attributes: Mapping[str, Any], shape: Elements) -> Elements:
+    given = attributes.get("value")
+    value = np.zeros(1, np.float32) if given is None else onnx.numpy_helper.to_array(given)
+    if value.dtype.kind not in "bi":
+        raise UnknownError
+    sizes = _integers(shape)
+    if prod(sizes) > _MOST:
+        raise UnknownError
+    return _filled([int(value.item())] * prod(sizes), sizes)
+
+
+def _reduced(join: Callable[[Any, Any], Any]) -> Any:
+    def reduce_all(
+        values: SizeValues,
+        attributes: Mapping[str, Any],
+        data: Elements,
+        axes: Elements | None = None,
+    ) -> Elements:
+        over = _axes(attributes, axes) or tuple(range(data.ndim))
+        if data.ndim > 1 or not data.size or not over:
+            raise UnknownError
+        found = reduce(join, data.tolist()) if data.ndim else data.item()
+        return _filled([found], (1,) * data.ndim if attributes.get("keepdims", 1) else ())
+
+    return reduce_all
+
+
+_OPERATORS: dict[str, Callable[..., Elements]] = {
+    "Add": _binary(lambda one, other: one + other),
+    "Cast": _cast,
+    "Concat": _joined,
+    "ConstantOfShape": _filled_with,
+    "Div": _divided,
+    "Equal": _compared(tirx.EQ),
+    "Expand": _expanded,
+    "Gather": _gathered,
+    "Greater": _compared(tirx.GT),
+    "GreaterOrEqual": _compared(tirx.GE),
+    "Identity": lambda values, attributes, operand: operand,
+    "Less": _compared(tirx.LT),
+    "LessOrEqual": _compared(tirx.LE),
+    "Max": _extreme(max, tirx.max),
+    "Min": _extreme(min, tirx.min),
+    "Mod": _remainder,
+    "Mul": _binary(lambda one, other: one * other),
+    "Neg": lambda values, attributes, operand: _apply(lambda each: 0 - each, operand),
+    "ReduceProd": _reduced(lambda one, other: one * other),
+    "ReduceSum": _reduced(lambda one, other: one + other),
+    "Reshape": _reshaped,
+    "Slice": _sliced,
+    "Squeeze": _squeezed,
+    "Sub": _binary(lambda one, other: one - other),
+    "Unsqueeze": _unsqueezed,
+    "Where": _where,
+}
