@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import itertools
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from tvm_rammer.errors import ModelError
 from tvm_rammer.frontend.input_constants import Constants
-from tvm_rammer.frontend.input_shapes import Dims, Shapes, require_memory, resolved_shapes
+from tvm_rammer.frontend.input_shapes import (
+    Dims,
+    Shapes,
+    Size,
+    require_memory,
+    resolved_shapes,
+)
 from tvm_rammer.frontend.loaded_model import one_line
 from tvm_rammer.frontend.torch.converters import CONVERTERS
 from tvm_rammer.frontend.torch.known_values import with_known_sizes
@@ -30,6 +37,9 @@ _ASSERTIONS = frozenset(
     | {"_assert_tensor_metadata.default", "sym_constrain_range_for_size.default"}
     | {"sym_constrain_range.default"}
 )
+
+#: Where the sizes begin that are tried in place of open ones: PyTorch takes 0 and 1 as they are.
+_EXAMPLE = 3
 
 #: What computes otherwise in training, and how.
 _TRAINED = {
@@ -52,8 +62,12 @@ _LANGUAGE = frozenset(
 )
 
 
-def prepared(program: Any, shapes: Shapes, constants: Constants, where: str) -> Any:
-    """A program of the same meaning whose every node has a converter and a known shape.
+def prepared(
+    program: Any, shapes: Shapes, constants: Constants, where: str
+) -> tuple[Any, dict[str, str]]:
+    """A program of the same meaning whose every node has a converter.
+
+    The names of its sizes that each run decides are those that are given for them.
 
     Parameters
     ----------
@@ -72,7 +86,7 @@ def prepared(program: Any, shapes: Shapes, constants: Constants, where: str) -> 
     InputError
         ``shapes`` or ``constants`` do not fit the program.
     """
-    program = _specialised(program, shapes, where)
+    program, names = _specialised(program, shapes, where)
     _check_training(program, where)
     program = with_known_sizes(program, constants, where)
     program = decomposed(program)
@@ -87,7 +101,7 @@ def prepared(program: Any, shapes: Shapes, constants: Constants, where: str) -> 
     widen_small_floats(program, where)
     _share_equal_weights(program)
     _check_operators(program, where)
-    return program
+    return program, names
 
 
 def decomposed(program: Any) -> Any:
@@ -227,28 +241,76 @@ def _check_inputs(program: Any, where: str) -> None:
         )
 
 
-def _specialised(program: Any, shapes: Shapes, where: str) -> Any:
-    """The program for given sizes: exported again if some may change."""
-    import torch
+def _specialised(program: Any, shapes: Shapes, where: str) -> tuple[Any, dict[str, str]]:
+    """The program for given sizes, exported again if some are fixed that may change.
 
+    And names by the symbols of those that stay open.
+    """
     dims = dict(_inputs(program, where))
     sizes = resolved_shapes(dims, shapes, where)
     values = {node.name: node.meta["val"] for node in program.graph.find_nodes(op="placeholder")}
     require_memory(sizes, {name: values[name].element_size() for name in sizes}, where)
-    if all(isinstance(size, int) for shape in dims.values() for size in shape or ()):
-        return program
+    changing = [
+        size
+        for name, shape in dims.items()
+        for size, dim in zip(sizes[name], shape or (), strict=False)
+        if isinstance(dim, str)
+    ]
+    if any(isinstance(size, int) for size in changing):
+        program = _exported_again(program, sizes, values, where)
+    return program, _open_names(program, sizes)
+
+
+def _exported_again(
+    program: Any, sizes: Mapping[str, Sequence[Size]], values: Mapping[str, Any], where: str
+) -> Any:
+    """A program for some sizes; those that have names stay open."""
+    import torch
+
+    names = _user_inputs(program)
+    numbers = _examples({size for shape in sizes.values() for size in shape})
     flat = [
-        torch.zeros(sizes[name], dtype=values[name].dtype) if name in sizes else values[name]
-        for name in _user_inputs(program)
+        torch.zeros([numbers.get(size, size) for size in sizes[name]], dtype=values[name].dtype)
+        if name in sizes
+        else values[name]
+        for name in names
+    ]
+    auto = torch.export.Dim.AUTO
+    dynamic = [
+        {axis: auto for axis, size in enumerate(sizes.get(name, ())) if isinstance(size, str)}
+        for name in names
     ]
     spec = program.call_spec.in_spec
     args, kwargs = torch.utils._pytree.tree_unflatten(flat, spec)
+    open_args, open_kwargs = torch.utils._pytree.tree_unflatten(dynamic, spec)
+    module = program.module()
+    given = inspect.signature(module.forward).bind(*args, **kwargs).arguments
+    several = dict(zip(given, open_args, strict=False)) | open_kwargs
     try:
-        return torch.export.export(program.module(), args, kwargs)
+        return torch.export.export(
+            module, args, kwargs, dynamic_shapes=several if any(dynamic) else None
+        )
     except Exception as error:
         raise ModelError(
             f"{where}: PyTorch cannot export the program for these shapes: {one_line(error)}"
         ) from error
+
+
+def _examples(sizes: Set[Size]) -> dict[Size, int]:
+    """A number for each size that is open, of which no two are equal, or equal to a known one."""
+    free = (number for number in itertools.count(_EXAMPLE) if number not in sizes)
+    return {name: next(free) for name in sorted(each for each in sizes if isinstance(each, str))}
+
+
+def _open_names(program: Any, sizes: Mapping[str, Sequence[Size]]) -> dict[str, str]:
+    """What users call the sizes that are open, by the program's symbols."""
+    names: dict[str, str] = {}
+    for node in program.graph.find_nodes(op="placeholder"):
+        value = node.meta.get("val")
+        for dim, size in zip(getattr(value, "shape", ()), sizes.get(node.name, ()), strict=False):
+            if isinstance(size, str) and not isinstance(dim, int) and dim.node.expr.is_Symbol:
+                names[str(dim)] = size
+    return names
 
 
 def _user_inputs(program: Any) -> list[str]:

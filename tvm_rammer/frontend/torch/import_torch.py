@@ -64,10 +64,10 @@ def from_torch(program: Any, shapes: Shapes, constants: Constants, where: str) -
     from tvm_rammer.frontend.torch.random_definitions import draw_by_state
 
     try:
-        program = prepared(program, shapes, constants, where)
+        program, open_sizes = prepared(program, shapes, constants, where)
         names = output_names(program)
         states = (*pass_state_on(program), *draw_by_state(program))
-        module = imported(program, where)
+        module = imported(program, where, open_sizes)
     except RammerError:
         raise
     except Exception as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -38,10 +38,12 @@ from tvm_rammer.frontend.torch.random_definitions import DRAWN, number_of_run
 from tvm_rammer.frontend.torch.size_symbols import (
     SIZE_OPERATORS,
     SIZE_RELATIONS,
+    UNLIMITED,
     SizeSymbols,
     as_size,
     has_open_sizes,
     is_symbolic,
+    missing,
 )
 from tvm_rammer.frontend.torch.weights import weight_of
 
@@ -53,8 +55,16 @@ _OPEN = (
 )
 
 
-def imported(program: Any, where: str) -> tvm.IRModule:
+def imported(program: Any, where: str, open_sizes: Mapping[str, str]) -> tvm.IRModule:
     """The Relax module of a prepared program; its weights are constants.
+
+    Parameters
+    ----------
+    program : torch.export.ExportedProgram
+    where : str
+        The model, for messages.
+    open_sizes : mapping of str to str
+        Names of sizes that each run decides, by PyTorch's symbols.
 
     Raises
     ------
@@ -62,7 +72,7 @@ def imported(program: Any, where: str) -> tvm.IRModule:
         A converter refuses an operator's arguments.
     """
     program = with_real_ends(program, where)
-    importer = _Importer(program, where)
+    importer = _Importer(program, where, open_sizes)
     try:
         return importer.from_exported_program(program, False, False, False, None)
     except Exception:
@@ -76,9 +86,38 @@ class _Importer(ExportedProgramImporter):
 
     env: dict[Any, Any]
 
-    def __init__(self, program: Any, where: str) -> None:
+    def __init__(self, program: Any, where: str, open_sizes: Mapping[str, str]) -> None:
         super().__init__()
-        self.program, self.where, self.draws, self.sizes = program, where, 0, SizeSymbols()
+        self.program, self.where, self.draws = program, where, 0
+        self.sizes = SizeSymbols(open_sizes)
+        self.ranges = {
+            symbol: limits
+            for symbol, limits in program.range_constraints.items()
+            if str(symbol) in open_sizes
+        }
+
+    def create_input_vars(self, program: Any) -> Any:
+        """The inputs, whose open sizes have the user's names."""
+        weights, inputs, _ = super().create_input_vars(program)
+        values = {node.name: node.meta["val"] for node in program.graph.find_nodes(op="placeholder")}
+        for name, var in list(inputs.items()):
+            if not are_numbers(*shape_of(var)):
+                shape = self.sizes.shape(values[name].shape)
+                inputs[name] = relax.Var(var.name, relax.TensorType(shape, var.ty.dtype))
+        return weights, inputs, {}
+
+    def _translate_fx_graph(self, *arguments: Any) -> Any:
+        ranges, self.ranges = self.ranges, {}
+        for symbol, limits in ranges.items():
+            self._require_range(self.sizes.of_symbol(symbol), limits)
+        return super()._translate_fx_graph(*arguments)
+
+    def _require_range(self, size: Any, limits: Any) -> None:
+        """End runs whose sizes are not those that the program was exported for."""
+        if limits.lower > 1:
+            end_unless_zero(self.block_builder, missing(as_size(int(limits.lower)), size))
+        if limits.upper < UNLIMITED:
+            end_unless_zero(self.block_builder, missing(size, as_size(int(limits.upper))))
 
     def create_convert_map(self) -> dict[str, Callable[[Any], Any]]:
         own = {name: partial(self._convert, name) for name in CONVERTERS}

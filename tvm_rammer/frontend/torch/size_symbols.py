@@ -7,7 +7,7 @@ where the operator's result is cast to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from operator import mul
 from typing import Any
@@ -28,18 +28,28 @@ SIZE_RELATIONS = ("ge", "gt", "le", "lt", "eq", "ne", "and_", "or_", "not_", "sy
 #: What PyTorch takes a number of results for, at least, whose operator says nothing about it.
 _FEWEST = 2
 #: More elements than a tensor has.
-_FAR = 2**40
+UNLIMITED = 2**40
 
 #: A size: a number, or what the run computes.
 Size = Any
 
 
 class SizeSymbols:
-    """TVM's names of the sizes of one program."""
+    """TVM's names of the sizes of one program.
 
-    def __init__(self) -> None:
-        self._names: dict[str, tirx.Var] = {}
+    Parameters
+    ----------
+    names : mapping of str to str, optional
+        What users call the sizes of inputs, by PyTorch's symbols: equal names are equal sizes.
+    """
+
+    def __init__(self, names: Mapping[str, str] | None = None) -> None:
+        given = names or {}
+        called = {name: tirx.Var(name, "int64") for name in given.values()}
+        self._names = {symbol: called[name] for symbol, name in given.items()}
         self._analyzer = sym.Analyzer()
+        for size in called.values():
+            self._analyzer.bind(size, tvm.ir.Range(as_size(1), as_size(UNLIMITED)))
         self._pretended: set[str] = set()
 
     def size(self, size: Any) -> Size:
@@ -75,7 +85,7 @@ class SizeSymbols:
 
     def bound(self, symbol: Any, most: int | None) -> None:
         """Note that a name is a number of elements, perhaps of ``most`` ones."""
-        beyond = _FAR if most is None else most + 1
+        beyond = UNLIMITED if most is None else most + 1
         self._analyzer.bind(self.of_symbol(symbol), tvm.ir.Range(as_size(0), as_size(beyond)))
 
     def pretend(self, symbol: Any) -> None:
