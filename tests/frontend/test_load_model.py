@@ -341,17 +341,20 @@ def test_a_negative_size_is_not_known():
         load_model(model)
 
 
+_SIZES = "positive integers, or names of sizes that each run decides"
+
+
 @pytest.mark.parametrize(
     "shapes, expected",
     [
         ({"z": (1,)}, "there is no input 'z'; its inputs: 'x' (n, 3)"),
         ({"x": (1, 3, 4)}, "input 'x' is (n, 3) in the model; the shape (1, 3, 4) does not fit"),
         ({"x": (1, 4)}, "input 'x' is (n, 3) in the model; the shape (1, 4) does not fit"),
-        ({"x": (0, 3)}, "the shape (0, 3) of input 'x' must have positive integers"),
-        ({"x": (True, 3)}, "the shape (True, 3) of input 'x' must have positive integers"),
-        ({"x": "4,32"}, "the shape '4,32' of input 'x' must have positive integers"),
-        ({"x": 3}, "the shape 3 of input 'x' must have positive integers"),
-        ({"x": (1.5, 3)}, "the shape (1.5, 3) of input 'x' must have positive integers"),
+        ({"x": (0, 3)}, "the shape (0, 3) of input 'x' must have " + _SIZES),
+        ({"x": (True, 3)}, "the shape (True, 3) of input 'x' must have " + _SIZES),
+        ({"x": "4,32"}, "the shape '4,32' of input 'x' must have " + _SIZES),
+        ({"x": 3}, "the shape 3 of input 'x' must have " + _SIZES),
+        ({"x": (1.5, 3)}, "the shape (1.5, 3) of input 'x' must have " + _SIZES),
     ],
 )
 def test_shapes_that_do_not_fit(shapes, expected):

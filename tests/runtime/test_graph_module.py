@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tvm
 from close import assert_close, assert_outputs_close
-from small_models import Dynamic, Pair, Sorting, floats, replan, sorting
+from small_models import Pair, Sorting, floats, replan, sorting
 
 import tvm_rammer
 from tvm_rammer.errors import DeviceError, InputError
@@ -271,12 +271,6 @@ def test_a_model_with_operators_in_no_plan(sorting_library):
 def test_an_output_before_the_first_run(sorting_library):
     with pytest.raises(InputError, match=r"^no output yet: call run\(\) first$"):
         sorting_library.create().get_output(0)
-
-
-def test_a_dynamic_model_is_for_the_vm():
-    with pytest.raises(InputError) as refused:
-        tvm_rammer.build(Dynamic).create()
-    assert str(refused.value) == ("'x' has a dynamic shape; run the model through lib.executable")
 
 
 def test_an_input_that_is_no_tensor():

@@ -77,7 +77,9 @@ def command(
     given = {each.name: each for each in read_inputs(inputs, library.description.inputs)}
     interface = _fitting(library, given)
     rng = np.random.default_rng(seed)
-    values = [given.get(info.name) or random_input(info, rng) for info in interface.inputs]
+    sizes = _sizes(interface, given) or {}
+    infos = [info.with_sizes(sizes) for info in interface.inputs]
+    values = [given.get(info.name) or random_input(info, rng) for info in infos]
     with native_work(f"running {source.name}"):
         module = library.create()
         _set_inputs(module, values)
@@ -117,15 +119,16 @@ def _make_folder(folder: Path | None) -> None:
 def _fitting(library: Library, given: Mapping[str, InputTensor]) -> Interface:
     """The first interface with inputs of the shapes that are given; the first if there is none."""
     every = library.description.interfaces
+    return next((each for each in every if _sizes(each, given) is not None), every[0])
 
-    def fits(interface: Interface) -> bool:
-        return all(
-            given[info.name].value.shape == info.shape
-            for info in interface.inputs
-            if info.name in given
-        )
 
-    return next(filter(fits, every), every[0])
+def _sizes(interface: Interface, given: Mapping[str, InputTensor]) -> dict[str, int] | None:
+    """What the sizes are that each run decides, by the inputs that are given and fit."""
+    from tvm_rammer.region.library_content import sizes_of
+
+    known = [info for info in interface.inputs if info.name in given]
+    shapes = [given[info.name].value.shape for info in known]
+    return sizes_of([info.shape for info in known], shapes)
 
 
 def _set_inputs(module: GraphModule, tensors: Sequence[InputTensor]) -> None:

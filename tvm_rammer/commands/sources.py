@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tvm_rammer.runtime.report import Report
 
 F = TypeVar("F", bound=Callable[..., Any])
-Shape = tuple[str, tuple[int, ...]]
+Shape = tuple[str, tuple[int | str, ...]]
 Number = bool | int | float
 Constant = tuple[str, Number | list[Number]]
 
@@ -32,11 +32,11 @@ class _ShapeType(click.ParamType):
     ) -> Shape:
         if isinstance(value, tuple):
             return value
-        name, _, sizes = value.rpartition("=")
-        numbers = sizes.split(",")
-        if not name or not all(number.strip().isdecimal() for number in numbers):
+        name, _, text = value.rpartition("=")
+        sizes = [size.strip() for size in text.split(",")]
+        if not name or not all(size.isdecimal() or size.isidentifier() for size in sizes):
             self.fail(f"{value!r} is not of the form name=1,3,224,224", param, ctx)
-        return name, tuple(map(int, numbers))
+        return name, tuple(int(size) if size.isdecimal() else size for size in sizes)
 
 
 class _ConstantType(click.ParamType):
@@ -119,8 +119,9 @@ _OPTIONS = {
         "shapes",
         type=_ShapeType(),
         multiple=True,
-        help="Shape of an input with symbolic dimensions (repeatable; what is given more than once "
-        "for an input are shapes that the library can be run with, one after the other).",
+        help="Shape of an input with symbolic dimensions, such as ids=1,16, or ids=1,n if each run "
+        "decides what n is (repeatable; what is given more than once for an input are shapes that "
+        "the library can be run with, one after the other).",
     ),
     "constants": click.option(
         "--constant",

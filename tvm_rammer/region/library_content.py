@@ -95,13 +95,18 @@ def is_static(shape: Shape) -> bool:
 
 
 def sizes_of(patterns: Sequence[Shape | None], shapes: Sequence[Shape]) -> dict[str, int] | None:
-    """What sizes are that patterns have names for, in shapes that fit them; else ``None``."""
+    """What sizes are that patterns have names for, in shapes that fit them; else ``None``.
+
+    No size that has a name is 0.
+    """
     found: dict[str, int] = {}
     for pattern, shape in zip(patterns, shapes, strict=True):
         if pattern is None or len(pattern) != len(shape) or not is_static(shape):
             return None
         for own, size in zip(pattern, shape, strict=True):
             if (found.setdefault(own, int(size)) if isinstance(own, str) else own) != size:
+                return None
+            if size == 0 and own != 0:
                 return None
     return found
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ _TOLERANCE, _STEPS = 1e-3, 8
 _OF_ROUNDED = 5e-2
 #: Integers are drawn below the first of these that the model takes: they may be indices.
 _INTEGERS_BELOW = (8, 2, 1)
+#: Sizes that each run decides are the first of these that the model takes.
+_OPEN_SIZES = (6, 64, 224, 1)
 
 
 @dataclass(frozen=True)
@@ -86,8 +89,9 @@ def check_library(
 ) -> tuple[OutputError, ...]:
     """Run a library and the model that it was compiled from on the same seeded inputs.
 
-    A library for several shapes is run with each of them, from the states of a new instance. Floats
-    are standard normal, bytes are those of images, integers are small, masks are ones.
+    A library for several shapes is run with each of them, from the states of a new instance; where
+    each run decides sizes, they are small ones. Floats are standard normal, bytes are those of
+    images, integers are small, masks are ones.
 
     Parameters
     ----------
@@ -152,9 +156,10 @@ class _Reference:
             for state in self.described.states
             if state.tensor.name in self.states
         }
-        for below in _INTEGERS_BELOW:
+        for size, below in product(self._open_sizes(), _INTEGERS_BELOW):
             rng = np.random.default_rng(0)
-            inputs = {info.name: drawn(info, rng, below) for info in self.described.inputs}
+            infos = [info.with_sizes(size) for info in self.described.inputs]
+            inputs = {info.name: drawn(info, rng, below) for info in infos}
             try:
                 found = run(inputs | zeros)
             except Exception as error:
@@ -166,6 +171,12 @@ class _Reference:
         raise InputError(
             f"check: {self.program} does not run the model: {one_line(failure)}"
         ) from failure
+
+    def _open_sizes(self) -> list[dict[str, int]]:
+        """What the sizes may be that each run decides; nothing, once, where there are none."""
+        shapes = [info.shape or () for info in self.described.inputs]
+        names = {size for shape in shapes for size in shape if isinstance(size, str)}
+        return [dict.fromkeys(names, size) for size in _OPEN_SIZES] if names else [{}]
 
     def _onnx(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Outputs by name."""

@@ -81,7 +81,8 @@ class _Namer(relax.PyExprMutator):
 
     def _cast_by_name(self, binding: Any) -> Any:
         """A cast to formulas: that they are what the value has is seen before they get names."""
-        value = self.builder_.normalize(self.visit_expr(binding.value))
+        value = self.visit_expr(binding.value)
+        value = value if isinstance(value, relax.Var) else self.builder_.emit(value)
         named = self._named(binding.var.ty)
         if tvm_ffi.structural_equal(value.ty, named):
             return value

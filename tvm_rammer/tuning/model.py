@@ -19,7 +19,7 @@ from tvm_rammer.frontend.input_shapes import Shapes
 from tvm_rammer.options import Goal, Options
 from tvm_rammer.region.eligibility import reason_to_leave_out
 from tvm_rammer.region.marks import regions_of
-from tvm_rammer.relax_util import operator_name
+from tvm_rammer.relax_util import operator_name, type_shape
 from tvm_rammer.transform.pipeline import partition_module
 from tvm_rammer.tuning.database import Database
 from tvm_rammer.tuning.journal import Journal, Progress
@@ -107,6 +107,12 @@ def tune(
             "tracker of such machines"
         )
     loaded = load_model(model, shapes, constants)
+    for name, param in zip(loaded.input_names, loaded.input_params, strict=True):
+        if type_shape(param.ty) is None:
+            raise InputError(
+                f"tune: input {name!r} has sizes that each run decides; give the shapes that it is "
+                "to be tuned for"
+            )
     tasks, shares = tasks_of(loaded.module, goal, spaces)
     if not tasks:
         raise TuningError("no operator of the model has configurations to choose from")

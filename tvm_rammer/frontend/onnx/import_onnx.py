@@ -149,9 +149,7 @@ def _sizes(graph: onnx.GraphProto) -> dict[str, tuple[Any, ...]]:
             return dim.dim_value
         return open_sizes.setdefault(dim.dim_param, tirx.Var(dim.dim_param, "int64"))
 
-    return {
-        value.name: tuple(map(size, value.type.tensor_type.shape.dim)) for value in graph.input
-    }
+    return {value.name: tuple(map(size, value.type.tensor_type.shape.dim)) for value in graph.input}
 
 
 def _prepare(proto: onnx.ModelProto, where: str, states: Collection[str]) -> None:

@@ -10,7 +10,7 @@ import tvm
 from tvm import relax, te, tirx
 
 from tvm_rammer.frontend.onnx.run_time_sizes import is_shape
-from tvm_rammer.frontend.onnx.size_values import SizeValues, UnknownError
+from tvm_rammer.frontend.onnx.size_values import FAR, SizeValues, UnknownError
 from tvm_rammer.frontend.run_time_checks import end_unless_zero
 
 #: Makes an expression of a node's operands, what is known of sizes, and its attributes; ``None`` is
@@ -103,6 +103,9 @@ def _slice(
 
 def _place(values: SizeValues, place: Any, size: Any) -> Any:
     """A place of an axis as ONNX counts it: from its end if it is negative, never outside."""
+    if isinstance(place, int):
+        # Models have the largest integer for the end of an axis.
+        place = max(-FAR, min(place, FAR))
     from_end = values.decided(_formula(place) < 0)
     moved = values.simplified(_formula(place) + _formula(size)) if from_end else place
     if isinstance(moved, int) and isinstance(size, int):
@@ -119,7 +122,8 @@ def _range(
     if any(each is None for each in given) or str(_dtype(inputs)) != "int64":
         return None
     start, limit, step = (each.item() for each in given if each is not None)
-    if not isinstance(step, int) or step < 1 or all(isinstance(each, int) for each in (start, limit)):
+    are_known = isinstance(start, int) and isinstance(limit, int)
+    if are_known or not isinstance(step, int) or step < 1:
         return None
     span = tirx.max(_formula(limit) - _formula(start), _formula(0))
     count = values.simplified(_quotient(span + (step - 1), step))

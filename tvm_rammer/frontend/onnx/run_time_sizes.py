@@ -117,9 +117,7 @@ def _known_sizes(bb: relax.BlockBuilder, value: Any, count: int) -> list[Any]:
 
 
 def sized(bb: relax.BlockBuilder, value: Any, kind: onnx.TypeProto | None) -> Any:
-    """A tensor whose sizes are known, or are symbols; ``kind`` is what ONNX knows of it.
-
-    """
+    """A tensor whose sizes are known, or are symbols; ``kind`` is what ONNX knows of it."""
     if not isinstance(value, relax.Expr) or not isinstance(value.ty, relax.TensorType):
         return value
     shape, rank = value.ty.shape, value.ty.ndim

@@ -21,7 +21,7 @@ from tvm import relax, sym, tirx
 #: Elements of the largest tensor that is looked at.
 _MOST = 64
 #: More elements than a tensor has.
-_FAR = 2**40
+FAR = 2**40
 
 _INTEGERS = {TensorProto.INT64: "int64", TensorProto.INT32: "int32", TensorProto.BOOL: "bool"}
 
@@ -42,7 +42,7 @@ class SizeValues:
 
     def is_open(self, name: tirx.Var) -> None:
         """Note that a name is a size of an input: no run has an empty one."""
-        beyond = tirx.IntImm("int64", _FAR)
+        beyond = tirx.IntImm("int64", FAR)
         self.analyzer.bind(name, tvm.ir.Range(tirx.IntImm("int64", 1), beyond))
 
     def simplified(self, size: Any) -> Any:

@@ -99,7 +99,8 @@ class _Importer(ExportedProgramImporter):
     def create_input_vars(self, program: Any) -> Any:
         """The inputs, whose open sizes have the user's names."""
         weights, inputs, _ = super().create_input_vars(program)
-        values = {node.name: node.meta["val"] for node in program.graph.find_nodes(op="placeholder")}
+        places = program.graph.find_nodes(op="placeholder")
+        values = {node.name: node.meta["val"] for node in places}
         for name, var in list(inputs.items()):
             if not are_numbers(*shape_of(var)):
                 shape = self.sizes.shape(values[name].shape)
