@@ -192,7 +192,7 @@ def last_two_swapped(rank: int) -> tuple[int, ...]:
     return (*range(rank - 2), rank - 1, rank - 2)
 
 
-def reshaped(builder: relax.BlockBuilder, value: Any, shape: Sequence[int]) -> Any:
+def reshaped(builder: relax.BlockBuilder, value: Any, shape: Sequence[Any]) -> Any:
     """A tensor in another shape; itself if it has that shape."""
     if static_shape(value) == tuple(shape):
         return value
@@ -233,6 +233,15 @@ def is_for_cpu() -> bool:
 def static_shape(expression: Any) -> tuple[int, ...] | None:
     """The shape of a tensor expression, ``None`` if it is no tensor or not known when compiling."""
     return type_shape(expression.ty)
+
+
+def open_shape(expression: Any) -> tuple[Any, ...] | None:
+    """Numbers, and formulas of sizes that each run decides; ``None`` if there is no shape."""
+    ty = expression.ty
+    if not isinstance(ty, relax.TensorType) or not isinstance(ty.shape, relax.ShapeExpr):
+        return None
+    sizes = ty.shape.values[:]
+    return tuple(int(size) if isinstance(size, IntImm) else size for size in sizes)
 
 
 def known_shapes(*tensors: Any) -> list[tuple[int, ...]]:

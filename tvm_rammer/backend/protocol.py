@@ -397,6 +397,13 @@ class Backend(Protocol):
         """Of a schedule and its finer ones that which ends first with the device for itself."""
         return scheduled
 
+    def open_kernel(self, func: tirx.PrimFunc, vdevice: VDevice) -> tirx.PrimFunc | None:
+        """A scheduled function in place of one whose sizes each run decides, where there is one.
+
+        It takes the same tensors, and no sizes beside them.
+        """
+        return None
+
     def schedule_beside(
         self, func: tirx.PrimFunc, given: Sequence[Choice], vdevice: VDevice
     ) -> Scheduled:

@@ -32,7 +32,7 @@ def attention(
     value: Element,
     score: Score,
     *,
-    sizes: tuple[int, int, int, int, int],
+    sizes: tuple[Any, Any, Any, int, int],
     hidden_rows_are_zero: bool,
 ) -> te.Tensor:
     """``softmax(score(query @ key.T)) @ value`` (Vaswani et al., NeurIPS 2017).
@@ -44,8 +44,8 @@ def attention(
         float32.
     score : callable
         What becomes of a product: scaled, masked.
-    sizes : tuple of int
-        Batches, rows, places, terms and columns.
+    sizes : tuple of int or PrimExpr
+        Batches, rows, places, terms and columns; of the last two the number is known.
     hidden_rows_are_zero : bool
         What a row gives whose scores are all minus infinity: zeros, or what 0 / 0 is.
 
@@ -101,13 +101,14 @@ class _Block:
     """One block of the PrimFunc: its variables, and what it stores where."""
 
     variables: tuple[Any, ...]
-    extents: tuple[int, ...]
+    extents: tuple[Any, ...]
     store: Any
 
     @classmethod
     def of(cls, block: s_tir.SBlock) -> _Block:
         axes = block.iter_vars
-        extents = tuple(int(axis.dom.extent) for axis in axes)
+        sizes = (axis.dom.extent for axis in axes)
+        extents = tuple(int(s) if isinstance(s, tirx.IntImm) else s for s in sizes)
         return cls(tuple(axis.var for axis in axes), extents, block.body)
 
     def at(self, expression: Any, places: tuple[Any, ...], known: dict[Any, Any]) -> Any:
@@ -128,13 +129,15 @@ class AttentionFunc:
     ----------
     func : PrimFunc
         Simplified; the expressions below read its parameters.
-    batches, rows, places, terms, columns : int
+    batches, rows, places : int or PrimExpr
+        Formulas are of sizes that each run decides.
+    terms, columns : int
     """
 
     func: tirx.PrimFunc
-    batches: int
-    rows: int
-    places: int
+    batches: Any
+    rows: Any
+    places: Any
     terms: int
     columns: int
     _blocks: dict[str, _Block]

@@ -30,15 +30,16 @@ def buffer(name: str, shape: Sequence[int]) -> Any:
 
 def loop(
     name: str,
-    extent: int,
+    extent: Any,
     body: Callable[[Any], Any],
     kind: Any = tirx.ForKind.SERIAL,
     dtype: str = "int64",
     marks: Mapping[str, int] | None = None,
 ) -> Any:
-    """``body(index)`` for every index below ``extent``."""
+    """``body(index)`` for every index below ``extent``, a number or what the run decides."""
     index = tirx.Var(name, dtype)
-    bounds = (tirx.const(0, dtype), tirx.const(extent, dtype))
+    end = tirx.const(extent, dtype) if isinstance(extent, int) else extent
+    bounds = (tirx.const(0, dtype), end)
     return tirx.For(index, *bounds, kind, body(index), annotations=dict(marks or {}))
 
 
@@ -71,7 +72,7 @@ def unrolled(name: str, extent: int, body: Callable[[Any], Any]) -> Any:
     return loop(name, extent, body, tirx.ForKind.UNROLLED)
 
 
-def parallel(name: str, extent: int, body: Callable[[Any], Any]) -> Any:
+def parallel(name: str, extent: Any, body: Callable[[Any], Any]) -> Any:
     """A loop over rTask tiles."""
     return loop(name, extent, body, tirx.ForKind.PARALLEL)
 

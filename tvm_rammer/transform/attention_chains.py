@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from tvm import te, tirx
+from tvm import sym, te, tirx
 from tvm.ir import GenericConst
 
 from tvm_rammer.kernel.attention_blocks import attention
+from tvm_rammer.kernel.blocks import variables
 from tvm_rammer.kernel.loops import unravel
-from tvm_rammer.relax_util import known_shapes, operator_name, permutation_of, static_shape
+from tvm_rammer.kernel.nodes import substitute
+from tvm_rammer.relax_util import open_shape, operator_name, permutation_of
 from tvm_rammer.transform.normalize import broadcast
 
 #: Operators that scores are made of.
@@ -36,8 +38,10 @@ _FLOATS = frozenset({"float32", "float16", "bfloat16"})
 _Tensors = Sequence[te.Tensor]
 #: An element of a matrix of a batch, given the operands' tensors, the batch, row and column.
 _Element = Callable[[_Tensors, Any, Any, Any], Any]
-#: A score, given the tensors, the product, its row among those of all batches, and its place.
-_Score = Callable[[_Tensors, Any, Any, Any], Any]
+#: A score, given the tensors, the product, its batch, row and place.
+_Score = Callable[[_Tensors, Any, Any, Any, Any], Any]
+#: A size: a number, or what the run decides.
+_Size = Any
 
 
 @dataclass(frozen=True)
@@ -48,14 +52,14 @@ class Attention:
     ----------
     operands : tuple of Expr
         What it reads.
-    sizes : tuple of int
+    sizes : tuple of int or PrimExpr
         Batches, rows, places, terms and columns, as :func:`.attention` has them.
     masked : bool
         Whether scores are made of something that differs from place to place, besides products.
     """
 
     operands: tuple[Any, ...]
-    sizes: tuple[int, int, int, int, int]
+    sizes: tuple[_Size, _Size, _Size, _Size, _Size]
     query: _Element
     key: _Element
     value: _Element
@@ -63,19 +67,24 @@ class Attention:
     hidden_rows_are_zero: bool
     masked: bool
 
-    def compute(self, *tensors: te.Tensor) -> te.Tensor:
-        """The attention of tensors in the place of the operands."""
-        rows = self.sizes[1]
+    @property
+    def open_sizes(self) -> list[Any]:
+        """Names of sizes that each run decides."""
+        shapes = [open_shape(operand) or () for operand in self.operands]
+        sizes = [size for shape in (*shapes, self.sizes) for size in shape]
+        return sorted(variables([s for s in sizes if not isinstance(s, int)]), key=_name)
 
-        def element(of: _Element) -> Any:
-            return lambda *place: of(tensors, *place)
+    def compute(self, *given: Any) -> te.Tensor:
+        """The attention of tensors in the place of the operands, then what open sizes are."""
+        tensors, names = given[: len(self.operands)], self.open_sizes
+        known = dict(zip(names, *given[len(tensors) :], strict=True)) if names else {}
+
+        def element(of: Callable[..., Any]) -> Any:
+            return lambda *place: substitute(of(tensors, *place), known)
 
         return attention(
-            element(self.query),
-            element(self.key),
-            element(self.value),
-            lambda product, b, r, p: self.score(tensors, product, b * rows + r, p),
-            sizes=self.sizes,
+            *map(element, (self.query, self.key, self.value, self.score)),
+            sizes=tuple(s if isinstance(s, int) else substitute(s, known) for s in self.sizes),
             hidden_rows_are_zero=self.hidden_rows_are_zero,
         )
 
@@ -100,8 +109,8 @@ class _Products:
 
     query: _Element
     key: _Element
-    shape: tuple[int, ...]
-    terms: int
+    shape: tuple[_Size, ...]
+    terms: _Size
 
 
 @dataclass
@@ -113,15 +122,17 @@ class _Reader:
     operands: list[Any]
     products: _Products | None = None
     masked: bool = False
+    rows: _Size = 0
 
     def attention(self, call: Any) -> Attention | None:
         if operator_name(call) != "relax.matmul" or str(call.ty.dtype) != "float32":
             return None
         weights, values = call.args
-        shapes = known_shapes(weights, values, call)
-        if not shapes or len(shapes[1]) < 3 or shapes[0][:-2] != shapes[1][:-2]:
+        shapes = _shapes(weights, values, call)
+        if not shapes or len(shapes[1]) < 3 or not _same(shapes[0][:-2], shapes[1][:-2]):
             return None
         *batch, rows, places = shapes[0]
+        self.rows = rows
         softmax, zero = self._softmax(weights)
         if softmax is None or not self._is_last(softmax):
             return None
@@ -129,9 +140,9 @@ class _Reader:
         if score is None or self.products is None:
             return None
         value = self._matrices(values)
-        if value is None or self.products.shape[-2:] != (rows, places):
+        if value is None or not _same(self.products.shape[-2:], (rows, places)):
             return None
-        if prod(self.products.shape) != prod(shapes[0]):
+        if not _same([prod(self.products.shape)], [prod(shapes[0])]):
             return None
         if zero is not None and not self._asks_for_any(zero, softmax.args[0]):
             return None
@@ -185,11 +196,13 @@ class _Reader:
         infinite = _is_all(finite.args[1], float("-inf"))
         return infinite and finite.args[0].same_as(scores) and axes == [scores.ty.ndim - 1]
 
-    def _score(self, value: Any, places: int, depth: int) -> _Score | None:
+    def _score(self, value: Any, places: _Size, depth: int) -> _Score | None:
         """What becomes of a product; ``None`` if nothing in ``value`` is one."""
-        call, shape = self.bound(value), static_shape(value)
+        call, shape = self.bound(value), open_shape(value)
         name = operator_name(call)
-        if not shape or shape[-1] != places or str(value.ty.dtype) != "float32" or depth > _DEPTH:
+        if not shape or not _same(shape[-1:], [places]) or depth > _DEPTH:
+            return None
+        if str(value.ty.dtype) != "float32":
             return None
         if name == "relax.matmul":
             return self._product(call)
@@ -199,7 +212,7 @@ class _Reader:
             return None
         arguments = list(call.args)
         for number, argument in enumerate(arguments):
-            if (known := static_shape(argument)) is None or prod(known) != prod(shape):
+            if (known := open_shape(argument)) is None or not _same([prod(known)], [prod(shape)]):
                 continue
             inner = self._score(argument, places, depth + 1)
             if inner is not None:
@@ -207,20 +220,28 @@ class _Reader:
                     None if k == number else self._broadcast(other, shape)
                     for k, other in enumerate(arguments)
                 ]
+                if any(k != number and other is None for k, other in enumerate(others)):
+                    return None
                 return _applied(_POINTWISE[name], inner, others)
         return None
 
-    def _broadcast(self, operand: Any, shape: tuple[int, ...]) -> _Score:
+    def _broadcast(self, operand: Any, shape: tuple[_Size, ...]) -> _Score | None:
         """An operand of scores, at the place of one."""
         number = _number(operand)
         if number is not None:
-            return lambda tensors, product, row, place: number
-        position, own = self._operand(operand), static_shape(operand) or ()
-        self.masked |= own[-1:] == shape[-1:]
+            return lambda tensors, product, batch, row, place: number
+        own = open_shape(operand)
+        if own is None:
+            return None
+        position = self._operand(operand)
+        self.masked |= _same(own[-1:], shape[-1:])
+        rows, are_last = self.rows, _same(shape[-2:-1], [self.rows])
 
-        def element(tensors: _Tensors, product: Any, row: Any, place: Any) -> Any:
-            indices = [*unravel(row, shape[:-1]), place]
-            return tensors[position](*broadcast(indices, own))
+        def element(tensors: _Tensors, product: Any, batch: Any, row: Any, place: Any) -> Any:
+            # Where rows are an axis of their own nothing needs to be divided.
+            outer = unravel(batch, shape[:-2]) if are_last else ()
+            inner = (row,) if are_last else unravel(batch * rows + row, shape[:-1])
+            return tensors[position](*broadcast([*outer, *inner, place], own))
 
         return element
 
@@ -228,8 +249,8 @@ class _Reader:
         if self.products is not None:
             return None
         query, transposed = call.args
-        shapes = known_shapes(query, transposed, call)
-        if not shapes or len(shapes[1]) < 3 or shapes[0][:-2] != shapes[1][:-2]:
+        shapes = _shapes(query, transposed, call)
+        if not shapes or len(shapes[1]) < 3 or not _same(shapes[0][:-2], shapes[1][:-2]):
             return None
         known = len(self.operands)
         keys = self._matrices(transposed, transposed=True)
@@ -238,7 +259,7 @@ class _Reader:
             del self.operands[known:]
             return None
         self.products = _Products(rows, keys, shapes[2], shapes[0][-1])
-        return lambda tensors, product, row, place: product
+        return lambda tensors, product, batch, row, place: product
 
     def _matrices(self, value: Any, transposed: bool = False) -> _Element | None:
         """Elements of a batch of matrices, which are read where they lie, whatever views them.
@@ -249,7 +270,7 @@ class _Reader:
             Matrices as they are, or transposed: their rows are the last axis then.
         transposed : bool
         """
-        shape = static_shape(value)
+        shape = open_shape(value)
         if shape is None or str(value.ty.dtype) not in _FLOATS:
             return None
         if isinstance(value, GenericConst):
@@ -267,15 +288,15 @@ class _Reader:
         call = self.bound(value)
         name = operator_name(call)
         source = call.args[0] if name in {*_VIEWS, "relax.permute_dims", "relax.astype"} else None
-        before = None if source is None else static_shape(source)
+        before = None if source is None else open_shape(source)
         if source is not None and before is not None and not isinstance(source, GenericConst):
             if name == "relax.permute_dims":
                 axes = permutation_of(call)
                 return self._read(source, _permuted(index, axes))
             if name == "relax.astype" and str(source.ty.dtype) in _FLOATS:
                 return self._read(source, index)
-            shape = static_shape(value) or ()
-            if name in _VIEWS and (before[-2:] == shape[-2:]):
+            shape = open_shape(value) or ()
+            if name in _VIEWS and _same(before[-2:], shape[-2:]):
                 return self._read(source, _of_another_batch(index, shape[:-2], before[:-2]))
         position = self._operand(value)
 
@@ -308,7 +329,7 @@ def _permuted(
 
 
 def _of_another_batch(
-    index: Callable[..., tuple[Any, ...]], batch: tuple[int, ...], before: tuple[int, ...]
+    index: Callable[..., tuple[Any, ...]], batch: tuple[_Size, ...], before: tuple[_Size, ...]
 ) -> Callable[..., tuple[Any, ...]]:
     """Indices where the axes before the last two are others, of the same number of matrices."""
 
@@ -324,8 +345,36 @@ def _of_another_batch(
 
 def _same_last(one: Any, other: Any) -> bool:
     """Whether two tensors have as many elements along their last axes."""
-    shapes = known_shapes(one, other)
-    return bool(shapes) and all(shapes) and shapes[0][-1] == shapes[1][-1]
+    shapes = _shapes(one, other)
+    return bool(shapes) and all(shapes) and _same(shapes[0][-1:], shapes[1][-1:])
+
+
+def _shapes(*values: Any) -> list[tuple[_Size, ...]]:
+    """The shapes of all, or none if one is not known or has no elements."""
+    shapes = map(open_shape, values)
+    found = [shape for shape in shapes if shape is not None and not _has_zero(shape)]
+    return found if len(found) == len(values) else []
+
+
+def _name(size: Any) -> str:
+    return str(size.name)
+
+
+def _has_zero(shape: Sequence[_Size]) -> bool:
+    return any(isinstance(size, int) and size == 0 for size in shape)
+
+
+def _same(sizes: Sequence[_Size], others: Sequence[_Size]) -> bool:
+    """Whether sizes are those of another tensor, in every run."""
+    if len(sizes) != len(others):
+        return False
+    for size, other in zip(sizes, others, strict=True):
+        if isinstance(size, int) and isinstance(other, int):
+            if size != other:
+                return False
+        elif not sym.Analyzer().can_prove_equal(size, other):
+            return False
+    return True
 
 
 def _number(value: Any) -> Any:

@@ -21,12 +21,12 @@ from tvm_rammer.relax_util import (
     bound_value,
     calls_any,
     is_for_cpu,
+    open_shape,
     reshaped,
     rewrite,
-    static_shape,
     used_once,
 )
-from tvm_rammer.transform.attention_chains import find_attention
+from tvm_rammer.transform.attention_chains import Attention, find_attention
 from tvm_rammer.transform.remove_dead_code import remove_dead_code
 
 #: Queries that share keys at most.
@@ -60,16 +60,28 @@ class _Fuser(relax.PyExprMutator):
         if found is None:
             return call
         _, rows, places, terms, columns = found.sizes
+        if not all(isinstance(size, int) for size in found.sizes):
+            return self._fused(call, found) if self._is_narrow(found) else call
         if rows > _MOST_ROWS or places < _FEWEST_PLACES or max(terms, columns) > _WIDEST:
             return call
         if rows == 1 and (places < _FEWEST_OF_ONE or not found.masked):
             return call
+        return self._fused(call, found)
+
+    def _is_narrow(self, found: Attention) -> bool:
+        """Whether a kernel for open sizes takes keys and values so wide."""
+        *_, terms, columns = found.sizes
+        known = isinstance(terms, int) and isinstance(columns, int)
+        return known and max(terms, columns) <= _WIDEST
+
+    def _fused(self, call: Any, found: Attention) -> Any:
         made = self.builder_.emit(
             self.builder_.call_te(
                 found.compute,
                 *found.operands,
+                *([found.open_sizes] if found.open_sizes else []),
                 primfunc_name_hint="attention",
                 primfunc_attrs={"op_pattern": OPAQUE, ATTENTION: 1},
             )
         )
-        return reshaped(self.builder_, made, static_shape(call) or ())
+        return reshaped(self.builder_, made, open_shape(call) or ())

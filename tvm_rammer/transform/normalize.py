@@ -95,6 +95,8 @@ def broadcast(indices: Sequence[Any], shape: Sequence[Any]) -> list[Any]:
     """The indices into a tensor of a shape that is broadcast."""
     last = indices[len(indices) - len(shape) :]
     return [
-        tirx.const(0, str(index.ty)) if int(extent) == 1 else index
+        tirx.const(0, str(index.ty))
+        if isinstance(extent, int | tirx.IntImm) and int(extent) == 1
+        else index
         for index, extent in zip(last, shape, strict=True)
     ]

@@ -90,6 +90,10 @@ class _Scheduler(relax.PyExprMutator):
         is_plain = all(isinstance(each, relax.Var | GenericConst) for each in _tensors(call))
         if not is_plain or len(result_types(call)) != 1 or is_scheduled(func):
             return call
+        whole = self.kernels.backend.open_kernel(func, self.kernels.vdevice)
+        if whole is not None:
+            name = self._name(call, lambda: whole)
+            return relax.call_dps_packed(name, relax.Tuple(_tensors(call)), result_types(call))
         blocks = self.blocks.get(call.args[0])
         if blocks is None:
             blocks = self.blocks[call.args[0]] = run_time_blocks(func)

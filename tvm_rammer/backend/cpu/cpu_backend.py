@@ -109,6 +109,11 @@ class CpuBackend(Backend):
 
         return schedule(func, constants, vdevice, winograd_tolerance)
 
+    def open_kernel(self, func: tirx.PrimFunc, vdevice: VDevice) -> tirx.PrimFunc | None:
+        from tvm_rammer.backend.cpu.templates.open_attention import open_attention
+
+        return open_attention(func, vdevice)
+
     def split(self, func: tirx.PrimFunc, vdevice: VDevice) -> SplitKernel:
         from tvm_rammer.backend.cpu.templates.estimate import tile_seconds
         from tvm_rammer.kernel.split import split_into_stages

@@ -29,7 +29,6 @@ from tvm_rammer.frontend.onnx.size_values import (
     SizeValues,
     as_value,
     attributes_of,
-    dtype_of,
 )
 
 
@@ -98,22 +97,20 @@ class _Importer(ONNXGraphImporter):
         """Convert the nodes of a graph; every size of a result is known or has a symbol."""
         types = {value.name: value.type for value in (*graph.value_info, *graph.output)}
         for node in graph.node:
-            elements = self._elements(node)
-            kind = types.get(node.output[0])
-            dtype = None if elements is None else dtype_of(kind)
-            known = None if elements is None or dtype is None else as_value(elements, dtype)
+            found = self._elements(node)
+            known = None if found is None else as_value(*found)
             if known is not None:
                 self._nodes[node.output[0]] = known
                 continue
             self._construct_node(node)
             for name in self._nodes.keys() & set(node.output):
                 self._nodes[name] = sized(self.bb, self._nodes[name], types.get(name))
-            if elements is not None:
-                self.sizes.note(self._nodes[node.output[0]], elements)
+            if found is not None:
+                self.sizes.note(self._nodes[node.output[0]], found[0])
         for value in graph.output:
             self._nodes[value.name] = as_tensor(self.bb, self._nodes[value.name])
 
-    def _elements(self, node: onnx.NodeProto) -> Elements | None:
+    def _elements(self, node: onnx.NodeProto) -> tuple[Elements, str] | None:
         """What sizes and constants decide of a node's result."""
         values = [self._nodes.get(name) if name else None for name in node.input]
         return self.sizes.result(node, values)

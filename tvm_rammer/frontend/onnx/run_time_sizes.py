@@ -125,7 +125,10 @@ def sized(bb: relax.BlockBuilder, value: Any, kind: onnx.TypeProto | None) -> An
         return value
     found = list(shape.values) if isinstance(shape, relax.ShapeExpr) else [None] * rank
     told = (known_sizes(kind) if kind is not None else []) or [None] * rank
-    sizes = [own if known is None else known for own, known in zip(found, told, strict=True)]
+    sizes = [
+        own if known is None or isinstance(own, tirx.IntImm) else known
+        for own, known in zip(found, told, strict=True)
+    ]
     if isinstance(shape, relax.ShapeExpr) and all(map(is_, found, sizes)):
         return value
     named = [

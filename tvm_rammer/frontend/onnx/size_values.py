@@ -25,6 +25,9 @@ FAR = 2**40
 
 _INTEGERS = {TensorProto.INT64: "int64", TensorProto.INT32: "int32", TensorProto.BOOL: "bool"}
 
+#: Operators that compare.
+_TRUTHS = frozenset({"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
+
 #: Elements, integers or formulas of int64; the type says what they are in the model.
 Elements = np.ndarray
 
@@ -57,6 +60,8 @@ class SizeValues:
 
     def elements(self, value: Any) -> Elements | None:
         """The elements of a value of the importer, where all are known."""
+        if tvm.ir.is_prim_expr(value):
+            return _filled([_plain(value)], ())
         if isinstance(value, relax.ShapeExpr):
             return _filled([_plain(size) for size in value.values], (len(value.values),))
         if isinstance(value, relax.Var):
@@ -67,10 +72,10 @@ class SizeValues:
             if not whole or prod(shape) > _MOST:
                 return None
             return _filled(value.value.numpy().astype(np.int64).ravel().tolist(), shape)
-        return _filled([_plain(value)], ()) if tvm.ir.is_prim_expr(value) else None
+        return None
 
-    def result(self, node: onnx.NodeProto, values: Sequence[Any]) -> Elements | None:
-        """The elements of a node's result, of which the importer has the operands' values."""
+    def result(self, node: onnx.NodeProto, values: Sequence[Any]) -> tuple[Elements, str] | None:
+        """The elements of a node's result and their type, given the values of the operands."""
         compute = _OPERATORS.get(node.op_type)
         if compute is None or node.domain not in ("", "ai.onnx") or len(node.output) != 1:
             return None
@@ -78,14 +83,16 @@ class SizeValues:
         given = [found for found, value in zip(operands, values, strict=True) if value is not None]
         if not given or any(found is None for found in given):
             return None
+        attributes = attributes_of(node)
         try:
-            found = compute(self, attributes_of(node), *operands)
+            found = compute(self, attributes, *operands)
         except (UnknownError, ValueError, IndexError, TypeError):
             # Who converts the node says what is wrong with it.
             return None
         if found.size > _MOST:
             return None
-        return _filled([self.simplified(each) for each in found.ravel().tolist()], found.shape)
+        simplest = [self.simplified(each) for each in found.ravel().tolist()]
+        return _filled(simplest, found.shape), _type_of(node, attributes, values)
 
     def note(self, value: Any, elements: Elements) -> None:
         """Remember the elements of a tensor."""
@@ -118,9 +125,17 @@ def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
     return {each.name: helper.get_attribute_value(each) for each in node.attribute}
 
 
-def dtype_of(kind: onnx.TypeProto | None) -> str | None:
-    """The name of a type of integers, as ONNX's inference knows a result's."""
-    return None if kind is None else _INTEGERS.get(kind.tensor_type.elem_type)
+def _type_of(node: onnx.NodeProto, attributes: Mapping[str, Any], values: Sequence[Any]) -> str:
+    """The type of a node's result."""
+    if node.op_type == "Cast":
+        return _INTEGERS[attributes["to"]]
+    if node.op_type == "ConstantOfShape":
+        return _INTEGERS[attributes["value"].data_type]
+    if node.op_type in _TRUTHS:
+        return "bool"
+    value = values[1] if node.op_type == "Where" else values[0]
+    is_tensor = isinstance(value, relax.Expr) and isinstance(value.ty, relax.TensorType)
+    return str(value.ty.dtype) if is_tensor else "int64"
 
 
 def _plain(size: Any) -> Any:

@@ -14,7 +14,7 @@ row turn out to be hidden, they are read after all: their weights are equal then
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -109,7 +109,7 @@ class AttentionKernel:
         """The loops over tiles, and the buffers between them."""
         func = self.func
         if self.parts == 1:
-            return [parallel("batch", func.batches, self._whole)], []
+            return [parallel("batch", func.batches, self.whole)], []
         shape = [func.batches, self.parts, func.rows]
         kept = [buffer(name, shape) for name in ("largest_of_part", "total_of_part")]
         kept.append(buffer("sums_of_part", [*shape, func.columns]))
@@ -117,11 +117,13 @@ class AttentionKernel:
         parts = parallel("tile", tiles, lambda tile: self._part(tile, kept))
         return [parts, parallel("batch", func.batches, lambda b: self._joined(b, kept))], kept
 
-    def _whole(self, batch: Any) -> Any:
+    def whole(self, batch: Any) -> Any:
         """All places of a batch."""
         state = self._state()
         if self._shown is None:
-            walk = self._walk(number(0), 1, lambda at, count: self._visit(state, batch, at, count))
+            walk = self._walk(
+                number(0), 1, lambda kernel, at, count: kernel._visit(state, batch, at, count)
+            )
         else:
             walk = self._looked_at(state, batch, first=0)
         return self._framed(state, [*self._begin(state), walk, self._finish(state, batch)])
@@ -131,9 +133,9 @@ class AttentionKernel:
         state, batch, part = self._state(), tile // self.parts, tile % self.parts
         largest, totals, sums = kept
 
-        def visit(at: Any, count: int) -> Any:
-            visited = self._visit(state, batch, at, count)
-            return visited if self._shown is None else self._if_shown(batch, at, count, visited)
+        def visit(kernel: AttentionKernel, at: Any, count: int) -> Any:
+            visited = kernel._visit(state, batch, at, count)
+            return visited if self._shown is None else kernel._if_shown(batch, at, count, visited)
 
         def keep(row: Any) -> Any:
             place = [batch, part, row]
@@ -237,20 +239,32 @@ class AttentionKernel:
         score = sym.Analyzer().simplify(self.func.score(_zero(), *place))
         return (score, *place) if place[2] in variables(score) else None
 
-    def _walk(self, part: Any, parts: int, visit: Callable[[Any, int], Any]) -> Any:
+    def _walk(
+        self, part: Any, parts: int, visit: Callable[[AttentionKernel, Any, int], Any]
+    ) -> Any:
         """Visit the blocks of a part, and what is left after them."""
+        if not isinstance(self.func.places, int):
+            return self._walk_open(visit)
         count, rest = divmod(self.func.places, self.block)
 
         def one(turn: Any) -> Any:
             block = turn * parts + part
             conditions = [block < number(count)] if count % parts else []
-            return when(conditions, visit(block * self.block, self.block))
+            return when(conditions, visit(self, block * self.block, self.block))
 
         statements = [for_each("block", -(-count // parts), one)]
         if rest:
             last = [part == number(parts - 1)] if parts > 1 else []
-            statements.append(when(last, visit(number(count * self.block), rest)))
+            statements.append(when(last, visit(self, number(count * self.block), rest)))
         return sequence(statements)
+
+    def _walk_open(self, visit: Callable[[AttentionKernel, Any, int], Any]) -> Any:
+        """Visit as many blocks as there are, of the last one also places that there are none of."""
+        count = tirx.floordiv(self.func.places, number(self.block))
+        blocks = loop("block", count, lambda block: visit(self, block * self.block, self.block))
+        last = visit(replace(self, func=self.func.behind()), count * self.block, self.block)
+        left = self.func.places % number(self.block)
+        return sequence([blocks, when([left > number(0)], last)])
 
     def _looked_at(self, state: _State, batch: Any, first: int) -> Any:
         """Visit blocks that are shown in turn 0, and in turn 1 all others if they are wanted."""
@@ -264,9 +278,9 @@ class AttentionKernel:
         def turn(count: Any) -> Any:
             own = count + first
 
-            def visit(at: Any, count: int) -> Any:
-                visited = self._visit(state, batch, at, count)
-                return self._if_shown(batch, at, count, visited, own)
+            def visit(kernel: AttentionKernel, at: Any, count: int) -> Any:
+                visited = kernel._visit(state, batch, at, count)
+                return kernel._if_shown(batch, at, count, visited, own)
 
             wanted = tirx.any(own == number(0), lowest[number(0)] <= tirx.const(_HIDDEN, "float32"))
             begin = tirx.BufferStore(lowest, tirx.const(float("inf"), "float32"), [number(0)])
