@@ -2,7 +2,7 @@
 
 Large blocks are computed where all that they touch is inside, and touch it where it lies; small
 ones everything else, on copies of what they read, of whose results the places that exist are
-copied back.
+copied back. Where there are few places, all blocks are smaller.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def in_blocks(
     Parameters
     ----------
     blocks : sequence of RunTimeBlocks
-        Large ones, and maybe small ones.
+        The largest first.
     kernels : sequence of tirx.PrimFunc
         What their functions became, scheduled; parameters without a window may have other shapes.
     shared : sequence of bool
@@ -35,6 +35,7 @@ def in_blocks(
         function takes once for each of them, one behind the other.
     """
     first = kernels[0]
+    #: What the function takes, of every parameter, for each of the kernels.
     given: list[list[Any]] = []
     for place, (window, together) in enumerate(zip(blocks[0].windows, shared, strict=True)):
         if window is not None:
@@ -42,8 +43,26 @@ def in_blocks(
         else:
             own = kernels[:1] if together else kernels
             given.append([_like(kernel.params[place]) for kernel in own])
-    large = _Calls(blocks[0], first, [each[0] for each in given])
-    small = _Calls(blocks[-1], kernels[-1], [each[-1] for each in given])
+
+    def calls(number: int) -> _Calls:
+        own = [each[min(number, len(each) - 1)] for each in given]
+        return _Calls(blocks[number], kernels[number], own)
+
+    last = min(1, len(blocks) - 1)
+    body, copies = _covered(calls(0), calls(last))
+    for number in range(last + 1, len(blocks)):
+        fewer, more = _covered(calls(number), calls(number))
+        copies += more
+        # Of a few places each is computed alone; else some of what is computed may be for nothing.
+        most = blocks[number].places * (_FEW if number == len(blocks) - 1 else _MANY)
+        body = tirx.IfThenElse(calls(number).whole_places <= most, fewer, body)
+    root = s_tir.SBlock([], [], [], "root", body, alloc_buffers=copies)
+    params = [buffer for each in given for buffer in each]
+    return tirx.PrimFunc(params, s_tir.SBlockRealize([], True, root), attrs=first.attrs)
+
+
+def _covered(large: _Calls, small: _Calls) -> tuple[tirx.Stmt, list[Any]]:
+    """All places by large blocks, and by small ones what those leave; what is allocated for it."""
     begin, end = large.inside()
     ratio = large.places // small.places
     before, behind = begin * ratio, tirx.max(end, begin) * ratio
@@ -56,10 +75,11 @@ def in_blocks(
         _loop("inside", begin, tirx.max(end - begin, 0), large.in_place),
         _loop("outside", _int(0), left, outside),
     ]
-    copies = [*large.strided.values(), *small.copies.values()]
-    root = s_tir.SBlock([], [], [], "root", tirx.SeqStmt(loops), alloc_buffers=copies)
-    params = [buffer for each in given for buffer in each]
-    return tirx.PrimFunc(params, s_tir.SBlockRealize([], True, root), attrs=first.attrs)
+    return tirx.SeqStmt(loops), [*large.strided.values(), *small.copies.values()]
+
+
+#: So many of the smallest blocks, and of others, are few places.
+_FEW, _MANY = 2, 8
 
 
 class _Calls:

@@ -83,7 +83,7 @@ class _NotInBlocksError(Exception):
 
 
 def run_time_blocks(func: tirx.PrimFunc) -> tuple[RunTimeBlocks, ...]:
-    """The blocks of an operator, large ones and small ones; none if it cannot be cut.
+    """The blocks of an operator, the largest first; none if it cannot be cut.
 
     That is where a place is not computed from neighbours alone, or takes too little to be worth it.
     Parameters that are numbers are sizes, which blocks do not ask for.
@@ -153,10 +153,12 @@ def _places(func: tirx.PrimFunc, nests: Sequence[_Nest], symbol: Any) -> list[in
     )
     terms = max(1, sum(map(prod, known)))
     wanted = min(_ELEMENTS // max(1, elements), max(_LEAST_PLACES, _TERMS // terms))
-    large, small = (
-        unit << max(0, (count // unit).bit_length() - 1) for count in (wanted, wanted // _SMALLER)
-    )
-    return [large] if small == large else [large, small]
+    counts = [wanted, wanted // _SMALLER]
+    if any(nest.sums for nest in nests):
+        # A block of a product takes as long for the places that there are none of.
+        counts += [min(_LEAST_PLACES, counts[-1]), 1]
+    lengths = (unit << max(0, (count // unit).bit_length() - 1) for count in counts)
+    return list(dict.fromkeys(lengths))
 
 
 def _is_known(var: Any) -> bool:
