@@ -16,11 +16,17 @@ from typing import Any
 
 import tvm_ffi
 from tvm import ir, s_tir, sym, tirx
-from tvm.ir import PrimType
 
 from tvm_rammer.kernel.blocks import is_choice, is_reduced, is_zero, loads, variables
 from tvm_rammer.kernel.guards import Guarded
-from tvm_rammer.kernel.nodes import collect, conjuncts, substitute
+from tvm_rammer.kernel.loop_nests import (
+    LoopNest,
+    NotInBlocksError,
+    func_of,
+    nests_of,
+    tensors_of,
+)
+from tvm_rammer.kernel.nodes import conjuncts, substitute
 
 #: Terms of sums that a block has at least, if its results are no more elements than that: else
 #: handing it out takes longer.
@@ -78,74 +84,44 @@ class RunTimeBlocks:
         return result.length
 
 
-class _NotInBlocksError(Exception):
-    """A place is not computed from its neighbours alone."""
-
-
 def run_time_blocks(func: tirx.PrimFunc) -> tuple[RunTimeBlocks, ...]:
     """The blocks of an operator, the largest first; none if it cannot be cut.
 
     That is where a place is not computed from neighbours alone, or takes too little to be worth it.
     Parameters that are numbers are sizes, which blocks do not ask for.
     """
-    symbols = variables([size for param in _tensors(func) for size in param.shape])
+    symbols = variables([size for param in tensors_of(func) for size in param.shape])
     if len(symbols) != 1:
         return ()
     try:
-        nests = _nests(func)
+        nests = nests_of(func)
         (symbol,) = symbols
         places = _places(func, nests, symbol)
         return tuple(_Cut(func, nests, symbol, each).made() for each in places)
-    except _NotInBlocksError:
+    except NotInBlocksError:
         return ()
-
-
-@dataclass(frozen=True)
-class _Nest:
-    """Loops around one block, which stores an element: of a sum its first value too."""
-
-    block: Any
-    update: Any
-    init: Any = None
-
-    @property
-    def sums(self) -> bool:
-        return any(map(is_reduced, self.block.iter_vars))
-
-
-def _tensors(func: tirx.PrimFunc) -> list[Any]:
-    return [each for each in func.params if not isinstance(each.ty, PrimType)]
-
-
-def _nests(func: tirx.PrimFunc) -> list[_Nest]:
-    blocks = [each.block for each in collect(func.body, s_tir.SBlockRealize)]
-    found = [_Nest(each, each.body, each.init) for each in blocks if each.iter_vars]
-    stores = [part for nest in found for part in (nest.update, nest.init) if part is not None]
-    if not all(isinstance(part, tirx.BufferStore) for part in stores):
-        raise _NotInBlocksError
-    return found
 
 
 def _long_axis(buffer: Any) -> int | None:
     """The axis of which the run tells the size, if there is one."""
     axes = [k for k, size in enumerate(buffer.shape) if not isinstance(size, tirx.IntImm)]
     if len(axes) > 1:
-        raise _NotInBlocksError
+        raise NotInBlocksError
     return axes[0] if axes else None
 
 
-def _places(func: tirx.PrimFunc, nests: Sequence[_Nest], symbol: Any) -> list[int]:
+def _places(func: tirx.PrimFunc, nests: Sequence[LoopNest], symbol: Any) -> list[int]:
     """How many places blocks have: as many as come at once, times a power of two."""
     result = func.params[-1]
     axis = _long_axis(result)
     if axis is None:
-        raise _NotInBlocksError
+        raise NotInBlocksError
     size = result.shape[axis]
     step = sym.Analyzer().simplify(substitute(size, {symbol: symbol + 1}) - size)
     unit = max(1, int(step)) if isinstance(step, tirx.IntImm) else 1
     elements = prod(int(each) for k, each in enumerate(result.shape) if k != axis)
     if unit * elements < _LEAST_ELEMENTS and not any(nest.sums for nest in nests):
-        raise _NotInBlocksError
+        raise NotInBlocksError
     known = (
         [int(var.dom.extent) for var in nest.block.iter_vars if _is_known(var)]
         for nest in nests
@@ -193,9 +169,9 @@ class _Cut:
     """Cuts an operator into blocks of some places, from its result to its operands."""
 
     def __init__(
-        self, func: tirx.PrimFunc, nests: Sequence[_Nest], symbol: Any, places: int
+        self, func: tirx.PrimFunc, nests: Sequence[LoopNest], symbol: Any, places: int
     ) -> None:
-        self.func, self.nests, self.params = func, nests, _tensors(func)
+        self.func, self.nests, self.params = func, nests, tensors_of(func)
         self.block, self.symbol = tirx.Var("block", "int64"), symbol
         self.filled: set[Any] = set()
         axis = _long_axis(self.params[-1])
@@ -213,17 +189,14 @@ class _Cut:
         nests = [_shortened(nest, windows, shorter) for nest in reversed(moved)]
         allocated = [shorter.get(each, each) for each in self.func.body.block.alloc_buffers]
         nests, allocated = _without_copies(nests, allocated)
-        loops = list(map(_loops, nests))
-        body = loops[0] if len(loops) == 1 else tirx.SeqStmt(loops)
-        root = s_tir.SBlock([], [], [], "root", body, alloc_buffers=allocated)
-        if variables(root) & {self.block, self.symbol}:
-            # What block it is decides something, or how many there are.
-            raise _NotInBlocksError
         params = [shorter.get(each, each) for each in self.params]
-        func = tirx.PrimFunc(params, s_tir.SBlockRealize([], True, root), attrs=self.func.attrs)
+        func = func_of(params, nests, allocated, self.func.attrs)
+        if variables(func.body) & {self.block, self.symbol}:
+            # What block it is decides something, or how many there are.
+            raise NotInBlocksError
         return RunTimeBlocks(s_tir.renew_defs(func), tuple(map(windows.get, self.params)))
 
-    def _moved(self, nest: _Nest) -> _Nest:
+    def _moved(self, nest: LoopNest) -> LoopNest:
         """A nest as one block has it: its places count from ``stride * block``.
 
         What it reads of windows is known from here on.
@@ -234,7 +207,7 @@ class _Cut:
         if axis is not None:
             own = nest.update.indices[axis]
             if window is None or not isinstance(own, tirx.Var):
-                raise _NotInBlocksError
+                raise NotInBlocksError
             values[own] = self.block * window.stride + (own + window.first)
         variables = []
         for var in nest.block.iter_vars:
@@ -242,16 +215,16 @@ class _Cut:
             if window is not None and axis is not None and var.var.same_as(own):
                 whole = sym.Analyzer().can_prove_equal(extent, written.shape[axis])
                 if not whole or is_reduced(var):
-                    raise _NotInBlocksError
+                    raise NotInBlocksError
                 extent = tirx.IntImm("int64", window.length)
             elif not _is_known(var):
-                raise _NotInBlocksError
+                raise NotInBlocksError
             domain = ir.Range.from_min_extent(tirx.IntImm(extent.ty.dtype, 0), extent)
             bounds.bind(var.var, domain)
             variables.append(tirx.IterVar(domain, var.var, var.iter_type))
         block = s_tir.SBlock(variables, [], [], nest.block.name_hint, nest.block.body)
         update, init = (self._store(each, values, bounds) for each in (nest.update, nest.init))
-        return _Nest(block, update, init)
+        return LoopNest(block, update, init)
 
     def _store(self, store: Any, values: Mapping[Any, Any], bounds: _Bounds) -> Any:
         if store is None:
@@ -261,7 +234,7 @@ class _Cut:
         def load(node: Any) -> Any:
             try:
                 indices = self._reached(node.source, node.indices, bounds)
-            except _NotInBlocksError as error:
+            except NotInBlocksError as error:
                 # TVM would make another exception of it.
                 refused.append(error)
                 return node
@@ -287,17 +260,17 @@ class _Cut:
         place = found[axis]
         if loads(place):
             # Data say which place it is.
-            raise _NotInBlocksError
+            raise NotInBlocksError
         stride = bounds.simplify(substitute(place, {self.block: self.block + 1}) - place)
         if not isinstance(stride, tirx.IntImm) or int(stride) < 0:
-            raise _NotInBlocksError
+            raise NotInBlocksError
         found[axis] = bounds.simplify(place - self.block * stride)
         first, last = bounds.reach(found[axis])
         if max(abs(first), abs(last)) > _FARTHEST:
-            raise _NotInBlocksError
+            raise NotInBlocksError
         known = self.windows.get(buffer, Window(axis, int(stride), first, 0))
         if known.stride != int(stride):
-            raise _NotInBlocksError
+            raise NotInBlocksError
         first, end = min(first, known.first), max(last + 1, known.first + known.length)
         self.windows[buffer] = Window(axis, known.stride, first, end - first)
         return found
@@ -357,7 +330,9 @@ def _shorter(buffer: Any, window: Window) -> Any:
     return tirx.decl_buffer(shape, str(buffer.dtype), buffer.name)
 
 
-def _shortened(nest: _Nest, windows: Mapping[Any, Window], shorter: Mapping[Any, Any]) -> _Nest:
+def _shortened(
+    nest: LoopNest, windows: Mapping[Any, Window], shorter: Mapping[Any, Any]
+) -> LoopNest:
     """A nest on buffers that are as long as their windows."""
 
     def indices(buffer: Any, given: Sequence[Any]) -> list[Any]:
@@ -377,12 +352,12 @@ def _shortened(nest: _Nest, windows: Mapping[Any, Window], shorter: Mapping[Any,
         buffer = given.buffer
         return tirx.BufferStore(shorter.get(buffer, buffer), value, indices(buffer, given.indices))
 
-    return _Nest(nest.block, store(nest.update), store(nest.init))
+    return LoopNest(nest.block, store(nest.update), store(nest.init))
 
 
 def _without_copies(
-    nests: Sequence[_Nest], allocated: Sequence[Any]
-) -> tuple[list[_Nest], list[Any]]:
+    nests: Sequence[LoopNest], allocated: Sequence[Any]
+) -> tuple[list[LoopNest], list[Any]]:
     """Nests and what they allocate, without what is a copy of another buffer.
 
     What a convolution pads is one, as its windows have the zeros.
@@ -404,20 +379,9 @@ def _without_copies(
     if not same:
         return kept, list(allocated)
     kept = [
-        _Nest(nest.block, substitute(nest.update, same), nest.init and substitute(nest.init, same))
+        LoopNest(
+            nest.block, substitute(nest.update, same), nest.init and substitute(nest.init, same)
+        )
         for nest in kept
     ]
     return kept, [each for each in allocated if each not in same]
-
-
-def _loops(nest: _Nest) -> Any:
-    variables, name = nest.block.iter_vars, nest.block.name_hint
-    block = s_tir.SBlock(variables, [], [], name, nest.update, nest.init)
-    touched = {nest.update.buffer, *(each.source for each in loads(nest.update))}
-    reads, writes, _ = s_tir.analysis.get_sblock_access_region(block, {v: v for v in touched})
-    block = s_tir.SBlock(variables, reads, writes, name, nest.update, nest.init)
-    places = [tirx.Var(var.var.name, var.var.ty.dtype) for var in variables]
-    nested: Any = s_tir.SBlockRealize(places, True, block)
-    for place, var in reversed(list(zip(places, variables, strict=True))):
-        nested = tirx.For(place, var.dom.min, var.dom.extent, tirx.ForKind.SERIAL, nested)
-    return nested

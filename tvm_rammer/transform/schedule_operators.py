@@ -13,10 +13,11 @@ from typing import Any
 import tvm
 import tvm_ffi
 from tvm import relax, tirx
-from tvm.ir import GenericConst
+from tvm.ir import GenericConst, GlobalVar
 
 from tvm_rammer.kernel.blocks import is_scheduled
 from tvm_rammer.kernel.call_in_blocks import in_blocks
+from tvm_rammer.kernel.merged_axes import MergedAxes, merged_axes
 from tvm_rammer.kernel.run_time_blocks import RunTimeBlocks, run_time_blocks
 from tvm_rammer.region.eligibility import reason_to_leave_out, result_types
 from tvm_rammer.region.kernel_library import KernelLibrary
@@ -69,6 +70,7 @@ class _Scheduler(relax.PyExprMutator):
         self.known: dict[Any, str] = {}
         self.packed: dict[Any, Any] = {}
         self.blocks: dict[Any, tuple[RunTimeBlocks, ...]] = {}
+        self.merged: dict[Any, tuple[GlobalVar, MergedAxes] | None] = {}
         self.taken = _external_symbols(mod)
 
     def visit_call_(self, call: Any) -> Any:
@@ -94,11 +96,42 @@ class _Scheduler(relax.PyExprMutator):
         if whole is not None:
             name = self._name(call, lambda: whole)
             return relax.call_dps_packed(name, relax.Tuple(_tensors(call)), result_types(call))
+        found = self._call_of_blocks(call, func)
+        if found is None:
+            found = self._merged(call, func)
+        return call if found is None else found
+
+    def _merged(self, call: Any, func: tirx.PrimFunc) -> Any:
+        """A call of an operator with one open axis in place of two; ``None`` if that is none."""
+        symbol = call.args[0]
+        if symbol not in self.merged:
+            own = merged_axes(func)
+            name = GlobalVar(f"{symbol.name_hint}_rows")
+            self.merged[symbol] = None if own is None else (name, own)
+        known = self.merged[symbol]
+        if known is None:
+            return None
+        symbol, found = known
+        (result,) = result_types(call)
+        *axes, of_result = found.axes
+        shapes = [_merged_shape(each.ty, k) for each, k in zip(_tensors(call), axes, strict=True)]
+        arguments = [
+            each if axis is None else self.builder_.emit(relax.op.reshape(each, shape))
+            for each, axis, shape in zip(_tensors(call), axes, shapes, strict=True)
+        ]
+        ty = relax.TensorType(_merged_shape(result, of_result), result.dtype)
+        made = self._call_of_blocks(relax.call_tir(symbol, arguments, ty), found.func)
+        if made is None:
+            return None
+        return relax.op.reshape(self.builder_.emit(made), result.shape)
+
+    def _call_of_blocks(self, call: Any, func: tirx.PrimFunc) -> Any:
+        """A call of kernels for some places at a time; ``None`` if there are none."""
         blocks = self.blocks.get(call.args[0])
         if blocks is None:
             blocks = self.blocks[call.args[0]] = run_time_blocks(func)
         if not blocks or any(self._is_left(each.func) for each in blocks):
-            return call
+            return None
         made = [self._kernel(each.func, call) for each in blocks]
         kernels, given = zip(*made, strict=True)
         shared = [all(each.same_as(same[0]) for each in same) for same in zip(*given, strict=True)]
@@ -144,6 +177,14 @@ class _Scheduler(relax.PyExprMutator):
             self.known[key] = name
             self.functions[name] = make()
         return self.known[key]
+
+
+def _merged_shape(ty: Any, axis: int | None) -> list[Any]:
+    """The shape of a tensor with one axis in place of two."""
+    shape = list(ty.shape.values)
+    if axis is not None:
+        shape[axis : axis + 2] = [shape[axis] * shape[axis + 1]]
+    return shape
 
 
 def _constants(call: Any) -> frozenset[int]:
