@@ -404,6 +404,10 @@ class Backend(Protocol):
         """
         return None
 
+    def open_loops(self, func: tirx.PrimFunc, vdevice: VDevice) -> tirx.PrimFunc | None:
+        """The same for one that cannot be cut into blocks of a known size."""
+        return None
+
     def schedule_beside(
         self, func: tirx.PrimFunc, given: Sequence[Choice], vdevice: VDevice
     ) -> Scheduled:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import tvm_ffi
-from tvm import ir, s_tir, tirx
+from tvm import ir, s_tir, sym, tirx
 
-from tvm_rammer.kernel.blocks import variables
+from tvm_rammer.kernel.blocks import is_reduced, variables
 from tvm_rammer.kernel.loop_nests import (
     LoopNest,
     NotInBlocksError,
@@ -17,6 +17,7 @@ from tvm_rammer.kernel.loop_nests import (
     nests_of,
     tensors_of,
 )
+from tvm_rammer.kernel.nodes import substitute
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,33 @@ def merged_axes(func: tirx.PrimFunc) -> MergedAxes | None:
         return None
 
 
+def _without_single(nest: LoopNest) -> LoopNest:
+    """A nest without loops that run once, as the windows of a pointwise convolution have them."""
+    single = [
+        var
+        for var in nest.block.iter_vars
+        if isinstance(var.dom.extent, tirx.IntImm) and int(var.dom.extent) == 1
+    ]
+    once = {var.var: tirx.IntImm(var.var.ty.dtype, 0) for var in single if is_reduced(var)}
+    if not once or not any(is_reduced(v) and v.var not in once for v in nest.block.iter_vars):
+        return nest
+    kept = [var for var in nest.block.iter_vars if var.var not in once]
+    block = s_tir.SBlock(kept, [], [], nest.block.name_hint, nest.block.body)
+    stores = (each and _simplified(substitute(each, once)) for each in (nest.update, nest.init))
+    return LoopNest(block, *stores)
+
+
+def _simplified(store: Any) -> Any:
+    """A store whose indices, and those of what it reads, are in their simplest form."""
+    analyzer = sym.Analyzer()
+
+    def load(node: Any) -> Any:
+        return tirx.BufferLoad(node.source, list(map(analyzer.simplify, node.indices)))
+
+    value = tvm_ffi.structural_map(store.value, (ir.TensorLoad, load))
+    return tirx.BufferStore(store.buffer, value, list(map(analyzer.simplify, store.indices)))
+
+
 class _Merger:
     """Puts one axis in the place of two."""
 
@@ -64,7 +92,7 @@ class _Merger:
         self.buffers = {
             each: self._merged(each, axis) for each, axis in axes.items() if axis is not None
         }
-        nests = [self._nest(nest, axes) for nest in nests_of(func)]
+        nests = [self._nest(nest, axes) for nest in map(_without_single, nests_of(func))]
         own = [self.buffers.get(each, each) for each in params]
         kept = [self.buffers.get(each, each) for each in allocated]
         merged = s_tir.renew_defs(func_of(own, nests, kept, func.attrs))
@@ -112,25 +140,25 @@ class _Merger:
 
     def _store(self, store: Any, axes: Mapping[Any, int | None], places: Any) -> Any:
         place, inner, row = places
-        failed: list[Any] = []
 
-        def indices(buffer: Any, given: Any) -> list[Any]:
+        def indices(buffer: Any, given: Any) -> list[Any] | None:
             axis, found = axes.get(buffer), list(given)
-            if axis is not None:
-                if not (found[axis].same_as(place) and found[axis + 1].same_as(inner)):
-                    failed.append(buffer)
-                    return found
-                found[axis : axis + 2] = [row]
-            return found
+            if axis is None:
+                return found
+            if not (found[axis].same_as(place) and found[axis + 1].same_as(inner)):
+                return None
+            return [*found[:axis], row, *found[axis + 2 :]]
 
         def load(node: Any) -> Any:
-            own = self.buffers.get(node.source, node.source)
-            return tirx.BufferLoad(own, indices(node.source, node.indices))
+            own = indices(node.source, node.indices)
+            # What stays as it was is found below.
+            source = self.buffers.get(node.source, node.source)
+            return node if own is None else tirx.BufferLoad(source, own)
 
         value = tvm_ffi.structural_map(store.value, (ir.TensorLoad, load))
-        target = self.buffers.get(store.buffer, store.buffer)
-        made = tirx.BufferStore(target, value, indices(store.buffer, store.indices))
-        if failed or variables(made) & {place, inner, self.first, self.second}:
+        own = indices(store.buffer, store.indices)
+        made = tirx.BufferStore(self.buffers.get(store.buffer, store.buffer), value, own)
+        if variables(made) & {place, inner, self.first, self.second}:
             # Where it is, or how many there are, decides something.
             raise NotInBlocksError
         return made

@@ -99,7 +99,17 @@ class _Scheduler(relax.PyExprMutator):
         found = self._call_of_blocks(call, func)
         if found is None:
             found = self._merged(call, func)
+        if found is None:
+            found = self._shared_out(call, func)
         return call if found is None else found
+
+    def _shared_out(self, call: Any, func: tirx.PrimFunc) -> Any:
+        """A call of a function whose loops are shared out; ``None`` if they are not."""
+        made = self.kernels.backend.open_loops(func, self.kernels.vdevice)
+        if made is None:
+            return None
+        name = self._name(call, lambda: made)
+        return relax.call_dps_packed(name, relax.Tuple(_tensors(call)), result_types(call))
 
     def _merged(self, call: Any, func: tirx.PrimFunc) -> Any:
         """A call of an operator with one open axis in place of two; ``None`` if that is none."""

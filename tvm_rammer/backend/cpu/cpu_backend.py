@@ -114,6 +114,12 @@ class CpuBackend(Backend):
 
         return open_attention(func, vdevice)
 
+    def open_loops(self, func: tirx.PrimFunc, vdevice: VDevice) -> tirx.PrimFunc | None:
+        from tvm_rammer.kernel.open_loops import open_loops
+        from tvm_rammer.rprogram import dtype_bytes
+
+        return open_loops(func, vdevice.vector_bytes // dtype_bytes("float32"))
+
     def split(self, func: tirx.PrimFunc, vdevice: VDevice) -> SplitKernel:
         from tvm_rammer.backend.cpu.templates.estimate import tile_seconds
         from tvm_rammer.kernel.split import split_into_stages

@@ -1,0 +1,70 @@
+"""Schedules by primitives for operators of open sizes that cannot be cut into blocks.
+
+Nothing is known of them but their loops: those over elements are shared out, the last one is
+computed in vectors where its length is known, and what is added up stands between.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import s_tir, tirx
+
+from tvm_rammer.kernel.blocks import is_reduced, root_blocks, schedule_of
+from tvm_rammer.kernel.loop_nests import LoopNest, NotInBlocksError, nests_of, tensors_of
+
+#: Of tensors with fewer axes the elements are not worth a launch, unless they are sums.
+_FEWEST_AXES = 3
+#: Elements of the last axis that are computed at once, if it is no longer.
+_LONGEST = 64
+
+
+def open_loops(func: tirx.PrimFunc, lanes: int) -> tirx.PrimFunc | None:
+    """A scheduled function; ``None`` where that is not worth it.
+
+    Parameters
+    ----------
+    func : tirx.PrimFunc
+        Each block stores an element.
+    lanes : int
+        Elements of a vector.
+    """
+    try:
+        nests = nests_of(func)
+    except NotInBlocksError:
+        return None
+    if not any(map(_is_worth_it, nests)) or len(tensors_of(func)) < len(func.params):
+        return None
+    sch = schedule_of(func)
+    last = len(nests) - 1
+    for number, block in enumerate(root_blocks(sch)):
+        if number < last and not any(map(is_reduced, sch.get(block).iter_vars)):
+            sch.compute_inline(block)
+    for block in root_blocks(sch):
+        _schedule(sch, block, lanes)
+    return sch.mod["main"].with_attr("tirx.is_scheduled", True)
+
+
+def _is_worth_it(nest: LoopNest) -> bool:
+    return nest.sums or len(nest.update.indices) >= _FEWEST_AXES
+
+
+def _schedule(sch: s_tir.Schedule, block: Any, lanes: int) -> None:
+    variables, loops = sch.get(block).iter_vars, sch.get_loops(block)
+    summed = [loop for var, loop in zip(variables, loops, strict=True) if is_reduced(var)]
+    outer = [loop for var, loop in zip(variables, loops, strict=True) if not is_reduced(var)]
+    inner = None
+    extent = sch.get(outer[-1]).extent if outer else None
+    if isinstance(extent, tirx.IntImm) and len(outer) > 1:
+        *outer, inner = outer
+        if int(extent) > _LONGEST:
+            part, inner = sch.split(inner, [None, _LONGEST if int(extent) % lanes == 0 else lanes])
+            outer.append(part)
+    if not outer:
+        return
+    sch.reorder(*outer, *summed, *([inner] if inner is not None else []))
+    sch.parallel(sch.fuse(*outer) if len(outer) > 1 else outer[0])
+    if inner is not None:
+        sch.vectorize(inner)
+    if summed:
+        sch.decompose_reduction(block, summed[0])
