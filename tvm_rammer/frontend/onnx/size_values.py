@@ -18,6 +18,8 @@ import tvm
 from onnx import TensorProto, helper
 from tvm import relax, sym, tirx
 
+from tvm_rammer.kernel.blocks import variables
+
 #: Elements of the largest tensor that is looked at.
 _MOST = 64
 #: More elements than a tensor has.
@@ -40,23 +42,27 @@ class SizeValues:
     """What is known of the values of one graph."""
 
     def __init__(self) -> None:
-        self.analyzer = sym.Analyzer()
+        self._analyzer = sym.Analyzer()
+        self._bound: set[Any] = set()
         self._known: dict[Any, Elements] = {}
 
-    def is_open(self, name: tirx.Var) -> None:
-        """Note that a name is a size of an input: no run has an empty one."""
-        beyond = tirx.IntImm("int64", FAR)
-        self.analyzer.bind(name, tvm.ir.Range(tirx.IntImm("int64", 1), beyond))
+    def is_open(self, name: tirx.Var, least: int = 1) -> None:
+        """Note that a name is a size; of an input, of which no run has an empty one."""
+        domain = tvm.ir.Range(tirx.IntImm("int64", least), tirx.IntImm("int64", FAR))
+        self._analyzer.bind(name, domain)
+        self._bound.add(name)
 
     def simplified(self, size: Any) -> Any:
         """A formula in its simplest form."""
-        return size if isinstance(size, int) else _plain(self.analyzer.simplify(size))
+        if isinstance(size, int):
+            return size
+        for name in variables(size) - self._bound:
+            self.is_open(name, 0)
+        return _plain(self._analyzer.simplify(size))
 
     def are_equal(self, size: Any, other: Any) -> bool:
         """Whether two sizes are the same in every run."""
-        if isinstance(size, int | tirx.IntImm) and isinstance(other, int | tirx.IntImm):
-            return int(size) == int(other)
-        return bool(self.analyzer.can_prove_equal(size, other))
+        return _is_number(self.simplified(_formula(size) - _formula(other)), 0)
 
     def elements(self, value: Any) -> Elements | None:
         """The elements of a value of the importer, where all are known."""
@@ -103,10 +109,10 @@ class SizeValues:
         """Whether something is so in every run; an error where runs differ."""
         if isinstance(condition, bool | int):
             return bool(condition)
-        found = self.analyzer.simplify(condition)
-        if not isinstance(found, tirx.IntImm):
+        found = self.simplified(condition)
+        if not isinstance(found, int):
             raise UnknownError
-        return bool(int(found))
+        return bool(found)
 
 
 def as_value(elements: Elements, dtype: str) -> Any:
@@ -177,6 +183,10 @@ def _compared(kind: Callable[[Any, Any], Any]) -> Any:
         return _apply(each, left, right)
 
     return compare
+
+
+def _is_number(size: Any, number: int) -> bool:
+    return isinstance(size, int) and size == number
 
 
 def _formula(size: Any) -> Any:
