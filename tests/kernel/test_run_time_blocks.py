@@ -137,13 +137,14 @@ def test_windows_reach_as_far_as_neighbours_are_read(stride, tap, pad):
     )
     func = te.create_prim_func([x, w, y])
     blocks = run_time_blocks(func)
-    large, small = (each.places for each in blocks)
+    large, small, *_ = (each.places for each in blocks)
     assert blocks[0].windows[0].first == -before
     assert blocks[0].windows[0].length == (large - 1) * stride + (taps - 1) * tap + 1
     assert blocks[0].windows[0].filled
     built, stock = compiled(blocks), tvm.compile(func, "llvm")
     weight = RNG.standard_normal((taps, channels, 8)).astype("float32")
-    for count in (7, small + 1, large - 1, large, large + 9, 3 * large + 1):
+    few = blocks[-1].places * stride
+    for count in (7, 7 + few, small + 1, large - 1, large, large + 9, 3 * large + 1):
         data = RNG.standard_normal((1, count, channels)).astype("float32")
         results = []
         for function in (built, stock):

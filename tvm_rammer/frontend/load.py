@@ -41,9 +41,10 @@ def load_model(
     ----------
     model : path, onnx.ModelProto, torch.export.ExportedProgram, tvm.IRModule or LoadedModel
         A file is ONNX, or a module saved by ``tvm.ir.save_json`` (``.json``), or a program saved
-        by ``torch.export.save`` (``.pt2``). Only a module may keep symbolic dimensions.
-    shapes : mapping of str to sequence of int, optional
-        Shapes of inputs, by their names in the model: sizes for its symbolic dimensions.
+        by ``torch.export.save`` (``.pt2``). Only a module may keep symbolic dimensions unasked.
+    shapes : mapping of str to sequence of int or str, optional
+        Shapes of inputs, by their names in the model: sizes for its symbolic dimensions, or names
+        of sizes that each run decides.
     constants : mapping of str to array_like, optional
         Values of inputs, by their names in the model; such an input is none any more.
     states : mapping of str to str, optional

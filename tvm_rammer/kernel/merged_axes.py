@@ -95,7 +95,7 @@ class _Merger:
         nests = [self._nest(nest, axes) for nest in map(_without_single, nests_of(func))]
         own = [self.buffers.get(each, each) for each in params]
         kept = [self.buffers.get(each, each) for each in allocated]
-        merged = s_tir.renew_defs(func_of(own, nests, kept, func.attrs))
+        merged = func_of(own, nests, kept, func.attrs)
         return MergedAxes(merged, tuple(axes[each] for each in params))
 
     def _axis(self, buffer: Any) -> int | None:

@@ -77,9 +77,10 @@ def build(
         vEUs to plan for; the cores that this process may use if not given.
     form : {"program", "wavefront", "per-op"}
         See :class:`~tvm_rammer.options.Options`.
-    shapes : mapping of str to sequence of int, or sequence of such mappings, optional
-        Shapes of inputs with symbolic dimensions. With several mappings the library has a plan for
-        each, and the weights once; an instance takes inputs of any of them.
+    shapes : mapping of str to sequence of int or str, or sequence of such mappings, optional
+        Shapes of inputs with symbolic dimensions; text is the name of a size that each run decides.
+        With several mappings the library has a plan for each, and the weights once; an instance
+        takes inputs of any of them.
     constants : mapping of str to array_like, optional
         Values of inputs, which are none any more; what they decide is computed when compiling.
     states : mapping of str to str, optional
