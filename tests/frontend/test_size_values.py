@@ -1,0 +1,200 @@
+"""What ONNX models compute of sizes that each run decides."""
+
+import numpy as np
+import pytest
+from onnx import parser
+
+import tvm_rammer
+from tvm_rammer.errors import InputError
+from tvm_rammer.frontend import load_model
+from tvm_rammer.runtime.onnx_reference import run_onnxruntime
+
+RNG = np.random.default_rng(0)
+HEAD = '<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>\n'
+
+#: Bodies of graphs on ``x``, of which the sizes b and t are open, with the result ``y``.
+BODIES = {
+    "split axes": """
+        shape = Shape(x)
+        first = Constant<value: tensor = int64[2] {0, 0}>()
+        rest = Constant<value: tensor = int64[2] {3, 4}>()
+        sizes = Concat<axis = 0>(first, rest)
+        y = Reshape(x, sizes)""",
+    "rows": """
+        sizes = Constant<value: tensor = int64[2] {-1, 12}>()
+        y = Reshape(x, sizes)""",
+    "the last axis follows": """
+        shape = Shape(x)
+        zero = Constant<value: tensor = int64[1] {0}>()
+        b = Gather(shape, zero)
+        minus = Constant<value: tensor = int64[1] {-1}>()
+        sizes = Concat<axis = 0>(b, minus)
+        y = Reshape(x, sizes)""",
+    "batches of heads": """
+        shape = Shape(x)
+        i0 = Constant<value: tensor = int64 {0}>()
+        i1 = Constant<value: tensor = int64 {1}>()
+        b = Gather(shape, i0)
+        t = Gather(shape, i1)
+        three = Constant<value: tensor = int64 {3}>()
+        bh = Mul(b, three)
+        four = Constant<value: tensor = int64[1] {4}>()
+        axis = Constant<value: tensor = int64[1] {0}>()
+        u0 = Unsqueeze(bh, axis)
+        u1 = Unsqueeze(t, axis)
+        sizes = Concat<axis = 0>(u0, u1, four)
+        y = Reshape(x, sizes)""",
+    "as many positions": """
+        shape = Shape<start = 1, end = 2>(x)
+        table = Constant<value: tensor = float[1,8,1] {1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0}>()
+        zero = Constant<value: tensor = int64[1] {0}>()
+        one = Constant<value: tensor = int64[1] {1}>()
+        part = Slice(table, zero, shape, one)
+        y = Add(x, part)""",
+    "the last ones": """
+        start = Constant<value: tensor = int64[1] {-3}>()
+        end = Constant<value: tensor = int64[1] {9223372036854775807}>()
+        axis = Constant<value: tensor = int64[1] {1}>()
+        y = Slice(x, start, end, axis)""",
+    "all but the last": """
+        start = Constant<value: tensor = int64[1] {0}>()
+        end = Constant<value: tensor = int64[1] {-1}>()
+        axis = Constant<value: tensor = int64[1] {1}>()
+        step = Constant<value: tensor = int64[1] {2}>()
+        y = Slice(x, start, end, axis, step)""",
+    "halves": """
+        shape = Shape(x)
+        i1 = Constant<value: tensor = int64[1] {1}>()
+        t = Gather(shape, i1)
+        two = Constant<value: tensor = int64[1] {2}>()
+        half = Div(t, two)
+        y = Slice(x, half, t, i1)""",
+    "numbers": """
+        shape = Shape(x)
+        i1 = Constant<value: tensor = int64 {1}>()
+        t = Gather(shape, i1)
+        zero = Constant<value: tensor = int64 {0}>()
+        two = Constant<value: tensor = int64 {2}>()
+        end = Add(t, two)
+        y = Range(zero, end, two)""",
+    "a causal mask": """
+        shape = Shape(x)
+        i1 = Constant<value: tensor = int64 {1}>()
+        t = Gather(shape, i1)
+        zero = Constant<value: tensor = int64 {0}>()
+        one = Constant<value: tensor = int64 {1}>()
+        numbers = Range(zero, t, one)
+        axis0 = Constant<value: tensor = int64[1] {0}>()
+        axis1 = Constant<value: tensor = int64[1] {1}>()
+        row = Unsqueeze(numbers, axis0)
+        column = Unsqueeze(numbers, axis1)
+        seen = LessOrEqual(row, column)
+        y = Cast<to = 1>(seen)""",
+    "copies": """
+        shape = Shape(x)
+        i1 = Constant<value: tensor = int64[1] {1}>()
+        t = Gather(shape, i1)
+        one = Constant<value: tensor = int64[1] {1}>()
+        times = Concat<axis = 0>(one, t, one)
+        y = Tile(x, times)""",
+    "as large as another": """
+        shape = Shape(x)
+        value = Constant<value: tensor = float[1] {2.5}>()
+        y = Expand(value, shape)""",
+    "chosen sizes": """
+        shape = Shape(x)
+        minus = Constant<value: tensor = int64[3] {-1, -1, 12}>()
+        same = Equal(shape, minus)
+        ones = Constant<value: tensor = int64[3] {1, 1, 1}>()
+        sizes = Where(same, ones, shape)
+        zeros = ConstantOfShape(sizes)
+        y = Add(x, zeros)""",
+    "wide integers": """
+        shape = Shape(x)
+        i1 = Constant<value: tensor = int64[1] {1}>()
+        t = Gather(shape, i1)
+        narrow = Cast<to = 6>(t)
+        twice = Add(narrow, narrow)
+        wide = Cast<to = 7>(twice)
+        two = Constant<value: tensor = int64[1] {2}>()
+        n = Div(wide, two)
+        b = Shape<start = 0, end = 1>(x)
+        rest = Constant<value: tensor = int64[1] {12}>()
+        sizes = Concat<axis = 0>(b, n, rest)
+        y = Reshape(x, sizes)""",
+    "sizes as a result": """
+        shape = Shape(x)
+        start = Constant<value: tensor = int64[1] {1}>()
+        end = Constant<value: tensor = int64[1] {3}>()
+        y = Slice(shape, start, end)""",
+    "the product of all": """
+        shape = Shape(x)
+        y = ReduceProd<keepdims = 0, axes = [0]>(shape)""",
+    "padding of what is left": """
+        shape = Shape(x)
+        i1 = Constant<value: tensor = int64 {1}>()
+        t = Gather(shape, i1)
+        four = Constant<value: tensor = int64 {4}>()
+        y = Mod(t, four)""",
+    "least and most": """
+        shape = Shape(x)
+        i1 = Constant<value: tensor = int64 {1}>()
+        t = Gather(shape, i1)
+        four = Constant<value: tensor = int64 {4}>()
+        least = Min(t, four)
+        y = Max(least, i1)""",
+}
+
+
+def model(body):
+    results = "int64[n] y" if body in ("numbers", "sizes as a result") else "float[n] y"
+    if body in ("the product of all", "padding of what is left", "least and most"):
+        results = "int64 y"
+    text = f"{HEAD} g (float[b, t, 12] x) => ({results}) {{ {BODIES[body]} }}"
+    made = parser.parse_model(text)
+    del made.graph.output[0].type.tensor_type.shape.dim[:]
+    made.graph.output[0].type.tensor_type.ClearField("shape")
+    return made
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_it_is_what_onnxruntime_computes(body):
+    built = tvm_rammer.build(model(body), shapes={"x": ("b", "t", 12)}).create()
+    for b, t in ((1, 1), (2, 4), (1, 7), (3, 8), (5, 2)):
+        x = RNG.standard_normal((b, t, 12)).astype("float32")
+        (want,) = run_onnxruntime(model(body), {"x": x})
+        (found,) = built(x)
+        assert found.shape == want.shape and str(found.dtype) == str(want.dtype)
+        np.testing.assert_allclose(found.numpy(), want, rtol=1e-6)
+
+
+def test_sizes_become_no_operators():
+    loaded = load_model(model("batches of heads"), {"x": ("b", "t", 12)})
+    (block,) = loaded.module["main"].body.blocks
+    assert len(block.bindings) <= 2
+
+
+def test_a_cut_that_reaches_too_far_ends_the_run():
+    """The table has eight positions."""
+    built = tvm_rammer.build(model("as many positions"), shapes={"x": (1, "t", 12)}).create()
+    built(np.zeros((1, 8, 12), "float32"))
+    with pytest.raises((InputError, RuntimeError)):
+        built(np.zeros((1, 9, 12), "float32"))
+
+
+def test_what_cannot_be_reshaped_ends_the_run():
+    text = f"""{HEAD} g (float[n, 3] x) => (float[m, 2] y) {{
+        sizes = Constant<value: tensor = int64[2] {{-1, 2}}>()
+        y = Reshape(x, sizes) }}"""
+    built = tvm_rammer.build(parser.parse_model(text), shapes={"x": ("n", 3)}).create()
+    assert built(np.zeros((4, 3), "float32"))[0].shape == (6, 2)
+    with pytest.raises(InputError):
+        built(np.zeros((3, 3), "float32"))
+
+
+def test_names_of_the_model_are_not_those_of_the_user():
+    """The user's b is the model's t."""
+    made = model("split axes")
+    built = tvm_rammer.build(made, shapes={"x": (2, "b", 12)}).create()
+    x = RNG.standard_normal((2, 5, 12)).astype("float32")
+    np.testing.assert_array_equal(built(x)[0].numpy(), x.reshape(2, 5, 3, 4))
