@@ -23,6 +23,7 @@
 - ``partition_regions``: what can be planned together
 - ``co_schedule``: regions become kernels
 - ``schedule_operators``: what stays outside gets the same rKernels
+- ``round_storages``: so that runs of any sizes use the same memory again
 - ``start_reductions``: of as many elements as the run finds, which may be none
 - ``add_guard``, ``attach_description``: what a library needs besides
 - ``pack_parameters``: weights that stay inputs; ``stock_memory``: what TVM alone would need

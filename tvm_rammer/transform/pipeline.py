@@ -32,6 +32,7 @@ from tvm_rammer.transform.merge_equal_operators import MergeEqualOperators
 from tvm_rammer.transform.merge_products import Mergeable, MergeProducts
 from tvm_rammer.transform.partition_regions import PartitionRegions
 from tvm_rammer.transform.prepare import Prepare
+from tvm_rammer.transform.round_storages import RoundStorages
 from tvm_rammer.transform.schedule_operators import ScheduleOperators
 from tvm_rammer.transform.share_constants import ShareConstants
 from tvm_rammer.transform.start_reductions import StartReductions
@@ -198,12 +199,16 @@ def plan_module(
 def lower_for_vm(compiler: RegionCompiler) -> tvm.transform.Pass:
     """TVM's own lowering of a planned module for the Relax VM."""
     target = compiler.target
+    finalize = stock.finalize_passes(target)
+    allocated = [each.info.name for each in finalize].index("LowerAllocTensor") + 1
     return tvm.transform.Sequential(
         [
             *stock.library_dispatch_passes(target),
             relax.transform.LegalizeOps(),
             *stock.dataflow_lower_passes(target),
-            *stock.finalize_passes(target),
+            *finalize[:allocated],
+            RoundStorages(),
+            *finalize[allocated:],
             *compiler.backend.passes_for_vm(),
         ],
         name="LowerForVM",
