@@ -288,7 +288,7 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
 
 def _several(pairs: tuple[Shape, ...]) -> Any:
     """Shapes by name; a list of such if an input has several. One that has one has it in all."""
-    found: dict[str, list[tuple[int, ...]]] = {}
+    found: dict[str, list[tuple[int | str, ...]]] = {}
     for name, shape in pairs:
         found.setdefault(name, []).append(shape)
     count = max(map(len, found.values()))

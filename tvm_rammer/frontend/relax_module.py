@@ -16,7 +16,13 @@ from tvm.ir.json_compact import upgrade_json
 
 from tvm_rammer.errors import ModelError
 from tvm_rammer.frontend.input_constants import Constants, as_constant, checked_constants
-from tvm_rammer.frontend.input_shapes import Dims, Shapes, require_memory, symbol_values
+from tvm_rammer.frontend.input_shapes import (
+    Dims,
+    Shapes,
+    Size,
+    require_memory,
+    symbol_values,
+)
 from tvm_rammer.frontend.loaded_model import LoadedModel, one_line
 from tvm_rammer.tensors import as_tensor
 
@@ -93,12 +99,21 @@ def specialise(model: LoadedModel, shapes: Shapes, where: str) -> LoadedModel:
     values = _symbol_values(model, shapes, where)
     if not values:
         return model
-    bound = replace(model, module=relax.transform.BindSymbolicVars(values, "main")(model.module))
+    names = {size for size in values.values() if isinstance(size, str)}
+    called = {name: tirx.Var(name, "int64") for name in names}
+    sizes = {
+        symbol: called[size] if isinstance(size, str) else size
+        for symbol, size in values.items()
+        if symbol != size
+    }
+    if not sizes:
+        return model
+    bound = replace(model, module=relax.transform.BindSymbolicVars(sizes, "main")(model.module))
     _symbol_values(bound, shapes, where)  # a dimension such as n + 1 has a size now
     return bound
 
 
-def _symbol_values(model: LoadedModel, shapes: Shapes, where: str) -> dict[str, int]:
+def _symbol_values(model: LoadedModel, shapes: Shapes, where: str) -> dict[str, Size]:
     """Size of every symbol that the shapes speak of, where the inputs fit into memory with them."""
     inputs = relax_inputs(model)
     values = symbol_values(inputs, shapes, where)

@@ -94,14 +94,18 @@ def is_static(shape: Shape) -> bool:
     return all(isinstance(size, int) for size in shape)
 
 
-def sizes_of(patterns: Sequence[Shape | None], shapes: Sequence[Shape]) -> dict[str, int] | None:
+def sizes_of(
+    patterns: Sequence[Shape | None], shapes: Sequence[Shape | None]
+) -> dict[str, int] | None:
     """What sizes are that patterns have names for, in shapes that fit them; else ``None``.
 
     No size that has a name is 0.
     """
     found: dict[str, int] = {}
     for pattern, shape in zip(patterns, shapes, strict=True):
-        if pattern is None or len(pattern) != len(shape) or not is_static(shape):
+        if pattern is None or shape is None:
+            return None
+        if len(pattern) != len(shape) or not is_static(shape):
             return None
         for own, size in zip(pattern, shape, strict=True):
             if (found.setdefault(own, int(size)) if isinstance(own, str) else own) != size:

@@ -82,9 +82,16 @@ class Attention:
         def element(of: Callable[..., Any]) -> Any:
             return lambda *place: substitute(of(tensors, *place), known)
 
+        def size(own: _Size) -> Any:
+            return own if isinstance(own, int) else substitute(own, known)
+
+        batches, rows, places, terms, columns = map(size, self.sizes)
         return attention(
-            *map(element, (self.query, self.key, self.value, self.score)),
-            sizes=tuple(s if isinstance(s, int) else substitute(s, known) for s in self.sizes),
+            element(self.query),
+            element(self.key),
+            element(self.value),
+            element(self.score),
+            sizes=(batches, rows, places, terms, columns),
             hidden_rows_are_zero=self.hidden_rows_are_zero,
         )
 

@@ -1,8 +1,8 @@
 """A compiler pass that rounds the bytes of storages whose size each run decides.
 
-TVM's VM keeps what a run has freed, by its size, and gives it to whoever asks for just as much. Runs
-whose sizes are always others would keep storages of every size that there ever was. Of powers of
-two there are few; pages of a storage that nobody touches take no memory.
+TVM's VM keeps what a run has freed, by its size, and gives it to whoever asks for just as much.
+Runs whose sizes are always others would keep storages of every size that there ever was. Of powers
+of two there are few; pages of a storage that nobody touches take no memory.
 """
 
 from __future__ import annotations

@@ -124,9 +124,9 @@ class _Importer(ONNXGraphImporter):
         values = [self._nodes[name] if name else None for name in node.input]
         convert = OPEN_CONVERTERS.get(node.op_type)
         if convert is not None:
-            found = convert(self.bb, self.sizes, values, attributes_of(node))
-            if found is not None:
-                self._nodes[node.output[0]] = self.bb.emit(found)
+            made = convert(self.bb, self.sizes, values, attributes_of(node))
+            if made is not None:
+                self._nodes[node.output[0]] = self.bb.emit(made)
                 return
         given = operands(self.bb, node.op_type, values)
         # Each operand has a name of its own: one value may be wanted as a shape and as a tensor.

@@ -9,8 +9,8 @@ A *rule* schedules a PrimFunc or declines; ``select`` asks them in order:
 - ``pooling_rule``, and below ``elementwise_rule``: one value per point (``pieces``, ``tiled_nest``)
 - ``reduction_rule``: softmax, normalisations and all else that reduces rows (``rows``)
 - ``block_scaled_rule`` with ``block_scaled_kernels``: products with weights of a few bits
-- ``attention_rule`` with ``attention_kernel``: attentions of few queries; ``open_attention``: of
-  as many as the run finds
+- ``attention_rule`` with ``attention_kernel``: attentions of few queries; ``open_attention``
+  with ``one_query``: of as many as the run finds
 - ``replacement_rule``: what replaces a part of a tensor
 - ``elementwise_rule``: what reduces nothing
 - ``generic``: what is left

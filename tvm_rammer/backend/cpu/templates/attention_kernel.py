@@ -20,6 +20,7 @@ from typing import Any
 
 from tvm import sym, tirx
 
+from tvm_rammer.backend.cpu.templates.one_query import OneQuery
 from tvm_rammer.backend.cpu.templates.rows.vector_loops import (
     UNROLLED,
     VectorRun,
@@ -89,7 +90,7 @@ class AttentionKernel:
 
     Attributes
     ----------
-    func : AttentionFunc
+    func : AttentionFunc or OneQuery
     block : int
         Places that are looked at together.
     parts : int
@@ -99,7 +100,7 @@ class AttentionKernel:
         Elements of a vector; vectors that sums may be kept in.
     """
 
-    func: AttentionFunc
+    func: AttentionFunc | OneQuery
     block: int
     parts: int
     lanes: int
@@ -260,6 +261,7 @@ class AttentionKernel:
 
     def _walk_open(self, visit: Callable[[AttentionKernel, Any, int], Any]) -> Any:
         """Visit as many blocks as there are, of the last one also places that there are none of."""
+        assert isinstance(self.func, OneQuery)
         count = tirx.floordiv(self.func.places, number(self.block))
         blocks = loop("block", count, lambda block: visit(self, block * self.block, self.block))
         last = visit(replace(self, func=self.func.behind()), count * self.block, self.block)

@@ -16,6 +16,7 @@ from tvm import s_tir, tirx
 from tvm.ir import PrimType
 
 from tvm_rammer.backend.cpu.templates.attention_kernel import AttentionKernel
+from tvm_rammer.backend.cpu.templates.one_query import OneQuery
 from tvm_rammer.backend.cpu.templates.rows.vector_loops import lanes_of
 from tvm_rammer.kernel.attention_blocks import AttentionFunc
 from tvm_rammer.kernel.blocks import variables
@@ -50,67 +51,6 @@ def open_attention(func: tirx.PrimFunc, vdevice: VDevice) -> tirx.PrimFunc | Non
         body = tirx.IfThenElse(found.rows <= _FEW, few(), many())
     root = s_tir.SBlockRealize([], True, s_tir.SBlock([], [], [], "root", body))
     return tirx.PrimFunc(tensors, root, attrs=found.func.attrs)
-
-
-@dataclass(frozen=True)
-class OneQuery:
-    """An attention of one query of a batch, as :class:`AttentionKernel` takes one.
-
-    Attributes
-    ----------
-    func : AttentionFunc
-    row : PrimExpr
-        Which query it is.
-    bounded : bool
-        Whether it is asked for places that there are none of: what is behind the last one is read
-        as that one, and hidden.
-    """
-
-    func: AttentionFunc
-    row: Any
-    bounded: bool = False
-    rows: int = 1
-
-    @property
-    def places(self) -> Any:
-        return self.func.places
-
-    @property
-    def terms(self) -> int:
-        return self.func.terms
-
-    @property
-    def columns(self) -> int:
-        return self.func.columns
-
-    def behind(self) -> OneQuery:
-        """The same, asked for places behind the last one too."""
-        return OneQuery(self.func, self.row, True)
-
-    def query(self, batch: Any, row: Any, term: Any) -> Any:
-        """As :meth:`.AttentionFunc.query`."""
-        return self.func.query(batch, self.row, term)
-
-    def key(self, batch: Any, place: Any, term: Any) -> Any:
-        """As :meth:`.AttentionFunc.key`."""
-        return self.func.key(batch, self._there(place), term)
-
-    def value(self, batch: Any, place: Any, column: Any) -> Any:
-        """As :meth:`.AttentionFunc.value`."""
-        return self.func.value(batch, self._there(place), column)
-
-    def score(self, product: Any, batch: Any, row: Any, place: Any) -> Any:
-        """As :meth:`.AttentionFunc.score`."""
-        score = self.func.score(product, batch, self.row, self._there(place))
-        return tirx.Select(place < self.places, score, _infinite()) if self.bounded else score
-
-    def result(self, total: Any, of_weights: Any, largest: Any, places: Any) -> Any:
-        """As :meth:`.AttentionFunc.result`."""
-        batch, _, column = places
-        return self.func.result(total, of_weights, largest, (batch, self.row, column))
-
-    def _there(self, place: Any) -> Any:
-        return tirx.min(place, self.places - 1) if self.bounded else place
 
 
 @dataclass(frozen=True)
