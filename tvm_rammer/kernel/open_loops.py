@@ -36,13 +36,21 @@ def open_loops(func: tirx.PrimFunc, lanes: int) -> tirx.PrimFunc | None:
     if not any(map(_is_worth_it, nests)) or len(tensors_of(func)) < len(func.params):
         return None
     sch = schedule_of(func)
-    last = len(nests) - 1
-    for number, block in enumerate(root_blocks(sch)):
-        if number < last and not any(map(is_reduced, sch.get(block).iter_vars)):
+    try:
+        _share_out(sch, len(nests), lanes)
+    except s_tir.ScheduleError:
+        # Something beside loops, or what is read before it is written as a whole.
+        return None
+    return sch.mod["main"].with_attr("tirx.is_scheduled", True)
+
+
+def _share_out(sch: s_tir.Schedule, count: int, lanes: int) -> None:
+    """Inline what is read once for each element, and schedule what is left."""
+    for block in root_blocks(sch)[: count - 1]:
+        if not any(map(is_reduced, sch.get(block).iter_vars)):
             sch.compute_inline(block)
     for block in root_blocks(sch):
         _schedule(sch, block, lanes)
-    return sch.mod["main"].with_attr("tirx.is_scheduled", True)
 
 
 def _is_worth_it(nest: LoopNest) -> bool:
