@@ -20,6 +20,7 @@ from tvm_rammer.frontend.onnx.bit_cast import bit_cast
 from tvm_rammer.frontend.onnx.col2im import col2im
 from tvm_rammer.frontend.onnx.determinant import determinant
 from tvm_rammer.frontend.onnx.linear_attention import linear_attention
+from tvm_rammer.frontend.onnx.recurrent import open_steps
 from tvm_rammer.frontend.onnx.run_time_resize import resize
 from tvm_rammer.frontend.onnx.run_time_sizes import as_shape, broadcast, expanded, is_shape, sized
 from tvm_rammer.frontend.onnx.split_sequence import split_to_sequence
@@ -414,5 +415,6 @@ CONVERTERS: Mapping[str, Converter] = {
     "Squeeze": _squeeze,
     "TopK": _top_k,
     "Unsqueeze": _unsqueeze,
+    **open_steps.CONVERTERS,
     **random_nodes.CONVERTERS,
 }

@@ -1,15 +1,32 @@
-"""The activations that ONNX defines for recurrent operators, as operators."""
+"""The activations that ONNX defines for recurrent operators, as operators.
+
+And what computes them, and cells: nodes of a graph, or expressions in a loop.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from tvm_rammer.errors import ModelError
-from tvm_rammer.frontend.onnx.new_nodes import Nodes
-from tvm_rammer.frontend.onnx.recurrent.node import RecurrentNode
+from tvm_rammer.frontend.onnx.recurrent.node import RecurrentOperator
 
-Activation = Callable[[str], str]
+#: The name of a tensor in a graph, or an expression.
+Value = Any
+Activation = Callable[[Value], Value]
+
+
+class Operators(Protocol):
+    """Who computes: nodes in a graph, or expressions in a loop."""
+
+    def constant(self, value: Any, dtype: Any) -> Value:
+        """A constant with the given value."""
+        ...
+
+    def op(self, kind: str, *inputs: Any, **attributes: Any) -> Value:
+        """The result of one of ONNX's operators."""
+        ...
+
 
 _DEFAULTS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}
 #: So many activations of a cell have their input clipped. ONNX says all; ONNX Runtime, to which
@@ -33,7 +50,7 @@ _PARAMETERS: dict[str, dict[str, float | None]] = {
 _BY_LOWER_CASE = {name.lower(): name for name in _PARAMETERS}
 
 
-def activations(nodes: Nodes, node: RecurrentNode) -> list[tuple[Activation, ...]]:
+def activations(nodes: Operators, node: RecurrentOperator) -> list[tuple[Activation, ...]]:
     """The activations of each direction, in the order in which ONNX lists them.
 
     Raises
@@ -58,8 +75,8 @@ def activations(nodes: Nodes, node: RecurrentNode) -> list[tuple[Activation, ...
 
 
 def _activation(
-    nodes: Nodes,
-    node: RecurrentNode,
+    nodes: Operators,
+    node: RecurrentOperator,
     name: str,
     values: Mapping[str, Iterator[float]],
     *,
@@ -79,7 +96,7 @@ def _activation(
             )
         numbers[key] = number
 
-    def apply(value: str) -> str:
+    def apply(value: Value) -> Value:
         value = _clipped(nodes, node, value) if clipped else value
         if kind == "Affine":
             alpha, beta = (nodes.constant(numbers[key], node.dtype) for key in _KEYS)
@@ -92,7 +109,7 @@ def _activation(
     return apply
 
 
-def _clipped(nodes: Nodes, node: RecurrentNode, value: str) -> str:
+def _clipped(nodes: Operators, node: RecurrentOperator, value: Value) -> Value:
     limit = node.attributes.get("clip")
     if not limit:
         return value

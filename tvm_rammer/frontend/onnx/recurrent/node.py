@@ -11,7 +11,7 @@ import onnx
 from onnx import helper
 
 from tvm_rammer.errors import ModelError
-from tvm_rammer.frontend.onnx.infer import Types, domain_of, static_shape
+from tvm_rammer.frontend.onnx.infer import Types, domain_of, known_sizes, static_shape
 
 #: The operators, and how many gates their cells have.
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
@@ -26,8 +26,8 @@ _DIRECTIONS = {
 
 
 @dataclass(frozen=True)
-class RecurrentNode:
-    """A node with static sizes.
+class RecurrentOperator:
+    """What a node says, whatever sizes its input has.
 
     Attributes
     ----------
@@ -37,8 +37,8 @@ class RecurrentNode:
     where : str
         The node and its model, for messages.
     dtype : numpy.dtype
-    steps, batch, features, hidden : int
-        Sizes: the input is [steps, batch, features], a state [batch, hidden].
+    hidden : int
+        Elements of a state.
     directions : tuple of {"forward", "reverse"}
     batch_first : bool
         Batch comes before time, in states before the direction (``layout=1``).
@@ -50,9 +50,6 @@ class RecurrentNode:
     name: str
     where: str
     dtype: np.dtype
-    steps: int
-    batch: int
-    features: int
     hidden: int
     directions: tuple[str, ...]
     batch_first: bool
@@ -63,49 +60,75 @@ class RecurrentNode:
         """How many gates a cell has."""
         return GATES[self.kind]
 
+    @property
+    def resets_after_product(self) -> bool:
+        """Whether a GRU multiplies its state first, then resets it."""
+        return self.kind == "GRU" and bool(self.attributes.get("linear_before_reset", 0))
+
+
+@dataclass(frozen=True)
+class RecurrentNode(RecurrentOperator):
+    """A node with static sizes.
+
+    Attributes
+    ----------
+    steps, batch, features : int
+        Sizes: the input is [steps, batch, features], a state [batch, hidden].
+    """
+
+    steps: int
+    batch: int
+    features: int
+
 
 def is_recurrent(node: onnx.NodeProto) -> bool:
     """Whether a node is one of the operators."""
     return node.op_type in GATES and not domain_of(node)
 
 
-def parse(node: onnx.NodeProto, types: Types, where: str) -> RecurrentNode:
-    """Read a node.
+def parse(node: onnx.NodeProto, types: Types, where: str) -> RecurrentOperator:
+    """Read a node; it is a :class:`RecurrentNode` if the sizes of its input are known.
 
     Raises
     ------
     ModelError
-        Its sizes are not known, it has no steps, or its direction is none.
+        What the run must not decide is not known, it has no steps, or its direction is none.
     """
     name = node.name or next(filter(None, node.output), "")
     where = f"{where}: {node.op_type} (node {name!r})"
     attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    directions = directions_of(attributes, where)
+    batch_first = bool(attributes.get("layout", 0))
+    x, weights = types.get(node.input[0], onnx.TypeProto()), types.get(node.input[2])
+    first, second, features = known_sizes(x) if len(x.tensor_type.shape.dim) == 3 else [None] * 3
+    recurrent = static_shape(weights)
+    if features is None or recurrent is None or len(recurrent) != 3:
+        raise ModelError(
+            f"{where} cannot be compiled: how many features its input has, or of which sizes its "
+            "weights are, is not known; give the shapes of the model's inputs"
+        )
+    steps, batch = (second, first) if batch_first else (first, second)
+    if steps == 0:
+        raise ModelError(f"{where} has no steps: its input is empty; give it a step at least")
+    dtype = helper.tensor_dtype_to_np_dtype(x.tensor_type.elem_type)
+    hidden = recurrent[-1]
+    said = (node.op_type, name, where, dtype, hidden, directions, batch_first, attributes)
+    if steps is None or batch is None:
+        return RecurrentOperator(*said)
+    return RecurrentNode(*said, steps, batch, features)
+
+
+def directions_of(attributes: Mapping[str, Any], where: str) -> tuple[str, ...]:
+    """In which directions a node goes through its steps.
+
+    Raises
+    ------
+    ModelError
+        ONNX does not define what it says.
+    """
     direction = attributes.get("direction", b"forward").decode()
     if direction not in _DIRECTIONS:
         raise ModelError(
             f"{where} has the direction {direction!r}; ONNX defines {', '.join(_DIRECTIONS)}"
         )
-    batch_first = bool(attributes.get("layout", 0))
-    sizes, weights = (static_shape(types.get(node.input[number])) for number in (0, 2))
-    if sizes is None or weights is None or len(sizes) != 3 or len(weights) != 3:
-        raise ModelError(
-            f"{where} cannot be unrolled: how many steps, sequences and features it has is not "
-            "known; give the shapes of the model's inputs"
-        )
-    first, second, features = sizes
-    steps, batch = (second, first) if batch_first else (first, second)
-    if not steps:
-        raise ModelError(f"{where} has no steps: its input is empty; give it a step at least")
-    return RecurrentNode(
-        node.op_type,
-        name,
-        where,
-        helper.tensor_dtype_to_np_dtype(types[node.input[0]].tensor_type.elem_type),
-        steps,
-        batch,
-        features,
-        weights[-1],
-        _DIRECTIONS[direction],
-        batch_first,
-        attributes,
-    )
+    return _DIRECTIONS[direction]

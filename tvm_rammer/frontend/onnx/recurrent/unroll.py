@@ -1,4 +1,7 @@
-"""Replace the recurrent operators of a model by operators for each step."""
+"""Replace the recurrent operators of a model by operators for each step.
+
+Those of which the run decides how many steps or sequences there are stay (``open_steps``).
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,7 @@ from tvm_rammer.frontend.onnx.recurrent.node import (
     is_recurrent,
     parse,
 )
+from tvm_rammer.frontend.onnx.recurrent.open_steps import refuse_open
 
 #: Steps of all recurrent operators and directions together. Each becomes some 20 operators, and
 #: 25,000 operators take a minute to compile.
@@ -35,14 +39,15 @@ def unroll_recurrent(model: onnx.ModelProto, where: str) -> None:
     Parameters
     ----------
     model : onnx.ModelProto
-        Its inputs have static shapes, and ``value_info`` tells those of the results.
+        ``value_info`` tells the shapes of results.
     where : str
         The model, for messages.
 
     Raises
     ------
     ModelError
-        The sizes of such an operator are not known, or ONNX does not define what it asks for.
+        The sizes of such an operator must be known and are not, or ONNX does not define what it
+        asks for.
     """
     if not any(map(is_recurrent, all_nodes(model.graph))):
         return
@@ -62,7 +67,8 @@ def _unroll_graph(
     types = outside.new_child()
     types |= {v.name: v.type for v in (*graph.input, *graph.value_info, *graph.output)}
     types |= {tensor.name: type_of(tensor) for tensor in graph.initializer}
-    found += [parse(node, types, where) for node in graph.node if is_recurrent(node)]
+    parsed = [parse(node, types, where) for node in graph.node if is_recurrent(node)]
+    found += [node for node in parsed if isinstance(node, RecurrentNode)]
     _refuse_long(found)
     protos = list(graph.node)
     del graph.node[:]
@@ -71,9 +77,12 @@ def _unroll_graph(
         for proto in protos:
             for inner in subgraphs(proto):
                 _unroll_graph(inner, nodes, types, found, where)
-            if is_recurrent(proto):
-                known |= _unroll(nodes, proto, parse(proto, types, where), known)
+            node = parse(proto, types, where) if is_recurrent(proto) else None
+            if isinstance(node, RecurrentNode):
+                known |= _unroll(nodes, proto, node, known)
                 continue
+            if node is not None:
+                refuse_open(node)
             graph.node.append(proto)
             steps = known.get(proto.input[0]) if proto.input else None
             passed = passed_on(steps, proto, nodes, types) if steps is not None else None
