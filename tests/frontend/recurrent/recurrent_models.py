@@ -26,9 +26,10 @@ def recurrent(
     start: bool = True,
     peepholes: bool = False,
     version: int = 17,
+    sizes: tuple[int | str, int | str] = (STEPS, BATCH),
     **attributes: Any,
 ) -> onnx.ModelProto:
-    """One operator: input ``x``, all its results as outputs."""
+    """One operator: input ``x``, of as many steps and sequences, all its results as outputs."""
     gates, directions = GATES[kind], 1 + (direction == "bidirectional")
     state = numbers(directions, BATCH, HIDDEN, seed=4)
     memory = numbers(directions, BATCH, HIDDEN, seed=5)
@@ -52,7 +53,7 @@ def recurrent(
         kind, ["x", *inputs], outputs, "cell", hidden_size=HIDDEN, direction=direction, **attributes
     )
     given = {name: value for name, value in constants.items() if value is not None}
-    shape = (BATCH, STEPS, FEATURES) if batch_first else (STEPS, BATCH, FEATURES)
+    shape = (*(sizes[::-1] if batch_first else sizes), FEATURES)
     return model([node], given, shape, outputs, version)
 
 

@@ -189,9 +189,11 @@ def refusal(proto: onnx.ModelProto) -> str:
 
 
 def test_unknown_sizes():
-    assert refusal(layers(1, "forward", "steps")).endswith(
-        "cannot be unrolled: how many steps, sequences and features it has is not known; "
-        "give the shapes of the model's inputs"
+    proto = recurrent("LSTM")
+    proto.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "features"
+    assert refusal(proto) == (
+        "the model: LSTM (node 'cell') cannot be compiled: how many features its input has, or of "
+        "which sizes its weights are, is not known; give the shapes of the model's inputs"
     )
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from tvm import relax, tirx
+from tvm import relax, sym, tirx
 from tvm.relax import op
 
 from tvm_rammer.errors import ModelError
@@ -103,17 +103,24 @@ class _Recurrence:
 
     def _products(self) -> relax.Expr:
         """Of all inputs with the weights of all gates and directions, and their biases."""
-        features = self.given["w"].ty.shape.values[-1]
-        flat = self._reshaped(self._by_gate(self.given["w"], self.operator.gates), -1, features)
-        products = self._emit(op.matmul(self.given["x"], self._emit(op.permute_dims(flat))))
-        if self.biases is None:
-            return products
-        own, hidden = self._emit_parts(op.split(self.biases, 2, axis=1))
+        x, gates = self.given["x"], self.operator.gates
+        first, second, features = x.ty.shape.values
+        flat = self._reshaped(self._by_gate(self.given["w"], gates), -1, features)
+        # Of one axis: products are computed in blocks of it.
+        rows = self._reshaped(x, first * second, features)
+        products = self._emit(op.matmul(rows, self._emit(op.permute_dims(flat))))
+        if self.biases is not None:
+            products = self._emit(op.add(products, self._input_bias(self.biases)))
+        return self._reshaped(products, first, second, -1)
+
+    def _input_bias(self, biases: relax.Expr) -> relax.Expr:
+        """What is the same in all steps."""
+        own, hidden = self._emit_parts(op.split(biases, 2, axis=1))
         if self.operator.resets_after_product:
             # The last gate's is added to a product with the state alone.
             shared = self._parts_of(hidden, 0, self.operator.gates - 1)
             hidden = self._padded(shared, axis=1, size=self.operator.gates)
-        return self._emit(op.add(products, self._reshaped(self._emit(op.add(own, hidden)), -1)))
+        return self._reshaped(self._emit(op.add(own, hidden)), -1)
 
     def _hidden_bias(self) -> relax.Expr | None:
         if self.biases is None or not self.operator.resets_after_product:
@@ -144,8 +151,10 @@ class _Recurrence:
             return None
         batch = self.given["x"].ty.shape.values[1 - int(self.operator.batch_first)]
         sizes = list(value.ty.shape.values)
-        excess = tirx.Sub(sizes[axis], batch) * tirx.Sub(sizes[axis], batch)
-        end_unless_zero(self.bb, excess)
+        if sym.Analyzer().can_prove_equal(sizes[axis], batch):
+            return value
+        excess = tirx.Sub(sizes[axis], batch)
+        end_unless_zero(self.bb, excess * excess)
         sizes[axis] = batch
         return self._emit(op.reshape(value, relax.ShapeExpr(sizes)))
 

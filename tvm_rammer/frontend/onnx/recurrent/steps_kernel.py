@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import Any
 
 from tvm import te, tirx
@@ -19,7 +20,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
 from tvm_rammer.frontend.onnx.recurrent.activations import activations
-from tvm_rammer.frontend.onnx.recurrent.cells import Weights, cell
+from tvm_rammer.frontend.onnx.recurrent.cells import Product, State, Weights, cell
 from tvm_rammer.frontend.onnx.recurrent.expressions import Expressions, Vector
 from tvm_rammer.frontend.onnx.recurrent.node import RecurrentOperator
 
@@ -98,16 +99,14 @@ class StepsKernel:
         _, batch = self.in_order(*read[0].shape[:2])
         are_many = batch >= _MANY
         groups = tirx.Select(are_many, (batch + (_TOGETHER - 1)) // _TOGETHER, batch)
-        with IRBuilder() as builder:
-            with T.parallel(0, groups * len(self.operator.directions)) as each:
-                group = each % groups
-                first = tirx.Select(are_many, group * _TOGETHER, group)
-                together = tirx.all(are_many, first + _TOGETHER <= batch)
-                for number in range(len(self.operator.directions)):
-                    with T.If(tirx.all(each // groups == number, together)), T.Then():
-                        _Sequences(self, tensors, results, (number, first, _TOGETHER)).run()
-                    with T.If(tirx.all(each // groups == number, tirx.Not(together))), T.Then():
-                        _Sequences(self, tensors, results, (number, first, 1)).run()
+        directions = range(len(self.operator.directions))
+        with IRBuilder() as builder, T.parallel(0, groups * len(directions)) as each:
+            first = tirx.Select(are_many, each % groups * _TOGETHER, each % groups)
+            together = tirx.all(are_many, first + _TOGETHER <= batch)
+            for direction, count in product(directions, (_TOGETHER, 1)):
+                is_own = together if count > 1 else tirx.Not(together)
+                with T.If(tirx.all(each // groups == direction, is_own)), T.Then():
+                    _Sequences(self, tensors, results, (direction, first, count)).run()
         return builder.get()
 
 
@@ -194,27 +193,25 @@ class _Sequences:
         is_last = phase == len(self.kernel.phases) - 1
         if len(self.kernel.phases) > 1:
             sums = self._with_other_phase(phase, row, first, sums)
-        products = [self._with_bias(gate, each, first) for gate, each in enumerate(sums)]
-        hidden: list[Any] = [lambda _, each=each: each for each in products]
+        hidden = [_known(self._with_bias(gate, each, first)) for gate, each in enumerate(sums)]
         if not is_last:
             hidden.append(partial(self._let_through, row, first))
-        inputs = [self._input(time, row, gate, first) for gate in range(self.operator.gates)]
-        weights = Weights(
-            tuple(lambda _, each=each: each for each in inputs),
-            tuple(hidden),
-            (),
-            (),
-            self._peepholes(first),
-        )
+        gates = range(self.operator.gates)
+        inputs = tuple(_known(self._input(time, row, gate, first)) for gate in gates)
+        weights = Weights(inputs, tuple(hidden), (), (), self._peepholes(first))
         state = tuple(self._vector(each, row, first=first) for each in self.kept)
-        after = cell(self.vectors, self.operator, weights, self.activations)(None, state)
+        after: State = cell(self.vectors, self.operator, weights, self.activations)(None, state)
         if not is_last:
             # Nothing else is used of it: the last phase computes it again, with all sums.
             return
         self._set(self.after, row, first, after[0])
         if len(after) > 1:
-            going = self._goes_on(time, row)
-            self._set(self.memory, row, first, lambda e: _either(going, after[1](e), state[1](e)))
+            self._remember(time, row, first, after[1])
+
+    def _remember(self, time: Any, row: int, first: Any, memory: Vector) -> None:
+        """Keep an LSTM's memory, which stays where the sequence is over."""
+        going, before = self._goes_on(time, row), self._vector(self.memory, row, first=first)
+        self._set(self.memory, row, first, lambda lane: _either(going, memory(lane), before(lane)))
 
     def _with_other_phase(
         self, phase: int, row: int, first: Any, sums: list[Vector]
@@ -298,3 +295,8 @@ class _Sequences:
 
 def _either(condition: Any, one: Any, other: Any) -> Any:
     return one if condition is None else tirx.Select(condition, one, other)
+
+
+def _known(found: Vector) -> Product:
+    """A product that is there, whatever it is asked for."""
+    return lambda _: found
