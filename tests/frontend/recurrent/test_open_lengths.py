@@ -175,6 +175,36 @@ def test_results_that_nobody_asks_for():
     assert_steps(model([node], weights, ("t", BATCH, FEATURES), ["last"]))
 
 
+@pytest.mark.parametrize("which", [True, False])
+def test_in_a_branch_that_data_decide(which):
+    proto = recurrent("GRU", sizes=("t", BATCH))
+    graph = proto.graph
+    last = graph.output[1]
+    inner = helper.make_graph(list(graph.node), "taken", [], [last])
+    zeros = onnx.numpy_helper.from_array(np.zeros((1, BATCH, HIDDEN), "float32"))
+    constant = helper.make_node("Constant", [], ["zeros"], value=zeros)
+    none = helper.make_graph(
+        [constant], "none", [], [helper.make_tensor_value_info("zeros", 1, zeros.dims)]
+    )
+    choice = helper.make_node("If", ["which"], ["r"], then_branch=inner, else_branch=none)
+    del graph.node[:], graph.output[:]
+    graph.node.append(choice)
+    graph.input.append(helper.make_tensor_value_info("which", TensorProto.BOOL, ()))
+    graph.output.append(helper.make_tensor_value_info("r", 1, zeros.dims))
+    module = built(proto, "t", BATCH, FEATURES)
+    for steps in FEW:
+        assert_same(module, proto, x=numbers(steps, BATCH, FEATURES), which=np.array(which))
+
+
+def test_a_library_in_a_file(tmp_path):
+    proto = recurrent("LSTM", direction="bidirectional", start=False, sizes=("t", "b"))
+    library = tvm_rammer.build(proto, shapes={"x": ("t", "b", FEATURES)})
+    library.export_library(tmp_path / "lstm.so")
+    module = tvm_rammer.load(tmp_path / "lstm.so").create()
+    for steps, batch in ((3, 1), (2, 9)):
+        assert_same(module, proto, x=numbers(steps, batch, FEATURES))
+
+
 # Bad input
 
 
