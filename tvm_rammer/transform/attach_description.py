@@ -141,7 +141,7 @@ def _interface(func: relax.Function, names: ModelNames, regions: Sequence[Region
     return Interface(
         names.function,
         inputs=tuple(
-            _tensor(name, param.ty)
+            tensor_info(name, param.ty)
             for name, param in zip(names.inputs, params[: len(params) - count], strict=True)
         ),
         outputs=tuple(
@@ -150,7 +150,7 @@ def _interface(func: relax.Function, names: ModelNames, regions: Sequence[Region
             for tensor in _tensors(name, ty)
         ),
         states=tuple(
-            StateInfo(_tensor(state.name, param.ty), state.initial is None, stays)
+            StateInfo(tensor_info(state.name, param.ty), state.initial is None, stays)
             for state, param, stays in zip(
                 names.states, params[len(params) - count :], in_place, strict=True
             )
@@ -218,10 +218,10 @@ def _tensors(name: str, ty: Any) -> list[TensorInfo]:
     """The tensors of a type in order; those of a tuple by its name and their number."""
     if _is_tuple(ty):
         return [leaf for k, part in enumerate(ty.fields) for leaf in _tensors(f"{name}.{k}", part)]
-    return [_tensor(name, ty)]
+    return [tensor_info(name, ty)]
 
 
-def _tensor(name: str, ty: Any) -> TensorInfo:
+def tensor_info(name: str, ty: Any) -> TensorInfo:
     """Name, shape and dtype; what is no tensor has its kind as dtype."""
     if not isinstance(ty, relax.TensorType):
         return TensorInfo(name, None, type(ty).__name__.removesuffix("Type").lower())
