@@ -10,7 +10,7 @@ A *rule* schedules a PrimFunc or declines; ``select`` asks them in order:
 - ``reduction_rule``: softmax, normalisations and all else that reduces rows (``rows``)
 - ``block_scaled_rule`` with ``block_scaled_kernels``: products with weights of a few bits
 - ``attention_rule`` with ``attention_kernel``: attentions of few queries; ``open_attention``
-  with ``one_query``: of as many as the run finds
+  with ``many_queries`` and ``one_query``: of as many as the run finds
 - ``replacement_rule``: what replaces a part of a tensor
 - ``elementwise_rule``: what reduces nothing
 - ``generic``: what is left
