@@ -30,6 +30,8 @@ _POINTWISE: dict[str, Callable[..., Any]] = {
 }
 #: What gives the same elements another shape.
 _VIEWS = frozenset({"relax.reshape", "relax.expand_dims", "relax.squeeze"})
+#: And what gives them other places, or another type.
+_MOVES = _VIEWS | {"relax.permute_dims", "relax.astype"}
 #: Scores are made of so many operators at most, one behind the other.
 _DEPTH = 8
 #: What keys and values may be kept as.
@@ -151,7 +153,7 @@ class _Reader:
             return None
         if not _same([prod(self.products.shape)], [prod(shapes[0])]):
             return None
-        if zero is not None and not self._asks_for_any(zero, softmax.args[0]):
+        if zero is not None and not self._are_hidden(zero, softmax):
             return None
         sizes = (prod(batch), rows, places, self.products.terms, shapes[1][-1])
         own = self.products
@@ -181,9 +183,26 @@ class _Reader:
                 weights = value.args[0]
             elif name == "relax.where" and condition is None and _is_all(value.args[1], 0.0):
                 condition, weights = value.args[0], value.args[2]
+                if self._asks_for_nan(condition, weights):
+                    # It is read twice: by the question, and by who is asked for it.
+                    softmax = self.bound(weights)
+                    is_one = operator_name(softmax) == "relax.nn.softmax"
+                    return (softmax, condition) if is_one else (None, None)
             else:
                 break
         return None, None
+
+    def _asks_for_nan(self, condition: Any, weights: Any) -> bool:
+        """Whether a condition asks if weights are NaN, as where all scores are minus infinity."""
+        test = self.bound(condition)
+        return operator_name(test) == "relax.isnan" and test.args[0].same_as(weights)
+
+    def _are_hidden(self, condition: Any, softmax: Any) -> bool:
+        """Whether a condition is true for those rows whose scores are all minus infinity."""
+        test = self.bound(condition)
+        if operator_name(test) == "relax.isnan":
+            return str(softmax.ty.dtype) == "float32"
+        return self._asks_for_any(condition, softmax.args[0])
 
     def _asks_for_any(self, condition: Any, scores: Any) -> bool:
         """Whether a condition asks if no score of a row is more than minus infinity."""
@@ -260,13 +279,26 @@ class _Reader:
         if not shapes or len(shapes[1]) < 3 or not _same(shapes[0][:-2], shapes[1][:-2]):
             return None
         known = len(self.operands)
+        factor, transposed = self._scaled(transposed)
         keys = self._matrices(transposed, transposed=True)
-        rows = self._matrices(query)
+        rows = _times(self._matrices(query), factor)
         if keys is None or rows is None:
             del self.operands[known:]
             return None
         self.products = _Products(rows, keys, shapes[2], shapes[0][-1])
         return lambda tensors, product, batch, row, place: product
+
+    def _scaled(self, value: Any) -> tuple[Any, Any]:
+        """A number that elements are multiplied by, or ``None``, and what is multiplied."""
+        call = self.bound(value)
+        if operator_name(call) != "relax.multiply":
+            return None, value
+        for factor, other in (call.args, reversed(call.args)):
+            number, shape = _number(factor), open_shape(other)
+            same = shape is not None and _same(shape, open_shape(value) or ())
+            if number is not None and same and str(other.ty.dtype) == "float32":
+                return number, other
+        return None, value
 
     def _matrices(self, value: Any, transposed: bool = False) -> _Element | None:
         """Elements of a batch of matrices, which are read where they lie, whatever views them.
@@ -290,16 +322,24 @@ class _Reader:
 
         return self._read(value, index)
 
+    def _is_open_repeat(self, call: Any, name: str) -> bool:
+        """Whether heads are repeated; where all sizes are known, others see to that."""
+        if name != "relax.broadcast_to":
+            return False
+        return not all(isinstance(size, int) for size in open_shape(call) or ())
+
     def _read(self, value: Any, index: Callable[..., tuple[Any, ...]]) -> _Element | None:
         """Elements of a tensor at indices, seen through what only moves or widens them."""
         call = self.bound(value)
         name = operator_name(call)
-        source = call.args[0] if name in {*_VIEWS, "relax.permute_dims", "relax.astype"} else None
+        source = call.args[0] if name in _MOVES or self._is_open_repeat(call, name) else None
         before = None if source is None else open_shape(source)
         if source is not None and before is not None and not isinstance(source, GenericConst):
             if name == "relax.permute_dims":
                 axes = permutation_of(call)
                 return self._read(source, _permuted(index, axes))
+            if name == "relax.broadcast_to":
+                return self._read(source, _repeated(index, before))
             if name == "relax.astype" and str(source.ty.dtype) in _FLOATS:
                 return self._read(source, index)
             shape = open_shape(value) or ()
@@ -323,6 +363,20 @@ def _applied(
         return operator(*(inner(*place) if other is None else other(*place) for other in others))
 
     return score
+
+
+def _times(element: _Element | None, factor: Any) -> _Element | None:
+    """Elements times a number."""
+    if element is None or factor is None:
+        return element
+    return lambda *place: element(*place) * factor
+
+
+def _repeated(
+    index: Callable[..., tuple[Any, ...]], before: tuple[_Size, ...]
+) -> Callable[..., tuple[Any, ...]]:
+    """Indices of a tensor whose axes of size 1 are repeated."""
+    return lambda *place: tuple(broadcast(list(index(*place)), before))
 
 
 def _permuted(

@@ -9,11 +9,13 @@ few, products of their own are faster, and where one query looks at all that the
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
+from operator import is_
 from typing import Any
 
 import tvm
-from tvm import relax
+from tvm import relax, sym, tirx
 
 from tvm_rammer.kernel.attention_blocks import ATTENTION
 from tvm_rammer.relax_util import (
@@ -61,7 +63,7 @@ class _Fuser(relax.PyExprMutator):
             return call
         _, rows, places, terms, columns = found.sizes
         if not all(isinstance(size, int) for size in found.sizes):
-            return self._fused(call, found) if self._is_narrow(found) else call
+            return self._fused(call, self._named(found)) if self._is_narrow(found) else call
         if rows > _MOST_ROWS or places < _FEWEST_PLACES or max(terms, columns) > _WIDEST:
             return call
         if rows == 1 and (places < _FEWEST_OF_ONE or not found.masked):
@@ -73,6 +75,35 @@ class _Fuser(relax.PyExprMutator):
         *_, terms, columns = found.sizes
         known = isinstance(terms, int) and isinstance(columns, int)
         return known and max(terms, columns) <= _WIDEST
+
+    def _named(self, found: Attention) -> Attention:
+        """The same, whose sizes are names where they were formulas: a kernel takes no sizes."""
+        names: list[tuple[Any, Any]] = []
+
+        def known(size: Any) -> Any:
+            if isinstance(size, int | tirx.IntImm | tirx.Var):
+                return size
+            same = (name for each, name in names if sym.Analyzer().can_prove_equal(each, size))
+            return next(same, size)
+
+        def named(size: Any) -> Any:
+            found = known(size)
+            if isinstance(found, int | tirx.IntImm | tirx.Var):
+                return found
+            names.append((size, tirx.Var("size", "int64")))
+            return names[-1][1]
+
+        def cast(operand: Any) -> Any:
+            shape = open_shape(operand) or ()
+            sizes = list(map(named, shape))
+            if all(map(is_, shape, sizes)):
+                return operand
+            return self.builder_.match_cast(operand, relax.TensorType(sizes, operand.ty.dtype))
+
+        operands = tuple(map(cast, found.operands))
+        # How many batches there are may follow from sizes of operands, and is none of them.
+        batches, rows, places, terms, columns = map(known, found.sizes)
+        return replace(found, operands=operands, sizes=(batches, rows, places, terms, columns))
 
     def _fused(self, call: Any, found: Attention) -> Any:
         made = self.builder_.emit(

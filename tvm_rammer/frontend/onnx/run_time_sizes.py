@@ -28,8 +28,6 @@ _TAKES_SHAPES: dict[str, set[int]] = {
     "Reshape": {1},
     "Resize": {3},
     "Slice": {0},
-    "Squeeze": {0},
-    "Unsqueeze": {0},
 }
 #: Operators on elements at the same place of several operands.
 _ELEMENTWISE = {
@@ -229,6 +227,8 @@ def expanded(bb: relax.BlockBuilder, value: relax.Expr, sizes: Sequence[Any]) ->
     value = _uncut(bb, value, sizes)
     if _has_shape(value, sizes):
         return value
+    if _fits(list(value.ty.shape.values), sizes):
+        return bb.emit(relax.op.broadcast_to(value, relax.ShapeExpr(list(sizes))))
 
     def expand(tensor: te.Tensor, sizes: Sequence[Any]) -> te.Tensor:
         def element(*places: tirx.Var) -> Any:
