@@ -12,6 +12,7 @@ import numpy as np
 import tvm
 import tvm_ffi
 from onnx import TensorProto
+from onnx.helper import tensor_dtype_to_np_dtype
 from tvm import relax, te, tirx
 
 from tvm_rammer.frontend.deformable_convolution import DeformableConvolution
@@ -177,6 +178,8 @@ def _cast(
     data, target = inputs[0], attributes["to"]
     if is_shape(data) or isinstance(data, tvm.ir.GenericConst):
         return None
+    if str(data.ty.dtype) == tensor_dtype_to_np_dtype(target).name:
+        return data
     if target == TensorProto.BFLOAT16:
         return rounded_to_bfloat16(bb.emit_te, bb.emit(relax.op.astype(data, "float32")))
     dtype = _INTEGERS.get(target)
