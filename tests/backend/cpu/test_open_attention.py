@@ -152,3 +152,57 @@ def test_rows_that_are_hidden_as_a_whole():
         (found,) = instance(q, k, v, mask)
         want = np.broadcast_to(v.mean(2, keepdims=True), found.shape)
         np.testing.assert_allclose(found.numpy(), want, rtol=1e-4, atol=1e-5)
+
+
+def growing(shared=2):
+    """Keys that were there before and new ones, scaled and repeated, rows that may be NaN."""
+    p, t = (tirx.Var(name, "int64") for name in "pt")
+    heads = HEADS * shared
+
+    def var(name, *shape):
+        return relax.Var(name, relax.TensorType(shape, "float32"))
+
+    q = var("q", 1, heads, t, WIDTH)
+    past, new = var("past", 1, HEADS, p, WIDTH), var("new", 1, HEADS, t, WIDTH)
+    mask = var("mask", 1, 1, t, p + t)
+    builder = relax.BlockBuilder()
+    op = relax.op
+    with builder.function("main", [q, past, new, mask]):
+        with builder.dataflow():
+            kept = builder.emit(op.concat([past, new], axis=2))
+            several = builder.emit(op.expand_dims(kept, [2]))
+            shape = relax.ShapeExpr([1, HEADS, shared, p + t, WIDTH])
+            several = builder.emit(op.broadcast_to(several, shape))
+            keys = builder.emit(op.reshape(several, (1, heads, p + t, WIDTH)))
+            turned = builder.emit(op.permute_dims(keys, [0, 1, 3, 2]))
+            turned = builder.emit(op.multiply(turned, constant(np.float32(0.5))))
+            rows = builder.emit(op.multiply(q, constant(np.float32(0.5))))
+            scores = builder.emit(op.add(builder.emit(op.matmul(rows, turned)), mask))
+            weights = builder.emit(op.nn.softmax(scores, axis=-1))
+            missing = builder.emit(op.isnan(weights))
+            weights = builder.emit(op.where(missing, constant(np.float32(0)), weights))
+            result = builder.emit(op.matmul(weights, keys))
+            outputs = builder.emit_output(relax.Tuple([result, kept]))
+        builder.emit_func_output(outputs)
+    return builder.get()
+
+
+def test_a_growing_cache():
+    built = tvm_rammer.build(growing(), num_veus=2)
+    assert "attention_rammer" in built.executable.as_text()
+    instance = built.create()
+    for p, t in ((1, 1), (70, 1), (5, 3), (9, 40)):
+        shapes = ((1, 2 * HEADS, t, WIDTH), (1, HEADS, p, WIDTH), (1, HEADS, t, WIDTH))
+        q, past, new = (RNG.standard_normal(shape).astype("float32") for shape in shapes)
+        mask = np.where(RNG.random((1, 1, t, p + t)) < 0.3, -np.inf, 0).astype("float32")
+        mask[..., 0, :] = -np.inf
+        result, kept = (each.numpy() for each in instance(q, past, new, mask))
+        joined = np.concatenate([past, new], axis=2)
+        np.testing.assert_array_equal(kept, joined)
+        keys = np.repeat(joined, 2, axis=1).astype("float64")
+        scores = q @ keys.swapaxes(2, 3) * 0.25 + mask
+        with np.errstate(invalid="ignore"):
+            weights = np.exp(scores - scores.max(-1, keepdims=True))
+            weights /= weights.sum(-1, keepdims=True)
+        want = np.nan_to_num(weights) @ keys
+        np.testing.assert_allclose(result, want, rtol=1e-4, atol=1e-5)

@@ -1,0 +1,154 @@
+"""Programs of PyTorch whose inputs have sizes that each run decides."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import tvm_rammer  # noqa: E402
+from tvm_rammer.errors import InputError  # noqa: E402
+
+B, T = (torch.export.Dim(name, max=512) for name in "bt")
+
+
+class Rows(torch.nn.Module):
+    """Products, norms and shapes that follow from the input's."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm = torch.nn.Linear(13, 64), torch.nn.LayerNorm(64)
+        self.second = torch.nn.Linear(64, 5)
+
+    def forward(self, x):
+        hidden = self.norm(torch.relu(self.first(x)))
+        flat = x.reshape(x.shape[0], -1)
+        return self.second(hidden).softmax(-1), hidden.mean(1), flat, x.transpose(0, 1)
+
+
+class Attending(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+class Images(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.Sequential(
+            torch.nn.Conv2d(3, 16, 3, 2, 1),
+            torch.nn.BatchNorm2d(16),
+            torch.nn.ReLU(),
+            torch.nn.Conv2d(16, 24, 3, padding=1),
+            torch.nn.AdaptiveAvgPool2d(1),
+            torch.nn.Flatten(),
+            torch.nn.Linear(24, 10),
+        )
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+class Joined(torch.nn.Module):
+    """A cache that grows."""
+
+    def forward(self, past, new):
+        whole = torch.cat([past, new], 1)
+        return whole, whole.sum(1)
+
+
+def exported(module, arguments, dims):
+    return torch.export.export(module.eval(), arguments, dynamic_shapes=dims)
+
+
+def agrees(module, instance, arguments):
+    with torch.no_grad():
+        want = module(*arguments)
+    want = want if isinstance(want, tuple) else (want,)
+    found = instance(*(each.numpy() for each in arguments))
+    return all(
+        tuple(one.shape) == tuple(other.shape)
+        and np.allclose(one.numpy(), other.numpy(), rtol=1e-4, atol=1e-5)
+        for one, other in zip(found, want, strict=True)
+    )
+
+
+def test_batches_and_lengths():
+    module = Rows()
+    program = exported(module, (torch.randn(3, 7, 13),), ({0: B, 1: T},))
+    built = tvm_rammer.build(program, shapes={"x": ("n", "m", 13)})
+    assert built.description.interfaces[0].shapes == (("n", "m", 13),)
+    assert built.description.outputs[0].shape == ("n", "m", 5)
+    instance = built.create()
+    for b, t in ((1, 2), (3, 7), (5, 40), (2, 1)):
+        assert agrees(module, instance, (torch.randn(b, t, 13),)), (b, t)
+
+
+def test_one_size_is_fixed():
+    module = Rows()
+    program = exported(module, (torch.randn(3, 7, 13),), ({0: B, 1: T},))
+    instance = tvm_rammer.build(program, shapes={"x": (2, "m", 13)}).create()
+    for t in (2, 7, 33):
+        assert agrees(module, instance, (torch.randn(2, t, 13),)), t
+    with pytest.raises(InputError):
+        instance(np.zeros((3, 7, 13), "float32"))
+
+
+def test_known_sizes_beside_open_ones():
+    module = Rows()
+    program = exported(module, (torch.randn(3, 7, 13),), ({0: B, 1: T},))
+    shapes = [{"x": (1, 16, 13)}, {"x": ("n", "m", 13)}]
+    instance = tvm_rammer.build(program, shapes=shapes).create()
+    for b, t in ((1, 16), (3, 7), (1, 16)):
+        assert agrees(module, instance, (torch.randn(b, t, 13),)), (b, t)
+
+
+def test_an_encoder():
+    module = Attending().eval()
+    program = exported(module, (torch.randn(2, 9, 32),), ({0: B, 1: T},))
+    instance = tvm_rammer.build(program, shapes={"x": ("b", "t", 32)}).create()
+    for b, t in ((1, 2), (2, 40), (3, 17)):
+        assert agrees(module, instance, (torch.randn(b, t, 32),)), (b, t)
+
+
+def test_images():
+    module = Images().eval()
+    program = exported(module, (torch.randn(2, 3, 20, 20),), ({0: B},))
+    instance = tvm_rammer.build(program, shapes={"x": ("b", 3, 20, 20)}).create()
+    for b in (1, 2, 5):
+        assert agrees(module, instance, (torch.randn(b, 3, 20, 20),)), b
+
+
+def test_a_cache():
+    dims = ({1: B}, {1: T})
+    program = exported(Joined(), (torch.randn(1, 5, 4), torch.randn(1, 3, 4)), dims)
+    built = tvm_rammer.build(program, shapes={"past": (1, "p", 4), "new": (1, "t", 4)})
+    instance = built.create()
+    for p, t in ((2, 2), (7, 3), (100, 2)):
+        assert agrees(Joined(), instance, (torch.randn(1, p, 4), torch.randn(1, t, 4))), (p, t)
+
+
+def test_sizes_of_one_name_are_equal():
+    dims = ({1: B}, {1: T})
+    program = exported(Joined(), (torch.randn(1, 5, 4), torch.randn(1, 3, 4)), dims)
+    instance = tvm_rammer.build(program, shapes={"past": (1, "t", 4), "new": (1, "t", 4)}).create()
+    assert agrees(Joined(), instance, (torch.randn(1, 6, 4), torch.randn(1, 6, 4)))
+    with pytest.raises(InputError, match="set all inputs to the shapes of one"):
+        instance(np.zeros((1, 6, 4), "float32"), np.zeros((1, 5, 4), "float32"))
+
+
+def test_limits_of_the_export():
+    """A run beyond what the program was exported for ends with an error."""
+    program = exported(Rows(), (torch.randn(3, 7, 13),), ({0: B, 1: torch.export.Dim("t", max=9)},))
+    instance = tvm_rammer.build(program, shapes={"x": ("n", "m", 13)}).create()
+    instance(np.zeros((1, 9, 13), "float32"))
+    with pytest.raises(InputError):
+        instance(np.zeros((1, 10, 13), "float32"))
+
+
+def test_a_size_without_a_name_or_a_number():
+    program = exported(Rows(), (torch.randn(3, 7, 13),), ({0: B, 1: T},))
+    with pytest.raises(tvm_rammer.ModelError, match="has the symbolic shape"):
+        tvm_rammer.build(program)
