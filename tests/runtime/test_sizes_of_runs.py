@@ -106,6 +106,19 @@ def test_known_sizes_first(both):
         assert (direct is not None) == (rows == 4)
 
 
+def test_some_sizes_are_open_in_one_and_others_in_another():
+    """The first that fits is taken."""
+    made = tower()
+    made.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "rows"
+    made.graph.input[1].type.tensor_type.shape.dim[0].dim_param = "others"
+    shapes = [{"x": (4, 12), "y": ("n", 5)}, {"x": ("n", 12), "y": ("n", 5)}]
+    module = tvm_rammer.build(made, shapes=shapes).create()
+    given = {"x": floats(4, 12), "y": floats(1, 5)}
+    (z, _) = module(**given)
+    np.testing.assert_allclose(z.numpy(), run_onnxruntime(made, given)[0], atol=1e-5)
+    assert agrees(module, inputs(4)) and agrees(module, inputs(6))
+
+
 def test_it_is_compared_with_the_model(library):
     errors = check_library(library, tower())
     assert [each.name for each in errors] == ["z", "m"]

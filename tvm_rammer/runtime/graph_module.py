@@ -187,8 +187,8 @@ class GraphModule:
         ------
         InputError
             As :meth:`set_input`, if the library was built for other shapes of the inputs together,
-            if an input of open sizes is not set,
-            or if values of inputs lead to sizes that the model forbids.
+            if an input whose sizes each run decides is not set, or if values of inputs lead to
+            sizes that the model forbids.
         RuntimeError
             If an rTask waited for another vEU for longer than the build's ``wait_limit``.
         """
