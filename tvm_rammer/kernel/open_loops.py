@@ -38,7 +38,7 @@ def open_loops(func: tirx.PrimFunc, lanes: int) -> tirx.PrimFunc | None:
     sch = schedule_of(func)
     try:
         _share_out(sch, len(nests), lanes)
-    except s_tir.ScheduleError:
+    except (s_tir.ScheduleError, NotInBlocksError):
         # Something beside loops, or what is read before it is written as a whole.
         return None
     return sch.mod["main"].with_attr("tirx.is_scheduled", True)
@@ -59,6 +59,8 @@ def _is_worth_it(nest: LoopNest) -> bool:
 
 def _schedule(sch: s_tir.Schedule, block: Any, lanes: int) -> None:
     variables, loops = sch.get(block).iter_vars, sch.get_loops(block)
+    if len(variables) != len(loops):
+        raise NotInBlocksError
     summed = [loop for var, loop in zip(variables, loops, strict=True) if is_reduced(var)]
     outer = [loop for var, loop in zip(variables, loops, strict=True) if not is_reduced(var)]
     inner = None
