@@ -62,11 +62,24 @@ def test_rows_of_sums():
     k = te.reduce_axis((0, W), "k")
     func = te.create_prim_func([x, te.compute((H,), lambda i: te.sum(x[i, k], axis=k), "y")])
     own = tvm.compile(open_loops(func, 16), "llvm")
-    for shape in ((1, 1), (7, 33)):
+    for shape in ((1, 1), (7, 33), (3, 0)):
         data = RNG.standard_normal(shape).astype("float32")
         result = tvm.runtime.tensor(np.full(shape[:1], np.nan, "float32"))
         own(tvm.runtime.tensor(data), result)
         np.testing.assert_allclose(result.numpy(), data.sum(1), rtol=1e-5, atol=1e-5)
+
+
+def test_a_sum_of_all():
+    """Of nothing it is what a sum starts with."""
+    x = te.placeholder((H, 4), "float32", name="x")
+    over = te.reduce_axis((0, H), "i"), te.reduce_axis((0, 4), "j")
+    total = te.compute((), lambda: te.sum(x[over[0], over[1]], axis=list(over)), "y")
+    own = tvm.compile(open_loops(te.create_prim_func([x, total]), 16), "llvm")
+    for rows in (5, 0, 1):
+        data = RNG.standard_normal((rows, 4)).astype("float32")
+        result = tvm.runtime.tensor(np.full((), np.nan, "float32"))
+        own(tvm.runtime.tensor(data), result)
+        np.testing.assert_allclose(result.numpy(), data.sum(), rtol=1e-5, atol=1e-5)
 
 
 def test_what_is_soon_done():

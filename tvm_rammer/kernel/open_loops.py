@@ -70,11 +70,11 @@ def _schedule(sch: s_tir.Schedule, block: Any, lanes: int) -> None:
         if int(extent) > _LONGEST:
             part, inner = sch.split(inner, [None, _LONGEST if int(extent) % lanes == 0 else lanes])
             outer.append(part)
-    if not outer:
-        return
-    sch.reorder(*outer, *summed, *([inner] if inner is not None else []))
-    sch.parallel(sch.fuse(*outer) if len(outer) > 1 else outer[0])
+    if outer:
+        sch.reorder(*outer, *summed, *([inner] if inner is not None else []))
+        sch.parallel(sch.fuse(*outer) if len(outer) > 1 else outer[0])
     if inner is not None:
         sch.vectorize(inner)
     if summed:
+        # Of no elements at all it is what it starts with.
         sch.decompose_reduction(block, summed[0])
