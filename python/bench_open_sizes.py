@@ -66,6 +66,8 @@ def main(
 ) -> None:
     """Compare what leaving sizes open costs."""
     shapes = given_options({"shapes": shapes}).get("shapes", {})
+    if isinstance(shapes, list):
+        raise click.UsageError("--shape is given more than once: give every input one shape")
     count = threads or available_threads()
     try:
         rows = [{"sizes": each, **timed(model, shapes, each, count, seconds)} for each in sizes]
