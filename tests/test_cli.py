@@ -92,8 +92,8 @@ def test_version():
             "see 'tvm-rammer compile --help'",
         ),
         (
-            ["compile", "m.onnx", "-o", "m.so", "--shape", "x=a"],
-            "Invalid value for '--shape': 'x=a' is not of the form name=1,3,224,224; "
+            ["compile", "m.onnx", "-o", "m.so", "--shape", "x=a-1"],
+            "Invalid value for '--shape': 'x=a-1' is not of the form name=1,3,224,224; "
             "see 'tvm-rammer compile --help'",
         ),
     ],
