@@ -24,11 +24,9 @@ from rich.console import Console
 from tvm_rammer.commands.sources import given_options, shared_options
 from tvm_rammer.errors import RammerError
 from tvm_rammer.frontend import load_model
-from tvm_rammer.region.library_content import TensorInfo
 from tvm_rammer.runtime.check import drawn
 from tvm_rammer.testing.contenders import tvm_contender
 from tvm_rammer.testing.fair_timing import Settings, time_contenders
-from tvm_rammer.transform.attach_description import tensor_info
 
 _OPEN, _PLANNED = "open", "planned"
 #: Of integers, which may be indices.
@@ -95,7 +93,7 @@ def timed(
     seconds: float,
 ) -> dict[str, float | None]:
     """Median milliseconds of the contenders, by name."""
-    infos = [info.with_sizes(sizes) for info in _inputs(model, shapes)]
+    infos = [info.with_sizes(sizes) for info in load_model(model, shapes).input_infos]
     known = {info.name: info.static_shape() for info in infos}
     with tempfile.TemporaryDirectory() as folder:
         inputs, rng = Path(folder) / "inputs.npz", np.random.default_rng(0)
@@ -111,12 +109,6 @@ def timed(
             each.name: each.quartiles_ms()[1] if each.blocks_ns else None
             for each in time_contenders([*ours, *peers], settings)
         }
-
-
-def _inputs(model: Path, shapes: Mapping[str, Any]) -> list[TensorInfo]:
-    loaded = load_model(model, shapes)
-    params = zip(loaded.input_names, loaded.input_params, strict=True)
-    return [tensor_info(name, param.ty) for name, param in params]
 
 
 if __name__ == "__main__":

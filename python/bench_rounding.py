@@ -26,8 +26,6 @@ from rich.console import Console
 from tvm_rammer.commands.sources import shared_options
 from tvm_rammer.errors import RammerError
 from tvm_rammer.frontend import load_model
-from tvm_rammer.region.library_content import TensorInfo
-from tvm_rammer.relax_util import type_shape
 from tvm_rammer.runtime.check import drawn
 from tvm_rammer.testing.contenders import tvm_contender
 from tvm_rammer.testing.fair_timing import Settings, time_contenders
@@ -96,9 +94,7 @@ def timed(
 
 
 def _inputs(model: Path, shapes: dict[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
-    loaded, rng = load_model(model, shapes), np.random.default_rng(0)
-    params = zip(loaded.input_names, loaded.input_params, strict=True)
-    infos = [TensorInfo(name, type_shape(param.ty), str(param.ty.dtype)) for name, param in params]
+    infos, rng = load_model(model, shapes).input_infos, np.random.default_rng(0)
     return {info.name: drawn(info, rng, _BELOW) for info in infos}
 
 

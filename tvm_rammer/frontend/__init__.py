@@ -15,7 +15,7 @@
 ``run_time_steps``          loops whose steps only the run counts, for both importers
 ``suppression``             the boxes of detections that are left, for both importers
 ``part_of_axis``            of a tensor, as long as only the run tells, for both importers
-``run_time_checks``         sizes that end a run, for both importers
+``sizes``                   numbers or formulas, and checks of them, for both importers
 ``pivots``                  of square matrices, for both importers
 ``same_bits``               elements as others of the same bits, for both importers
 ``rounding``                float32 to bfloat16, for both importers

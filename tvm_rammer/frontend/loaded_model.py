@@ -11,7 +11,8 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from tvm_rammer.transform.attach_description import State
+from tvm_rammer.region.library_content import TensorInfo
+from tvm_rammer.transform.attach_description import State, tensor_info
 
 #: Letters of another library's message that say what the matter is.
 _LONGEST_MESSAGE = 300
@@ -42,6 +43,12 @@ class LoadedModel:
     def input_params(self) -> list[Any]:
         """The parameters of ``main`` that are inputs."""
         return list(self.module["main"].params)[: len(self.input_names)]
+
+    @property
+    def input_infos(self) -> list[TensorInfo]:
+        """The inputs as a library describes them."""
+        named = zip(self.input_names, self.input_params, strict=True)
+        return [tensor_info(name, param.ty) for name, param in named]
 
     def with_constants(self, values: Mapping[str, tvm.runtime.Tensor]) -> LoadedModel:
         """The same model, some inputs of which are constants."""

@@ -21,7 +21,7 @@ from tvm_rammer.frontend.input_states import States
 from tvm_rammer.frontend.load import load_model
 from tvm_rammer.frontend.loaded_model import LoadedModel
 from tvm_rammer.relax_util import type_shape
-from tvm_rammer.transform.attach_description import ModelNames, tensor_info
+from tvm_rammer.transform.attach_description import ModelNames
 from tvm_rammer.transform.share_constants import ShareConstants
 from tvm_rammer.units import listed
 
@@ -105,8 +105,7 @@ def _named_as(symbol: GlobalVar, number: int) -> GlobalVar:
 
 
 def _shapes(model: LoadedModel) -> list[Any]:
-    named = zip(model.input_names, model.input_params, strict=True)
-    return [tensor_info(name, param.ty).shape for name, param in named]
+    return [info.shape for info in model.input_infos]
 
 
 def _require_another(number: int, model: LoadedModel, others: Sequence[LoadedModel]) -> None:

@@ -55,7 +55,7 @@ def attention(
         ``[batch, row, column]``.
     """
     batches, rows, places, terms, columns = sizes
-    infinity = tirx.const(float("-inf"), "float32")
+    infinity = infinite()
     maximum = te.comm_reducer(lambda a, b: tirx.max(a, b), lambda _: infinity, name="maximum")
     term, *walked = (
         te.reduce_axis((0, extent), name)
@@ -91,9 +91,19 @@ def attention(
         mean = sums(b, r, c) / totals(b, r)
         if not hidden_rows_are_zero:
             return mean
-        return tirx.Select(largest(b, r) == infinity, tirx.const(0.0, "float32"), mean)
+        return tirx.Select(largest(b, r) == infinity, zero(), mean)
 
     return te.compute((batches, rows, columns), attended, "attended")
+
+
+def zero() -> Any:
+    """What sums begin with."""
+    return tirx.const(0.0, "float32")
+
+
+def infinite() -> Any:
+    """What the largest score begins with, and what hides a place: minus infinity."""
+    return tirx.const(float("-inf"), "float32")
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,12 @@ import tvm_ffi
 from tvm import ir, s_tir, tirx
 
 from tvm_rammer.kernel.blocks import loads
+from tvm_rammer.kernel.loops import ceil_div
 from tvm_rammer.kernel.nodes import collect, substitute
 from tvm_rammer.kernel.run_time_blocks import RunTimeBlocks, Window
+
+#: So many of the smallest blocks, and of others, are few places.
+_FEW, _MANY = 2, 8
 
 
 def in_blocks(
@@ -66,7 +70,7 @@ def _covered(large: _Calls, small: _Calls) -> tuple[tirx.Stmt, list[Any]]:
     begin, end = large.inside()
     ratio = large.places // small.places
     before, behind = begin * ratio, tirx.max(end, begin) * ratio
-    left = before + _ceil(small.whole_places, small.places) - behind
+    left = before + ceil_div(small.whole_places, small.places) - behind
 
     def outside(number: Any) -> tirx.Stmt:
         return small.on_copies(tirx.Select(number < before, number, number + (behind - before)))
@@ -76,10 +80,6 @@ def _covered(large: _Calls, small: _Calls) -> tuple[tirx.Stmt, list[Any]]:
         _loop("outside", _int(0), left, outside),
     ]
     return tirx.SeqStmt(loops), [*large.strided.values(), *small.copies.values()]
-
-
-#: So many of the smallest blocks, and of others, are few places.
-_FEW, _MANY = 2, 8
 
 
 class _Calls:
@@ -223,10 +223,6 @@ def _whole(part: Any, axis: int) -> Any:
 
 def _like(buffer: Any) -> Any:
     return tirx.decl_buffer(buffer.shape, str(buffer.dtype), buffer.name)
-
-
-def _ceil(value: Any, divisor: int) -> Any:
-    return tirx.floordiv(value + (divisor - 1), _int(divisor))
 
 
 def _int(value: int) -> Any:

@@ -88,6 +88,13 @@ def bind(name: str, value: Any) -> tuple[Any, Any]:
     return variable, tirx.Bind(variable, value)
 
 
+def ceil_div(size: Any, divisor: int) -> Any:
+    """How many parts of a length cover a size, which is a number or what the run decides."""
+    if isinstance(size, int):
+        return -(-size // divisor)
+    return tirx.floordiv(size + (divisor - 1), number(divisor))
+
+
 def turn_of(step: Any, count: int) -> Any:
     """Which of ``count`` things has its turn in a step; now and then one of a few beyond them.
 

@@ -187,7 +187,8 @@ class _Reader:
                     # It is read twice: by the question, and by who is asked for it.
                     softmax = self.bound(weights)
                     is_one = operator_name(softmax) == "relax.nn.softmax"
-                    return (softmax, condition) if is_one else (None, None)
+                    is_float = str(softmax.ty.dtype) == "float32"
+                    return (softmax, condition) if is_one and is_float else (None, None)
             else:
                 break
         return None, None
@@ -199,10 +200,9 @@ class _Reader:
 
     def _are_hidden(self, condition: Any, softmax: Any) -> bool:
         """Whether a condition is true for those rows whose scores are all minus infinity."""
-        test = self.bound(condition)
-        if operator_name(test) == "relax.isnan":
-            return str(softmax.ty.dtype) == "float32"
-        return self._asks_for_any(condition, softmax.args[0])
+        # Of those that ask for NaN only questions about the softmax itself come this far.
+        is_nan = operator_name(self.bound(condition)) == "relax.isnan"
+        return is_nan or self._asks_for_any(condition, softmax.args[0])
 
     def _asks_for_any(self, condition: Any, scores: Any) -> bool:
         """Whether a condition asks if no score of a row is more than minus infinity."""

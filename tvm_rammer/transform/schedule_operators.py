@@ -70,6 +70,7 @@ class _Scheduler(relax.PyExprMutator):
         self.known: dict[Any, str] = {}
         self.packed: dict[Any, Any] = {}
         self.blocks: dict[Any, tuple[RunTimeBlocks, ...]] = {}
+        self.whole: dict[tuple[Any, str], tirx.PrimFunc | None] = {}
         self.merged: dict[Any, tuple[GlobalVar, MergedAxes] | None] = {}
         self.taken = _external_symbols(mod)
 
@@ -92,20 +93,21 @@ class _Scheduler(relax.PyExprMutator):
         is_plain = all(isinstance(each, relax.Var | GenericConst) for each in _tensors(call))
         if not is_plain or len(result_types(call)) != 1 or is_scheduled(func):
             return call
-        whole = self.kernels.backend.open_kernel(func, self.kernels.vdevice)
-        if whole is not None:
-            name = self._name(call, lambda: whole)
-            return relax.call_dps_packed(name, relax.Tuple(_tensors(call)), result_types(call))
-        found = self._call_of_blocks(call, func)
-        if found is None:
-            found = self._merged(call, func)
-        if found is None:
-            found = self._shared_out(call, func)
-        return call if found is None else found
+        backend = self.kernels.backend
+        ways: tuple[Callable[[], Any], ...] = (
+            lambda: self._whole(call, func, backend.open_kernel),
+            lambda: self._call_of_blocks(call, func),
+            lambda: self._merged(call, func),
+            lambda: self._whole(call, func, backend.open_loops),
+        )
+        return next((found for way in ways if (found := way()) is not None), call)
 
-    def _shared_out(self, call: Any, func: tirx.PrimFunc) -> Any:
-        """A call of a function whose loops are shared out; ``None`` if they are not."""
-        made = self.kernels.backend.open_loops(func, self.kernels.vdevice)
+    def _whole(self, call: Any, func: tirx.PrimFunc, schedule: Callable[..., Any]) -> Any:
+        """A call of a function that is scheduled for all sizes; ``None`` if it is not."""
+        key = (call.args[0], schedule.__name__)
+        if key not in self.whole:
+            self.whole[key] = schedule(func, self.kernels.vdevice)
+        made = self.whole[key]
         if made is None:
             return None
         name = self._name(call, lambda: made)

@@ -19,17 +19,19 @@ from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 
 from tvm_rammer.errors import ModelError
 from tvm_rammer.frontend.onnx.infer import opsets_of, static_shape
-from tvm_rammer.frontend.onnx.names import describe, describe_type, free, reads, subgraphs
+from tvm_rammer.frontend.onnx.names import (
+    attributes_of,
+    describe,
+    describe_type,
+    free,
+    reads,
+    subgraphs,
+)
 from tvm_rammer.frontend.onnx.onnx_converters import CONVERTERS
 from tvm_rammer.frontend.onnx.open_sizes import OPEN_CONVERTERS
 from tvm_rammer.frontend.onnx.run_time_loops import RunTimeLoop
 from tvm_rammer.frontend.onnx.run_time_sizes import as_tensor, operands, sized
-from tvm_rammer.frontend.onnx.size_values import (
-    Elements,
-    SizeValues,
-    as_value,
-    attributes_of,
-)
+from tvm_rammer.frontend.onnx.size_values import Elements, SizeValues, as_value
 
 
 def import_graph(

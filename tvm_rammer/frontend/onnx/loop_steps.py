@@ -16,7 +16,7 @@ from onnx import helper, numpy_helper
 
 from tvm_rammer.errors import ModelError
 from tvm_rammer.frontend.onnx.infer import Types, Values, domain_of, static_shape
-from tvm_rammer.frontend.onnx.names import describe, fresh, renamed, subgraphs
+from tvm_rammer.frontend.onnx.names import attributes_of, describe, fresh, renamed, subgraphs
 from tvm_rammer.frontend.onnx.new_nodes import Nodes
 from tvm_rammer.frontend.run_time_steps import MOST_OPERATORS
 
@@ -124,7 +124,7 @@ def unrolling(
     """
     if domain_of(node) or node.op_type not in ("Loop", "Scan"):
         return None
-    attributes = {each.name: helper.get_attribute_value(each) for each in node.attribute}
+    attributes = attributes_of(node)
     body = attributes["body"]
     if node.op_type == "Scan":
         if version < _SCAN_SINCE:

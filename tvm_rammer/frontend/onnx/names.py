@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, MutableSet
+from typing import Any
 
 import onnx
+from onnx import helper
 
 from tvm_rammer.frontend.input_shapes import show
+
+
+def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
+    """A node's attributes by name."""
+    return {each.name: helper.get_attribute_value(each) for each in node.attribute}
 
 
 def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:

@@ -25,7 +25,9 @@ from tvm_rammer.frontend.onnx.recurrent import open_steps
 from tvm_rammer.frontend.onnx.run_time_resize import resize
 from tvm_rammer.frontend.onnx.run_time_sizes import as_shape, broadcast, expanded, is_shape, sized
 from tvm_rammer.frontend.onnx.split_sequence import split_to_sequence
+from tvm_rammer.frontend.part_of_axis import part_of_axes
 from tvm_rammer.frontend.rounding import rounded_to_bfloat16
+from tvm_rammer.frontend.sizes import FAR
 from tvm_rammer.frontend.suppression import LEAST, non_max_suppression
 
 #: Makes an expression of a node's operands and attributes.
@@ -39,8 +41,6 @@ _INTEGERS = {
     getattr(TensorProto, name.upper()): name
     for name in ("int32", "int16", "int8", "uint32", "uint16", "uint8")
 }
-#: Farther than any axis reaches; models have the largest integer for the end of an axis.
-_FAR = 2**40
 
 
 def _reshape(
@@ -94,20 +94,8 @@ def _slice(
     steps = steps or [1] * len(starts)
     parts = as_shape(bb, _parts(bb, data, axes, starts, ends, steps)).values
 
-    def take(tensor: te.Tensor, firsts: Sequence[Any], counts: Sequence[Any]) -> te.Tensor:
-        sizes = list(tensor.shape)
-        for axis, count in zip(axes, counts, strict=True):
-            sizes[axis] = count
-
-        def element(*places: tirx.Var) -> Any:
-            moved = list(places)
-            for axis, first, step in zip(axes, firsts, steps, strict=True):
-                moved[axis] = first + places[axis] * step
-            return tensor(*moved)
-
-        return te.compute(sizes, element, "slice")
-
-    return bb.emit_te(take, data, list(parts[: len(axes)]), list(parts[len(axes) :]))
+    count = len(axes)
+    return bb.emit_te(part_of_axes, data, axes, list(parts[:count]), list(parts[count:]), steps)
 
 
 def _parts(
@@ -124,7 +112,7 @@ def _parts(
     most = relax.op.subtract(own, _numbers(back))
 
     def inside(places: Sequence[int], least: relax.Expr) -> relax.Expr:
-        near = np.clip(places, -_FAR, _FAR)
+        near = np.clip(places, -FAR, FAR)
         place = relax.op.add(relax.op.multiply(own, _numbers(near < 0)), _numbers(near))
         return relax.op.maximum(relax.op.minimum(place, most), least)
 

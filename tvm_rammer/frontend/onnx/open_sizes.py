@@ -10,8 +10,10 @@ import tvm
 from tvm import relax, te, tirx
 
 from tvm_rammer.frontend.onnx.run_time_sizes import is_shape
-from tvm_rammer.frontend.onnx.size_values import FAR, SizeValues, UnknownError
-from tvm_rammer.frontend.run_time_checks import end_unless_zero
+from tvm_rammer.frontend.onnx.size_values import SizeValues, UnknownError, is_number
+from tvm_rammer.frontend.part_of_axis import part_of_axes
+from tvm_rammer.frontend.sizes import FAR, as_size, end_unless_zero
+from tvm_rammer.relax_util import open_shape
 
 #: Makes an expression of a node's operands, what is known of sizes, and its attributes; ``None`` is
 #: for who knows no open sizes.
@@ -31,17 +33,17 @@ def _reshape(
         return None
     wanted = elements.tolist()
     if not attributes.get("allowzero", 0):
-        wanted = [own[axis] if _is(size, 0) else size for axis, size in enumerate(wanted)]
-    rest = [axis for axis, size in enumerate(wanted) if _is(size, -1)]
-    others = [size for size in wanted if not _is(size, -1)]
+        wanted = [own[axis] if is_number(size, 0) else size for axis, size in enumerate(wanted)]
+    rest = [axis for axis, size in enumerate(wanted) if is_number(size, -1)]
+    others = [size for size in wanted if not is_number(size, -1)]
     above, below = _without_common(values, own, others)
     if rest:
         wanted[rest[0]] = values.simplified(_quotient(prod(above), prod(below)))
     whole, made = prod(own), prod(wanted)
-    if not values.are_equal(_formula(whole), _formula(made)):
-        left = _formula(whole) - _formula(made)
+    if not values.are_equal(as_size(whole), as_size(made)):
+        left = as_size(whole) - as_size(made)
         end_unless_zero(bb, values.simplified(left * left))
-    return relax.op.reshape(data, relax.ShapeExpr(list(map(_formula, wanted))))
+    return relax.op.reshape(data, relax.ShapeExpr(list(map(as_size, wanted))))
 
 
 def _without_common(
@@ -84,21 +86,15 @@ def _slice(
     except UnknownError:
         # From the end or not, which only the run tells.
         return None
-    shape = list(own)
-    for axis, first, last, step in zip(axes, firsts, lasts, steps, strict=True):
-        span = tirx.max(_formula(last) - _formula(first), _formula(0))
-        shape[axis] = values.simplified(_quotient(span + (step - 1), step))
+    counts = [_count(values, *ends) for ends in zip(firsts, lasts, steps, strict=True)]
+    begins, counts = (list(map(as_size, each)) for each in (firsts, counts))
+    return bb.emit_te(part_of_axes, data, axes, begins, counts, steps)
 
-    def take(tensor: te.Tensor, firsts: Sequence[Any], sizes: Sequence[Any]) -> te.Tensor:
-        def element(*places: tirx.Var) -> Any:
-            moved = list(places)
-            for axis, first, step in zip(axes, firsts, steps, strict=True):
-                moved[axis] = first + places[axis] * step
-            return tensor(*moved)
 
-        return te.compute(sizes, element, "slice")
-
-    return bb.emit_te(take, data, list(map(_formula, firsts)), list(map(_formula, shape)))
+def _count(values: SizeValues, first: Any, last: Any, step: int) -> Any:
+    """How many places there are from one to before another, every ``step``-th of them."""
+    span = tirx.max(as_size(last) - as_size(first), as_size(0))
+    return values.simplified(_quotient(span + (step - 1), step))
 
 
 def _place(values: SizeValues, place: Any, size: Any) -> Any:
@@ -106,12 +102,12 @@ def _place(values: SizeValues, place: Any, size: Any) -> Any:
     if isinstance(place, int):
         # Models have the largest integer for the end of an axis.
         place = max(-FAR, min(place, FAR))
-    from_end = values.decided(_formula(place) < 0)
-    moved = values.simplified(_formula(place) + _formula(size)) if from_end else place
+    from_end = values.decided(as_size(place) < 0)
+    moved = values.simplified(as_size(place) + as_size(size)) if from_end else place
     if isinstance(moved, int) and isinstance(size, int):
         return max(0, min(moved, size))
-    inside = tirx.min(_formula(moved), _formula(size))
-    return values.simplified(tirx.max(inside, _formula(0)))
+    inside = tirx.min(as_size(moved), as_size(size))
+    return values.simplified(tirx.max(inside, as_size(0)))
 
 
 def _range(
@@ -125,13 +121,12 @@ def _range(
     are_known = isinstance(start, int) and isinstance(limit, int)
     if are_known or not isinstance(step, int) or step < 1:
         return None
-    span = tirx.max(_formula(limit) - _formula(start), _formula(0))
-    count = values.simplified(_quotient(span + (step - 1), step))
+    count = _count(values, start, limit, step)
 
     def numbers(first: Any, size: Any) -> te.Tensor:
         return te.compute((size,), lambda place: first + place * step, "range")
 
-    return bb.emit_te(numbers, _formula(start), _formula(count))
+    return bb.emit_te(numbers, as_size(start), as_size(count))
 
 
 def _tile(
@@ -144,7 +139,7 @@ def _tile(
     if elements is None or own is None:
         return None
     shape = [
-        values.simplified(_formula(size) * times)
+        values.simplified(as_size(size) * times)
         for size, times in zip(own, elements.tolist(), strict=True)
     ]
 
@@ -155,18 +150,16 @@ def _tile(
 
         return te.compute(sizes, element, "tile")
 
-    return bb.emit_te(repeat, data, list(map(_formula, shape)))
+    return bb.emit_te(repeat, data, list(map(as_size, shape)))
 
 
 def _open_shape(data: Any, *others: Any) -> list[Any] | None:
     """The sizes of a tensor, if one of them, or of other elements, is a formula."""
-    if not isinstance(data, relax.Expr) or not isinstance(data.ty, relax.TensorType):
+    sizes = open_shape(data) if isinstance(data, relax.Expr) else None
+    if sizes is None:
         return None
-    if not isinstance(data.ty.shape, relax.ShapeExpr):
-        return None
-    sizes = [int(s) if isinstance(s, tirx.IntImm) else s for s in data.ty.shape.values]
     known = [each for other in others if other is not None for each in other.ravel().tolist()]
-    return None if all(isinstance(each, int) for each in (*sizes, *known)) else sizes
+    return None if all(isinstance(each, int) for each in (*sizes, *known)) else list(sizes)
 
 
 def _dtype(inputs: Sequence[Any]) -> str:
@@ -175,16 +168,8 @@ def _dtype(inputs: Sequence[Any]) -> str:
     return found[0] if found else "int64"
 
 
-def _is(size: Any, number: int) -> bool:
-    return isinstance(size, int) and size == number
-
-
-def _formula(size: Any) -> Any:
-    return tirx.IntImm("int64", size) if isinstance(size, int) else size
-
-
 def _quotient(size: Any, divisor: Any) -> Any:
-    return tirx.floordiv(_formula(size), _formula(divisor))
+    return tirx.floordiv(as_size(size), as_size(divisor))
 
 
 OPEN_CONVERTERS: Mapping[str, OpenConverter] = {

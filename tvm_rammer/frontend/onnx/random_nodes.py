@@ -16,7 +16,14 @@ from tvm import relax
 
 from tvm_rammer.errors import ModelError
 from tvm_rammer.frontend.onnx.infer import OWN_DOMAIN, domain_of, opsets_of
-from tvm_rammer.frontend.onnx.names import all_names, all_nodes, describe, fresh, subgraphs
+from tvm_rammer.frontend.onnx.names import (
+    all_names,
+    all_nodes,
+    attributes_of,
+    describe,
+    fresh,
+    subgraphs,
+)
 from tvm_rammer.frontend.onnx.new_nodes import Nodes
 from tvm_rammer.frontend.random_numbers import STATE, key_of, normal, uniform
 
@@ -100,7 +107,7 @@ class _Rewriter:
         return own
 
     def _drawn(self, node: onnx.NodeProto, draw: str) -> None:
-        attributes = {each.name: helper.get_attribute_value(each) for each in node.attribute}
+        attributes = attributes_of(node)
         key = f"seed {attributes['seed']}" if "seed" in attributes else f"operator {self.count}"
         self.count += 1
 

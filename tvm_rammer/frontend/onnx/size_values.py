@@ -15,16 +15,15 @@ from typing import Any
 import numpy as np
 import onnx
 import tvm
-from onnx import TensorProto, helper
+from onnx import TensorProto
 from tvm import relax, sym, tirx
 
+from tvm_rammer.frontend.onnx.names import attributes_of
+from tvm_rammer.frontend.sizes import FAR, as_number, as_size
 from tvm_rammer.kernel.blocks import variables
 
 #: Elements of the largest tensor that is looked at.
 _MOST = 64
-#: More elements than a tensor has.
-FAR = 2**40
-
 _INTEGERS = {TensorProto.INT64: "int64", TensorProto.INT32: "int32", TensorProto.BOOL: "bool"}
 
 #: Operators that compare.
@@ -58,18 +57,18 @@ class SizeValues:
             return size
         for name in variables(size) - self._bound:
             self.is_open(name, 0)
-        return _plain(self._analyzer.simplify(size))
+        return as_number(self._analyzer.simplify(size))
 
     def are_equal(self, size: Any, other: Any) -> bool:
         """Whether two sizes are the same in every run."""
-        return _is_number(self.simplified(_formula(size) - _formula(other)), 0)
+        return is_number(self.simplified(as_size(size) - as_size(other)), 0)
 
     def elements(self, value: Any) -> Elements | None:
         """The elements of a value of the importer, where all are known."""
         if tvm.ir.is_prim_expr(value):
-            return _filled([_plain(value)], ())
+            return _filled([as_number(value)], ())
         if isinstance(value, relax.ShapeExpr):
-            return _filled([_plain(size) for size in value.values], (len(value.values),))
+            return _filled([as_number(size) for size in value.values], (len(value.values),))
         if isinstance(value, relax.Var):
             return self._known.get(value)
         if isinstance(value, tvm.ir.GenericConst):
@@ -126,11 +125,6 @@ def as_value(elements: Elements, dtype: str) -> Any:
     return relax.ShapeExpr(elements.tolist())
 
 
-def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
-    """A node's attributes by name."""
-    return {each.name: helper.get_attribute_value(each) for each in node.attribute}
-
-
 def _type_of(node: onnx.NodeProto, attributes: Mapping[str, Any], values: Sequence[Any]) -> str:
     """The type of a node's result."""
     if node.op_type == "Cast":
@@ -142,10 +136,6 @@ def _type_of(node: onnx.NodeProto, attributes: Mapping[str, Any], values: Sequen
     value = values[1] if node.op_type == "Where" else values[0]
     is_tensor = isinstance(value, relax.Expr) and isinstance(value.ty, relax.TensorType)
     return str(value.ty.dtype) if is_tensor else "int64"
-
-
-def _plain(size: Any) -> Any:
-    return int(size) if isinstance(size, tirx.IntImm) else size
 
 
 def _filled(items: Sequence[Any], shape: Sequence[int]) -> Elements:
@@ -178,48 +168,39 @@ def _binary(function: Callable[[Any, Any], Any]) -> Any:
 def _compared(kind: Callable[[Any, Any], Any]) -> Any:
     def compare(values: SizeValues, attributes: Any, left: Elements, right: Elements) -> Elements:
         def each(one: Any, other: Any) -> int:
-            return int(values.decided(kind(_formula(one), _formula(other))))
+            return int(values.decided(kind(as_size(one), as_size(other))))
 
         return _apply(each, left, right)
 
     return compare
 
 
-def _is_number(size: Any, number: int) -> bool:
+def is_number(size: Any, number: int) -> bool:
+    """Whether a size is a number, which one."""
     return isinstance(size, int) and size == number
-
-
-def _formula(size: Any) -> Any:
-    return tirx.IntImm("int64", size) if isinstance(size, int) else size
 
 
 def _extreme(of_numbers: Callable[..., Any], of_formulas: Callable[..., Any]) -> Any:
     def either(one: Any, other: Any) -> Any:
         if isinstance(one, int) and isinstance(other, int):
             return of_numbers(one, other)
-        return of_formulas(_formula(one), _formula(other))
+        return of_formulas(as_size(one), as_size(other))
 
     return _binary(either)
 
 
-def _divided(values: SizeValues, attributes: Any, left: Elements, right: Elements) -> Elements:
-    """Quotients of what is not negative: those of integers are cut."""
+def _divided(divide: Callable[[Any, Any], Any]) -> Any:
+    """Of what is not negative: quotients of integers are cut."""
 
-    def quotient(one: Any, other: Any) -> Any:
-        if not values.decided(_formula(one) >= 0) or not values.decided(_formula(other) > 0):
-            raise UnknownError
-        return tirx.floordiv(_formula(one), _formula(other))
+    def of_all(values: SizeValues, attributes: Any, left: Elements, right: Elements) -> Elements:
+        def each(one: Any, other: Any) -> Any:
+            if not values.decided(as_size(one) >= 0) or not values.decided(as_size(other) > 0):
+                raise UnknownError
+            return divide(as_size(one), as_size(other))
 
-    return _apply(quotient, left, right)
+        return _apply(each, left, right)
 
-
-def _remainder(values: SizeValues, attributes: Any, left: Elements, right: Elements) -> Elements:
-    def remainder(one: Any, other: Any) -> Any:
-        if not values.decided(_formula(one) >= 0) or not values.decided(_formula(other) > 0):
-            raise UnknownError
-        return tirx.floormod(_formula(one), _formula(other))
-
-    return _apply(remainder, left, right)
+    return of_all
 
 
 def _cast(values: SizeValues, attributes: Mapping[str, Any], operand: Elements) -> Elements:
@@ -227,7 +208,7 @@ def _cast(values: SizeValues, attributes: Mapping[str, Any], operand: Elements) 
     if target not in _INTEGERS:
         raise UnknownError
     if _INTEGERS[target] == "bool":
-        return _apply(lambda each: int(values.decided(tirx.NE(_formula(each), 0))), operand)
+        return _apply(lambda each: int(values.decided(tirx.NE(as_size(each), 0))), operand)
     return operand
 
 
@@ -331,7 +312,7 @@ _OPERATORS: dict[str, Callable[..., Elements]] = {
     "Cast": _cast,
     "Concat": _joined,
     "ConstantOfShape": _filled_with,
-    "Div": _divided,
+    "Div": _divided(tirx.floordiv),
     "Equal": _compared(tirx.EQ),
     "Expand": _expanded,
     "Gather": _gathered,
@@ -342,7 +323,7 @@ _OPERATORS: dict[str, Callable[..., Elements]] = {
     "LessOrEqual": _compared(tirx.LE),
     "Max": _extreme(max, tirx.max),
     "Min": _extreme(min, tirx.min),
-    "Mod": _remainder,
+    "Mod": _divided(tirx.floormod),
     "Mul": _binary(lambda one, other: one * other),
     "Neg": lambda values, attributes, operand: _apply(lambda each: 0 - each, operand),
     "ReduceProd": _reduced(lambda one, other: one * other),

@@ -20,7 +20,7 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 from tvm_rammer.errors import ModelError
 from tvm_rammer.frontend.loaded_model import end_blocks, one_line
 from tvm_rammer.frontend.random_numbers import key_of, normal, uniform
-from tvm_rammer.frontend.run_time_checks import end_unless_zero
+from tvm_rammer.frontend.sizes import FAR, as_size, end_unless_zero
 from tvm_rammer.frontend.torch.converters import COMPLEX_CONVERTERS, CONVERTERS
 from tvm_rammer.frontend.torch.operator_call import (
     Converter,
@@ -38,9 +38,7 @@ from tvm_rammer.frontend.torch.random_definitions import DRAWN, number_of_run
 from tvm_rammer.frontend.torch.size_symbols import (
     SIZE_OPERATORS,
     SIZE_RELATIONS,
-    UNLIMITED,
     SizeSymbols,
-    as_size,
     has_open_sizes,
     is_symbolic,
     missing,
@@ -117,7 +115,7 @@ class _Importer(ExportedProgramImporter):
         """End runs whose sizes are not those that the program was exported for."""
         if limits.lower > 1:
             end_unless_zero(self.block_builder, missing(as_size(int(limits.lower)), size))
-        if limits.upper < UNLIMITED:
+        if limits.upper < FAR:
             end_unless_zero(self.block_builder, missing(size, as_size(int(limits.upper))))
 
     def create_convert_map(self) -> dict[str, Callable[[Any], Any]]:

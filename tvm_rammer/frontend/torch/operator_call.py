@@ -11,12 +11,10 @@ import tvm
 from tvm import relax, te, tirx
 
 from tvm_rammer.errors import ModelError
-from tvm_rammer.frontend.run_time_checks import end_unless_zero
+from tvm_rammer.frontend.sizes import as_number, as_size, end_unless_zero
 from tvm_rammer.frontend.torch.size_symbols import (
     Size,
     SizeSymbols,
-    as_number,
-    as_size,
     bind_size,
     missing,
     size_as_tensor,

@@ -16,6 +16,7 @@ import tvm
 from tvm import relax, sym, tirx
 
 from tvm_rammer.errors import ModelError
+from tvm_rammer.frontend.sizes import FAR, as_number, as_size
 
 #: What programs compute with sizes; the results' formulas say how.
 SIZE_OPERATORS = (
@@ -27,8 +28,6 @@ SIZE_OPERATORS = (
 SIZE_RELATIONS = ("ge", "gt", "le", "lt", "eq", "ne", "and_", "or_", "not_", "sym_not")
 #: What PyTorch takes a number of results for, at least, whose operator says nothing about it.
 _FEWEST = 2
-#: More elements than a tensor has.
-UNLIMITED = 2**40
 
 #: A size: a number, or what the run computes.
 Size = Any
@@ -49,7 +48,7 @@ class SizeSymbols:
         self._names = {symbol: called[name] for symbol, name in given.items()}
         self._analyzer = sym.Analyzer()
         for size in called.values():
-            self._analyzer.bind(size, tvm.ir.Range(as_size(1), as_size(UNLIMITED)))
+            self._analyzer.bind(size, tvm.ir.Range(as_size(1), as_size(FAR)))
         self._pretended: set[str] = set()
 
     def size(self, size: Any) -> Size:
@@ -85,7 +84,7 @@ class SizeSymbols:
 
     def bound(self, symbol: Any, most: int | None) -> None:
         """Note that a name is a number of elements, perhaps of ``most`` ones."""
-        beyond = UNLIMITED if most is None else most + 1
+        beyond = FAR if most is None else most + 1
         self._analyzer.bind(self.of_symbol(symbol), tvm.ir.Range(as_size(0), as_size(beyond)))
 
     def pretend(self, symbol: Any) -> None:
@@ -142,16 +141,6 @@ def has_open_sizes(node: Any) -> bool:
         if any(map(is_symbolic, getattr(each, "shape", (each,)))):
             return True
     return False
-
-
-def as_number(size: Any) -> Size:
-    """A size of a Relax type; an ``int`` where it is a number."""
-    return int(size) if isinstance(size, int | tirx.IntImm) else size
-
-
-def as_size(number: Size) -> Any:
-    """A number or a formula of sizes as TVM computes with it."""
-    return tirx.IntImm("int64", number) if isinstance(number, int) else number
 
 
 def size_as_tensor(builder: relax.BlockBuilder, size: Size) -> Any:

@@ -29,7 +29,7 @@ from tvm_rammer.backend.cpu.templates.rows.vector_loops import (
     pieces,
     sweep,
 )
-from tvm_rammer.kernel.attention_blocks import AttentionFunc
+from tvm_rammer.kernel.attention_blocks import AttentionFunc, infinite, zero
 from tvm_rammer.kernel.blocks import variables
 from tvm_rammer.kernel.loops import (
     USUAL_TRIPS,
@@ -207,13 +207,13 @@ class AttentionKernel:
     def _begin(self, state: _State) -> list[Any]:
         def row(r: Any) -> Any:
             stores = [
-                tirx.BufferStore(state.largest, _infinite(), [r]),
-                tirx.BufferStore(state.totals, _zero(), [r]),
+                tirx.BufferStore(state.largest, infinite(), [r]),
+                tirx.BufferStore(state.totals, zero(), [r]),
             ]
             return sequence(stores)
 
         size = self.func.rows * self.func.columns
-        clear = self._along(size, lambda at, _: tirx.BufferStore(state.sums, _zero(), [at]))
+        clear = self._along(size, lambda at, _: tirx.BufferStore(state.sums, zero(), [at]))
         return [self._rows(row), clear]
 
     def _finish(self, state: _State, batch: Any) -> Any:
@@ -237,7 +237,7 @@ class AttentionKernel:
         ``None`` if it is the same for all places: then none is hidden.
         """
         place = tuple(tirx.Var(name, _INDEX) for name in ("batch", "row", "place"))
-        score = sym.Analyzer().simplify(self.func.score(_zero(), *place))
+        score = sym.Analyzer().simplify(self.func.score(zero(), *place))
         return (score, *place) if place[2] in variables(score) else None
 
     def _walk(
@@ -316,7 +316,7 @@ class AttentionKernel:
         return sequence(
             [
                 tirx.AllocBuffer(best),
-                self._filled(best, _infinite()),
+                self._filled(best, infinite()),
                 for_each("row", rows, look),
                 *folded(best, 0, self.lanes, tirx.Max, _INDEX),
                 when([shown], visited),
@@ -357,7 +357,7 @@ class AttentionKernel:
             return sequence(
                 [
                     tirx.AllocBuffer(sums),
-                    self._filled(sums, _zero(), rows),
+                    self._filled(sums, zero(), rows),
                     self._along(func.terms, term),
                     *(statement for several in zip(*folds, strict=True) for statement in several),
                     *map(keep, range(rows)),
@@ -399,8 +399,8 @@ class AttentionKernel:
         return sequence(
             [
                 *(tirx.AllocBuffer(each) for each in (best, total)),
-                self._filled(best, _infinite()),
-                self._filled(total, _zero()),
+                self._filled(best, infinite()),
+                self._filled(total, zero()),
                 self._along(count, score),
                 *folded(best, 0, self.lanes, tirx.Max, _INDEX),
                 known,
@@ -494,12 +494,4 @@ class AttentionKernel:
 
     def _base(self, largest: Any) -> Any:
         """What scores are relative to: their largest, if that is a number."""
-        return tirx.Select(largest == _infinite(), _zero(), largest)
-
-
-def _zero() -> Any:
-    return tirx.const(0.0, "float32")
-
-
-def _infinite() -> Any:
-    return tirx.const(float("-inf"), "float32")
+        return tirx.Select(largest == infinite(), zero(), largest)

@@ -16,8 +16,18 @@ from typing import Any
 from tvm import tirx
 
 from tvm_rammer.backend.cpu.templates.rows.vector_loops import lanes_of
-from tvm_rammer.kernel.attention_blocks import AttentionFunc
-from tvm_rammer.kernel.loops import bind, buffer, loop, number, parallel, rolled, sequence, when
+from tvm_rammer.kernel.attention_blocks import AttentionFunc, infinite, zero
+from tvm_rammer.kernel.loops import (
+    bind,
+    buffer,
+    ceil_div,
+    loop,
+    number,
+    parallel,
+    rolled,
+    sequence,
+    when,
+)
 
 #: Places of a block, and those whose products are made together.
 _BLOCK, _TOGETHER = 32, 8
@@ -39,7 +49,7 @@ class ManyQueries:
 
     def tiles(self) -> Any:
         """The loop over them."""
-        groups = _ceil(self.func.rows, self.lanes)
+        groups = ceil_div(self.func.rows, self.lanes)
 
         def tile(index: Any) -> Any:
             return _QueryTile(self.func, self.lanes, index // groups, index % groups).body()
@@ -63,14 +73,18 @@ class _QueryTile:
         """All of it."""
         own = (self.queries, self.scores, self.sums)
         kept = (self.largest, self.totals, self.scale, self.base)
-        blocks = _ceil(self.func.places, _BLOCK)
+        blocks = ceil_div(self.func.places, _BLOCK)
+
+        def clear(column: Any) -> Any:
+            return self._set(self.sums, lambda _: zero(), column * self.lanes)
+
         return sequence(
             [
                 *map(tirx.AllocBuffer, (*own, *kept)),
                 self._read(),
-                self._vectors(lambda lane: [(self.largest, lane, _infinite())]),
-                self._vectors(lambda lane: [(self.totals, lane, _zero())]),
-                self._columns(lambda column, lane: [(self.sums, column + lane, _zero())]),
+                self._set(self.largest, lambda _: infinite()),
+                self._set(self.totals, lambda _: zero()),
+                loop("column", self.func.columns, clear),
                 loop("block", blocks, lambda block: self._block(block * _BLOCK)),
                 self._store(),
             ]
@@ -134,25 +148,20 @@ class _QueryTile:
 
             return lanes_of(self.lanes, _INDEX, lanes)
 
-        def each(value: Callable[[Any, int], Any]) -> Any:
-            def lanes(lane: Any) -> Any:
-                return sequence([value(lane, k) for k in range(_TOGETHER)])
+        def begin(lane: Any, k: int) -> Any:
+            return tirx.BufferStore(sums, zero(), [lane + k * self.lanes])
 
-            return lanes_of(self.lanes, _INDEX, lanes)
+        def keep(lane: Any, k: int) -> Any:
+            value = sums[lane + k * self.lanes]
+            return tirx.BufferStore(self.scores, value, [(first + k) * self.lanes + lane])
 
         return sequence(
             [
                 tirx.AllocBuffer(sums),
                 *(known for _, known in bound),
-                each(lambda lane, k: tirx.BufferStore(sums, _zero(), [lane + k * self.lanes])),
+                self._each(_TOGETHER, begin),
                 loop("term", self.func.terms, term),
-                each(
-                    lambda lane, k: tirx.BufferStore(
-                        self.scores,
-                        sums[lane + k * self.lanes],
-                        [(first + k) * self.lanes + lane],
-                    )
-                ),
+                self._each(_TOGETHER, keep),
             ]
         )
 
@@ -171,7 +180,7 @@ class _QueryTile:
             def lanes(lane: Any) -> Any:
                 slot = p * self.lanes + lane
                 value = self.func.score(self.scores[slot], self.batch, self._row(lane), place)
-                value = tirx.Select(at + p < self.func.places, value, _infinite())
+                value = tirx.Select(at + p < self.func.places, value, infinite())
                 larger = tirx.max(self.largest[lane], self.scores[slot])
                 return sequence(
                     [
@@ -196,19 +205,17 @@ class _QueryTile:
 
             return lanes_of(self.lanes, _INDEX, lanes)
 
-        def base(lane: Any) -> list[tuple[Any, Any, Any]]:
-            hidden = self.largest[lane] == _infinite()
-            return [(self.base, lane, tirx.Select(hidden, _zero(), self.largest[lane]))]
+        def base(lane: Any) -> Any:
+            largest = self.largest[lane]
+            return tirx.Select(largest == infinite(), zero(), largest)
 
         return [
             tirx.AllocBuffer(before),
-            self._vectors(lambda lane: [(before, lane, self.largest[lane])]),
+            self._set(before, lambda lane: self.largest[lane]),
             loop("place", _BLOCK, score),
-            self._vectors(base),
-            self._vectors(
-                lambda lane: [(self.scale, lane, tirx.exp(before[lane] - self.base[lane]))]
-            ),
-            self._vectors(lambda lane: [(self.totals, lane, self.totals[lane] * self.scale[lane])]),
+            self._set(self.base, base),
+            self._set(self.scale, lambda lane: tirx.exp(before[lane] - self.base[lane])),
+            self._set(self.totals, lambda lane: self.totals[lane] * self.scale[lane]),
             loop("place", _BLOCK, weight),
         ]
 
@@ -222,12 +229,6 @@ class _QueryTile:
 
     def _weighted(self, at: Any, first: Any, count: int) -> Any:
         sums = buffer("weighted", [count * self.lanes])
-
-        def each(value: Callable[[Any, int], Any]) -> Any:
-            def lanes(lane: Any) -> Any:
-                return sequence([value(lane, k) for k in range(count)])
-
-            return lanes_of(self.lanes, _INDEX, lanes)
 
         def kept(lane: Any, k: int) -> Any:
             return (first + k) * self.lanes + lane
@@ -253,34 +254,24 @@ class _QueryTile:
         def keep(lane: Any, k: int) -> Any:
             return tirx.BufferStore(self.sums, sums[lane + k * self.lanes], [kept(lane, k)])
 
-        return sequence(
-            [tirx.AllocBuffer(sums), each(take), loop("place", _BLOCK, place), each(keep)]
-        )
+        walk = loop("place", _BLOCK, place)
+        begin, end = (self._each(count, store) for store in (take, keep))
+        return sequence([tirx.AllocBuffer(sums), begin, walk, end])
 
     # Small things.
 
-    def _vectors(self, stores: Callable[[Any], list[tuple[Any, Any, Any]]]) -> Any:
+    def _each(self, count: int, store: Callable[[Any, int], Any]) -> Any:
+        """``store(lane, k)`` for so many vectors."""
+
         def lanes(lane: Any) -> Any:
-            return sequence([tirx.BufferStore(to, value, [at]) for to, at, value in stores(lane)])
+            return sequence([store(lane, k) for k in range(count)])
 
         return lanes_of(self.lanes, _INDEX, lanes)
 
-    def _columns(self, stores: Callable[[Any, Any], list[tuple[Any, Any, Any]]]) -> Any:
-        def column(c: Any) -> Any:
-            return self._vectors(lambda lane: stores(c * self.lanes, lane))
-
-        return loop("column", self.func.columns, column)
-
-
-def _ceil(size: Any, divisor: int) -> Any:
-    if isinstance(size, int):
-        return -(-size // divisor)
-    return tirx.floordiv(size + (divisor - 1), number(divisor))
-
-
-def _zero() -> Any:
-    return tirx.const(0.0, "float32")
-
-
-def _infinite() -> Any:
-    return tirx.const(float("-inf"), "float32")
+    def _set(self, target: Any, value: Callable[[Any], Any], first: Any = 0) -> Any:
+        """Store a vector, from a place on."""
+        return lanes_of(
+            self.lanes,
+            _INDEX,
+            lambda lane: tirx.BufferStore(target, value(lane), [first + lane]),
+        )

@@ -7,7 +7,7 @@ from typing import Any
 
 from tvm import tirx
 
-from tvm_rammer.kernel.attention_blocks import AttentionFunc
+from tvm_rammer.kernel.attention_blocks import AttentionFunc, infinite
 
 
 @dataclass(frozen=True)
@@ -64,11 +64,7 @@ class OneQuery:
     def score(self, product: Any, batch: Any, row: Any, place: Any) -> Any:
         """As :meth:`.AttentionFunc.score`."""
         score = self.func.score(product, batch, self.row, self._there(place))
-        return (
-            tirx.Select(place < self.places, score, tirx.const(float("-inf"), "float32"))
-            if self.bounded
-            else score
-        )
+        return tirx.Select(place < self.places, score, infinite()) if self.bounded else score
 
     def result(self, total: Any, of_weights: Any, largest: Any, places: Any) -> Any:
         """As :meth:`.AttentionFunc.result`."""

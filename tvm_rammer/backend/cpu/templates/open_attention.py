@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm import s_tir, tirx
-from tvm.ir import PrimType
 
 from tvm_rammer.backend.cpu.templates.attention_kernel import AttentionKernel
 from tvm_rammer.backend.cpu.templates.many_queries import ManyQueries
 from tvm_rammer.backend.cpu.templates.one_query import OneQuery
 from tvm_rammer.kernel.attention_blocks import AttentionFunc
 from tvm_rammer.kernel.blocks import variables
+from tvm_rammer.kernel.loop_nests import tensors_of
 from tvm_rammer.kernel.loops import parallel
 from tvm_rammer.machine import VDevice
 from tvm_rammer.rprogram import dtype_bytes
@@ -32,7 +32,7 @@ def open_attention(func: tirx.PrimFunc, vdevice: VDevice) -> tirx.PrimFunc | Non
     found = AttentionFunc.of(func)
     if found is None:
         return None
-    tensors = [each for each in found.func.params if not isinstance(each.ty, PrimType)]
+    tensors = tensors_of(found.func)
     named = {size for each in tensors for size in each.shape if isinstance(size, tirx.Var)}
     sizes = (found.batches, found.rows, found.places)
     if not variables([each for each in sizes if not isinstance(each, int)]) <= named:

@@ -12,7 +12,7 @@ from onnx import helper, numpy_helper
 
 from tvm_rammer.errors import ModelError
 from tvm_rammer.frontend.onnx.infer import Types, Values, domain_of, static_shape
-from tvm_rammer.frontend.onnx.names import describe
+from tvm_rammer.frontend.onnx.names import attributes_of, describe
 from tvm_rammer.frontend.onnx.new_nodes import Nodes
 
 
@@ -157,5 +157,5 @@ def parse(
     states: Collection[str],
 ) -> OperatorNode:
     """Read a node."""
-    attributes = {a.name: helper.get_attribute_value(a) for a in proto.attribute}
+    attributes = attributes_of(proto)
     return OperatorNode(proto, model, version, types, values, attributes, states)

@@ -12,6 +12,7 @@ from onnx import helper
 
 from tvm_rammer.errors import ModelError
 from tvm_rammer.frontend.onnx.infer import Types, domain_of, known_sizes, static_shape
+from tvm_rammer.frontend.onnx.names import attributes_of
 
 #: The operators, and how many gates their cells have.
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
@@ -96,7 +97,7 @@ def parse(node: onnx.NodeProto, types: Types, where: str) -> RecurrentOperator:
     """
     name = node.name or next(filter(None, node.output), "")
     where = f"{where}: {node.op_type} (node {name!r})"
-    attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    attributes = attributes_of(node)
     directions = directions_of(attributes, where)
     batch_first = bool(attributes.get("layout", 0))
     x, weights = types.get(node.input[0], onnx.TypeProto()), types.get(node.input[2])

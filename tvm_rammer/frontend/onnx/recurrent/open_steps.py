@@ -23,7 +23,7 @@ from tvm_rammer.frontend.onnx.recurrent.node import (
     directions_of,
 )
 from tvm_rammer.frontend.onnx.recurrent.steps_kernel import StepsKernel
-from tvm_rammer.frontend.run_time_checks import end_unless_zero
+from tvm_rammer.frontend.sizes import end_unless_zero
 
 #: Operands of a node, in order.
 _OPERANDS = ("x", "w", "r", "b", "lengths", "state", "memory", "peepholes")

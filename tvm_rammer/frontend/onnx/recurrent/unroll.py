@@ -12,11 +12,10 @@ from functools import lru_cache, partial
 
 import numpy as np
 import onnx
-from onnx import helper
 
 from tvm_rammer.errors import ModelError
 from tvm_rammer.frontend.onnx.infer import Types, opsets_of, static_shape, type_of
-from tvm_rammer.frontend.onnx.names import all_nodes, subgraphs
+from tvm_rammer.frontend.onnx.names import all_nodes, attributes_of, subgraphs
 from tvm_rammer.frontend.onnx.new_nodes import Nodes, bytes_and_scale
 from tvm_rammer.frontend.onnx.recurrent.activations import activations
 from tvm_rammer.frontend.onnx.recurrent.cells import Cell, Product, State, Weights, cell
@@ -285,7 +284,7 @@ def passed_on(steps: Steps, node: onnx.NodeProto, nodes: Nodes, types: Types) ->
     """The steps of a node's result, given those of its first input; ``None`` if there are none."""
     if node.op_type == "Identity":
         return steps
-    attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    attributes = attributes_of(node)
     if node.op_type == "Transpose":
         order = attributes.get("perm") or range(len(steps.axes))[::-1]
         return replace(steps, axes="".join(steps.axes[axis] for axis in order))

@@ -11,6 +11,7 @@ import numpy as np
 from tvm import relax, tirx
 
 from tvm_rammer.frontend.part_of_axis import part
+from tvm_rammer.frontend.sizes import as_size
 from tvm_rammer.frontend.torch.operator_call import (
     Converter,
     OperatorCall,
@@ -19,7 +20,7 @@ from tvm_rammer.frontend.torch.operator_call import (
     shape_of,
     table,
 )
-from tvm_rammer.frontend.torch.size_symbols import Size, as_size
+from tvm_rammer.frontend.torch.size_symbols import Size
 
 
 def _reshaped(call: OperatorCall, x: Any, *_: Any) -> Any:

@@ -1,0 +1,29 @@
+"""Sizes that are numbers, or formulas of what each run decides; and checks that end a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import relax, tirx
+
+#: Farther than any axis reaches: models have the largest integer for the end of an axis.
+FAR = 2**40
+
+
+def as_number(size: Any) -> Any:
+    """A size of a Relax type; an ``int`` where it is a number."""
+    return int(size) if isinstance(size, int | tirx.IntImm) else size
+
+
+def as_size(number: Any) -> Any:
+    """A number or a formula of sizes as TVM computes with it."""
+    return tirx.IntImm("int64", number) if isinstance(number, int) else number
+
+
+def end_unless_zero(builder: relax.BlockBuilder, excess: Any) -> None:
+    """End the run where a formula of sizes is not 0."""
+    if isinstance(excess, int) and excess == 0:
+        return
+    vector = builder.emit(relax.op.shape_to_tensor(relax.ShapeExpr([excess])))
+    shape = builder.emit(relax.op.tensor_to_shape(vector))
+    builder.match_cast(shape, relax.ShapeType([0]))
