@@ -136,6 +136,52 @@ BODIES = {
         t = Gather(shape, i1)
         four = Constant<value: tensor = int64 {4}>()
         y = Mod(t, four)""",
+    "padded by what a known size says": """
+        shape = Shape(x)
+        i2 = Constant<value: tensor = int64[1] {2}>()
+        width = Gather(shape, i2)
+        wide = Cast<to = 1>(width)
+        five = Constant<value: tensor = float[1] {5.0}>()
+        parts = Div(wide, five)
+        whole = Ceil(parts)
+        up = Mul(whole, five)
+        more = Sub(up, wide)
+        behind = Cast<to = 7>(more)
+        none = Constant<value: tensor = int64[5] {0, 0, 0, 0, 0}>()
+        pads = Concat<axis = 0>(none, behind)
+        y = Pad(x, pads)""",
+    "padded behind a batch of parts": """
+        shape = Shape(x)
+        first = Constant<value: tensor = int64[1] {0}>()
+        second = Constant<value: tensor = int64[1] {1}>()
+        last = Constant<value: tensor = int64[1] {2}>()
+        b = Gather(shape, first)
+        t = Gather(shape, second)
+        width = Gather(shape, last)
+        two = Constant<value: tensor = int64[1] {2}>()
+        rows = Mul(b, two)
+        half = Div(width, two)
+        sizes = Concat<axis = 0>(rows, t, half)
+        parts = Reshape(x, sizes)
+        own = Shape<start = 2>(parts)
+        seven = Constant<value: tensor = int64[1] {7}>()
+        more = Mod(own, seven)
+        none = Constant<value: tensor = int64[5] {0, 0, 0, 0, 0}>()
+        pads = Concat<axis = 0>(none, more)
+        y = Pad(parts, pads)""",
+    "a table cut to the batch": """
+        shape = Shape(x)
+        zero = Constant<value: tensor = int64[1] {0}>()
+        b = Gather(shape, zero)
+        table = Constant<value: tensor = int64[6] {7, 8, 9, 10, 11, 12}>()
+        y = Slice(table, zero, b)""",
+    "no difference": """
+        shape = Shape(x)
+        zero = Constant<value: tensor = int64[1] {0}>()
+        b = Gather(shape, zero)
+        none = Sub(b, b)
+        many = Concat<axis = 0>(none, none, none, none, none, none)
+        y = Pad(x, many)""",
     "least and most": """
         shape = Shape(x)
         i1 = Constant<value: tensor = int64 {1}>()
@@ -147,7 +193,8 @@ BODIES = {
 
 
 def model(body):
-    results = "int64[n] y" if body in ("numbers", "sizes as a result") else "float[n] y"
+    vectors = "numbers", "sizes as a result", "a table cut to the batch"
+    results = "int64[n] y" if body in vectors else "float[n] y"
     if body in ("the product of all", "padding of what is left", "least and most"):
         results = "int64 y"
     text = f"{HEAD} g (float[b, t, 12] x) => ({results}) {{ {BODIES[body]} }}"

@@ -10,6 +10,7 @@
 ``fix_inputs``         shapes of inputs, and values of those that are constants
 ``small_integers``     constants of 2 and 4 bits become bytes
 ``fold``               computes what shapes and constants decide
+``partly_known``       vectors of sizes of which it knows some
 ``loop_steps``         ``Loop`` and ``Scan``, step by step
 ``loop_types``         what states and results of a ``Loop`` have in common in all steps
 ``infer``              what ONNX knows about one node

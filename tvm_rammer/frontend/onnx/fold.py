@@ -44,6 +44,7 @@ from tvm_rammer.frontend.onnx.names import (
     renamed,
     subgraphs,
 )
+from tvm_rammer.frontend.onnx.partly_known import PartlyKnown
 from tvm_rammer.frontend.onnx.validate import contradiction
 from tvm_rammer.units import listed
 
@@ -58,6 +59,8 @@ class _Scope:
     values : mapping of str to onnx.TensorProto
         Constants, except large ones.
     opsets : mapping of str to int
+    partly : PartlyKnown
+        What is known of other vectors of sizes.
     taken : set of str
         All names in the model.
     where : str
@@ -69,6 +72,7 @@ class _Scope:
     types: ChainMap[str, onnx.TypeProto]
     values: ChainMap[str, onnx.TensorProto]
     opsets: Mapping[str, int]
+    partly: PartlyKnown
     taken: MutableSet[str]
     where: str
     budget: Budget = field(default_factory=Budget)
@@ -93,7 +97,9 @@ def fold(model: onnx.ModelProto, where: str) -> None:
         A node contradicts its inputs or attributes, or a loop cannot be unrolled.
     """
     graph = model.graph
-    scope = _Scope(ChainMap(), ChainMap(), opsets_of(model), all_names(graph), where)
+    opsets = opsets_of(model)
+    partly = PartlyKnown(opsets)
+    scope = _Scope(ChainMap(), ChainMap(), opsets, partly, all_names(graph), where)
     _fold_graph(graph, scope, {value.name: value.type for value in graph.input})
 
 
@@ -131,6 +137,8 @@ def _fold_graph(
             known |= _types(node, scope)
         scope.types.update(known)
         values = result_values(node, scope.types, scope.values, scope.opsets)
+        if values is None:
+            values = scope.partly.note(node, scope.types, scope.values)
         for value in (values or {}).values():
             _note(value, scope)
         if values is not None:
@@ -152,6 +160,7 @@ def _note(tensor: onnx.TensorProto, scope: _Scope) -> None:
 def _types(node: onnx.NodeProto, scope: _Scope) -> dict[str, onnx.TypeProto]:
     try:
         types = result_types(node, scope.types, scope.values, scope.opsets)
+        types |= scope.partly.shaped(node, scope.types)
         reason = contradiction(node, scope.types.new_child(types), scope.opsets)
     except shape_inference.InferenceError as error:
         reason = re.sub(r"\[\w+\] ?", "", one_line(error))

@@ -20,7 +20,7 @@ _LARGEST_RESULT = 1 << 16
 #: Elements of the largest constant that something is computed from here.
 LARGEST_OPERAND = 1 << 20
 #: Elements of the largest constant whose value can decide a shape.
-_LARGEST_SHAPE = 1 << 10
+LARGEST_SHAPE = 1 << 10
 
 #: Operators that ONNX's reference implements as they are since this version only.
 _REDEFINED = dict.fromkeys(("Hardmax", "LogSoftmax", "Resize", "Softmax", "Upsample"), 13)
@@ -101,7 +101,7 @@ def result_types(
     deciding = {
         name: values[name]
         for name in node.input
-        if name in values and prod(values[name].dims) <= _LARGEST_SHAPE
+        if name in values and prod(values[name].dims) <= LARGEST_SHAPE
     }
     imports = [helper.make_opsetid(*each) for each in opsets.items()]
     read = {name: types[name] for name in reads(node) if name in types}
@@ -153,7 +153,7 @@ def result_values(
         return None
     if opsets.get("", 1) < _REDEFINED.get(node.op_type, 0):
         return None
-    found = _evaluated(node, {name: values[name] for name in operands}, opsets)
+    found = evaluated(node, {name: values[name] for name in operands}, opsets)
     if any(prod(value.dims) > LARGEST_OPERAND for value in (found or {}).values()):
         return None
     return found
@@ -181,9 +181,14 @@ def _of_shape(node: onnx.NodeProto, types: Types) -> dict[str, onnx.TensorProto]
     if node.op_type == "Size":
         value = np.array(prod(sizes), np.int64)
     else:
-        ends = {each.name: each.i for each in node.attribute}
-        value = np.array(sizes[ends.get("start", 0) : ends.get("end")], np.int64)
+        value = np.array(sizes[slice(*ends_of(node))], np.int64)
     return {node.output[0]: numpy_helper.from_array(value, node.output[0])}
+
+
+def ends_of(node: onnx.NodeProto) -> tuple[int, int | None]:
+    """Of which axis on a ``Shape`` gives the sizes, and up to which."""
+    ends = {each.name: each.i for each in node.attribute}
+    return ends.get("start", 0), ends.get("end")
 
 
 def _without_elements(node: onnx.NodeProto, types: Types) -> dict[str, onnx.TensorProto] | None:
@@ -241,9 +246,10 @@ def _dtype(kind: int) -> np.dtype | None:
     return dtype if dtype.kind in "biuf" and dtype.isbuiltin == 1 else None
 
 
-def _evaluated(
+def evaluated(
     node: onnx.NodeProto, operands: Values, opsets: Mapping[str, int]
 ) -> dict[str, onnx.TensorProto] | None:
+    """The results of a node that computes with numbers; ``None`` if they cannot be had."""
     if any(_dtype(value.data_type) is None for value in operands.values()):
         return None
     arrays = {name: numpy_helper.to_array(value) for name, value in operands.items()}
