@@ -138,9 +138,9 @@ def test_windows_reach_as_far_as_neighbours_are_read(stride, tap, pad):
     func = te.create_prim_func([x, w, y])
     blocks = run_time_blocks(func)
     large, small, *_ = (each.places for each in blocks)
-    assert blocks[0].windows[0].first == -before
-    assert blocks[0].windows[0].length == (large - 1) * stride + (taps - 1) * tap + 1
-    assert blocks[0].windows[0].filled
+    assert blocks[0].windows[0][0].first == -before
+    assert blocks[0].windows[0][0].length == (large - 1) * stride + (taps - 1) * tap + 1
+    assert blocks[0].windows[0][0].filled
     built, stock = compiled(blocks), tvm.compile(func, "llvm")
     weight = RNG.standard_normal((taps, channels, 8)).astype("float32")
     few = blocks[-1].places * stride

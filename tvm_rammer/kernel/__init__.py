@@ -11,9 +11,11 @@ rules have in common are questions about a PrimFunc:
 - ``attention_blocks``: products, softmax and products as one PrimFunc; ``block_scaled``: products
   with weights of a few bits
 - ``replacement``: whether it leaves most of a tensor as it was
-- ``run_time_blocks``: as many places as the run finds, as blocks of a number that is known;
-  ``merged_axes``: batches and their rows as one axis of places; ``call_in_blocks``: a function of
-  all of them; ``open_loops``: what cannot be cut; all of them by ``loop_nests``
+- ``cut_operators``: an operator of a part of its places; ``run_time_blocks``: as many places as the
+  run finds, as blocks of a number that is known; ``run_time_boxes``: the same of images of any
+  height and width; ``merged_axes``: batches and their rows as one axis of places;
+  ``call_in_blocks`` and ``call_in_boxes``: functions of all places, by ``kernel_call``;
+  ``open_loops``: what cannot be cut; all of them by ``loop_nests``
 - ``strides``: the same on tensors whose rows lie apart
 - ``split``: from a scheduled PrimFunc to rTask bodies
 - ``lowering``: what TVM makes of a body, put right; ``bodies``: as functions on numpy arrays

@@ -6,17 +6,20 @@ computed in vectors where its length is known, and what is added up stands betwe
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from tvm import s_tir, tirx
 
 from tvm_rammer.kernel.blocks import is_reduced, root_blocks, schedule_of
-from tvm_rammer.kernel.loop_nests import LoopNest, NotInBlocksError, nests_of, tensors_of
+from tvm_rammer.kernel.loop_nests import LoopNest, NotInBlocksError, nests_of
 
 #: Of tensors with fewer axes the elements are not worth a launch, unless they are sums.
 _FEWEST_AXES = 3
 #: Elements of the last axis that are computed at once, if it is no longer.
 _LONGEST = 64
+#: Lines are shared out, and not their elements, if there are so many.
+_LINES = 64
 
 
 def open_loops(func: tirx.PrimFunc, lanes: int) -> tirx.PrimFunc | None:
@@ -33,7 +36,7 @@ def open_loops(func: tirx.PrimFunc, lanes: int) -> tirx.PrimFunc | None:
         nests = nests_of(func)
     except NotInBlocksError:
         return None
-    if not any(map(_is_worth_it, nests)) or len(tensors_of(func)) < len(func.params):
+    if not any(map(_is_worth_it, nests)):
         return None
     sch = schedule_of(func)
     try:
@@ -53,6 +56,12 @@ def _share_out(sch: s_tir.Schedule, count: int, lanes: int) -> None:
         _schedule(sch, block, lanes)
 
 
+def _are_many(extents: list[Any]) -> bool:
+    """Whether lines are enough for all cores, as far as that is known."""
+    known = [int(extent) for extent in extents if isinstance(extent, tirx.IntImm)]
+    return len(known) < len(extents) or prod(known) >= _LINES
+
+
 def _is_worth_it(nest: LoopNest) -> bool:
     return nest.sums or len(nest.update.indices) >= _FEWEST_AXES
 
@@ -70,6 +79,9 @@ def _schedule(sch: s_tir.Schedule, block: Any, lanes: int) -> None:
         if int(extent) > _LONGEST:
             part, inner = sch.split(inner, [None, _LONGEST if int(extent) % lanes == 0 else lanes])
             outer.append(part)
+    elif not summed and _are_many([sch.get(loop).extent for loop in outer[:-1]]):
+        # Of a loop of its own, TVM's compiler makes vectors; places are not taken apart for each.
+        outer = outer[:-1]
     if outer:
         sch.reorder(*outer, *summed, *([inner] if inner is not None else []))
         sch.parallel(sch.fuse(*outer) if len(outer) > 1 else outer[0])

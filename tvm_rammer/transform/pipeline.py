@@ -204,7 +204,9 @@ def lower_for_vm(compiler: RegionCompiler) -> tvm.transform.Pass:
     return tvm.transform.Sequential(
         [
             *stock.library_dispatch_passes(target),
-            relax.transform.LegalizeOps(),
+            # Reshapes that are left are of tensors that nobody else has; of open sizes they would
+            # become copies.
+            relax.transform.LegalizeOps(skip_ops=["relax.reshape"]),
             *stock.dataflow_lower_passes(target),
             *finalize[:allocated],
             RoundStorages(),

@@ -7,7 +7,8 @@ regions at all this is RammerBase (Rammer, section 5.1): the same kernels, opera
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import tvm
@@ -17,8 +18,12 @@ from tvm.ir import GenericConst, GlobalVar
 
 from tvm_rammer.kernel.blocks import is_scheduled
 from tvm_rammer.kernel.call_in_blocks import in_blocks
+from tvm_rammer.kernel.call_in_boxes import in_boxes
+from tvm_rammer.kernel.cut_operators import Block
+from tvm_rammer.kernel.loop_nests import tensors_of
 from tvm_rammer.kernel.merged_axes import MergedAxes, merged_axes
-from tvm_rammer.kernel.run_time_blocks import RunTimeBlocks, run_time_blocks
+from tvm_rammer.kernel.run_time_blocks import run_time_blocks
+from tvm_rammer.kernel.run_time_boxes import Boxes, run_time_boxes
 from tvm_rammer.region.eligibility import reason_to_leave_out, result_types
 from tvm_rammer.region.kernel_library import KernelLibrary
 from tvm_rammer.relax_util import is_for_cpu, link, operator_name, relax_functions, rewrite
@@ -69,7 +74,8 @@ class _Scheduler(relax.PyExprMutator):
         self.functions: dict[str, tirx.PrimFunc] = {}
         self.known: dict[Any, str] = {}
         self.packed: dict[Any, Any] = {}
-        self.blocks: dict[Any, tuple[RunTimeBlocks, ...]] = {}
+        self.blocks: dict[Any, tuple[Block, ...]] = {}
+        self.boxes: dict[Any, Boxes | None] = {}
         self.whole: dict[tuple[Any, str], tirx.PrimFunc | None] = {}
         self.merged: dict[Any, tuple[GlobalVar, MergedAxes] | None] = {}
         self.taken = _external_symbols(mod)
@@ -98,6 +104,7 @@ class _Scheduler(relax.PyExprMutator):
             lambda: self._whole(call, func, backend.open_kernel),
             lambda: self._call_of_blocks(call, func),
             lambda: self._merged(call, func),
+            lambda: self._call_of_boxes(call, func),
             lambda: self._whole(call, func, backend.open_loops),
         )
         return next((found for way in ways if (found := way()) is not None), call)
@@ -111,7 +118,9 @@ class _Scheduler(relax.PyExprMutator):
         if made is None:
             return None
         name = self._name(call, lambda: made)
-        return relax.call_dps_packed(name, relax.Tuple(_tensors(call)), result_types(call))
+        takes_sizes = len(tensors_of(made)) < len(made.params)
+        arguments = list(call.args[1].fields) if takes_sizes else _tensors(call)
+        return relax.call_dps_packed(name, relax.Tuple(arguments), result_types(call))
 
     def _merged(self, call: Any, func: tirx.PrimFunc) -> Any:
         """A call of an operator with one open axis in place of two; ``None`` if that is none."""
@@ -142,6 +151,22 @@ class _Scheduler(relax.PyExprMutator):
         blocks = self.blocks.get(call.args[0])
         if blocks is None:
             blocks = self.blocks[call.args[0]] = run_time_blocks(func)
+        return self._call_of_parts(call, blocks, partial(in_blocks, blocks))
+
+    def _call_of_boxes(self, call: Any, func: tirx.PrimFunc) -> Any:
+        """The same for one with several open axes."""
+        symbol = call.args[0]
+        if symbol not in self.boxes:
+            self.boxes[symbol] = run_time_boxes(func)
+        boxes = self.boxes[symbol]
+        if boxes is None:
+            return None
+        return self._call_of_parts(call, boxes.blocks, partial(in_boxes, boxes))
+
+    def _call_of_parts(
+        self, call: Any, blocks: Sequence[Block], join: Callable[..., tirx.PrimFunc]
+    ) -> Any:
+        """A call of a function that calls the kernels of blocks."""
         if not blocks or any(self._is_left(each.func) for each in blocks):
             return None
         made = [self._kernel(each.func, call) for each in blocks]
@@ -150,7 +175,7 @@ class _Scheduler(relax.PyExprMutator):
 
         def function() -> tirx.PrimFunc:
             alone = [self.kernels.backend.alone(kernel.scheduled).func for kernel in kernels]
-            return in_blocks(blocks, alone, [*shared, True])
+            return join(alone, [*shared, True])
 
         columns = zip(shared, zip(*given, strict=True), strict=True)
         arguments = [each for same, column in columns for each in (column[:1] if same else column)]

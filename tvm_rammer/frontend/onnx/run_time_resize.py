@@ -16,6 +16,7 @@ from tvm import relax, te, tirx
 from tvm.ir import GenericConst
 
 from tvm_rammer.frontend.onnx.run_time_sizes import as_shape, as_tensor, is_shape
+from tvm_rammer.frontend.sizes import as_size
 
 #: Inputs of an output, along an axis.
 _TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
@@ -55,7 +56,7 @@ def resize(
         data = bb.emit(relax.op.astype(data, "float32"))
     for axis, result, factor in zip(numbers, results, factors, strict=True):
         if factor != 1 and not _is_same(result, extents[axis]):
-            data = bb.emit_te(_along(attributes, axis, factor), data, result)
+            data = _along(bb, attributes, data, axis, result, factor)
     return relax.op.astype(data, dtype) if weighs else data
 
 
@@ -75,39 +76,60 @@ def _scaled(bb: relax.BlockBuilder, sizes: Sequence[Any], scales: Sequence[float
 
 
 def _along(
-    attributes: Mapping[str, Any], axis: int, scale: float | None
-) -> Callable[[te.Tensor, Any], te.Tensor]:
-    """What makes an axis of a tensor as long as it shall be."""
+    bb: relax.BlockBuilder,
+    attributes: Mapping[str, Any],
+    data: relax.Expr,
+    axis: int,
+    result: Any,
+    scale: float | None,
+) -> relax.Expr:
+    """A tensor, an axis of which is made as long as it shall be.
+
+    Which inputs an output reads, and how much they weigh, is computed once for all its lines.
+    """
     mode = _text(attributes, "mode", "nearest")
-    taps = _TAPS[mode]
+    taps, extent = _TAPS[mode], data.ty.shape.values[axis]
+    is_empty = not isinstance(extent, tirx.IntImm)
 
-    def resized(x: te.Tensor, result: Any) -> te.Tensor:
-        extent = tirx.Cast("int64", x.shape[axis])
-        where = _coordinate(attributes, extent, result, scale)
-        real = str(x.dtype)
+    def coordinate(place: tirx.Var, before: Any, after: Any) -> Any:
+        return _coordinate(attributes, before, after, scale)(tirx.Cast("float32", place))
 
-        def element(*places: tirx.Var) -> Any:
-            at = where(tirx.Cast("float32", places[axis]))
-            first = _nearest(attributes, at) if taps == 1 else tirx.floor(at) - (taps // 2 - 1)
+    def first(at: Any) -> Any:
+        return _nearest(attributes, at) if taps == 1 else tirx.floor(at) - (taps // 2 - 1)
+
+    def places(after: Any, before: Any) -> te.Tensor:
+        def place(number: tirx.Var, tap: tirx.Var) -> Any:
+            found = tirx.Cast("int64", first(coordinate(number, before, after))) + tap
+            return tirx.Cast("int32", tirx.max(tirx.min(found, before - 1), 0))
+
+        return te.compute((after, tirx.IntImm("int64", taps)), place, "places")
+
+    def weights(after: Any, before: Any) -> te.Tensor:
+        def weight(number: tirx.Var, tap: tirx.Var) -> Any:
+            at = coordinate(number, before, after)
+            distance = tirx.abs(at - first(at) - tirx.Cast("float32", tap))
+            return 1.0 - distance if taps == 2 else _cubic(attributes, distance)
+
+        return te.compute((after, tirx.IntImm("int64", taps)), weight, "weights")
+
+    def resized(x: te.Tensor, places: te.Tensor, *weights: te.Tensor) -> te.Tensor:
+        def element(*own: tirx.Var) -> Any:
             total: Any = None
             for tap in range(taps):
-                place = tirx.Cast("int64", first) + tirx.const(tap, "int64")
-                inside = tirx.max(tirx.min(place, extent - 1), tirx.const(0, "int64"))
-                read = x(*places[:axis], inside, *places[axis + 1 :])
-                if not isinstance(x.shape[axis], tirx.IntImm):
+                read = x(*own[:axis], places[own[axis], tap], *own[axis + 1 :])
+                if is_empty:
                     # Of nothing there is nothing to read.
-                    read = tirx.if_then_else(extent > 0, read, tirx.const(0, real))
-                if taps == 1:
-                    return read
-                distance = tirx.abs(at - tirx.Cast("float32", place))
-                weight = 1.0 - distance if taps == 2 else _cubic(attributes, distance)
-                part = read * tirx.Cast(real, weight)
+                    read = tirx.if_then_else(x.shape[axis] > 0, read, tirx.const(0, str(x.dtype)))
+                part = read * weights[0][own[axis], tap] if weights else read
                 total = part if total is None else total + part
             return total
 
-        return te.compute([*x.shape[:axis], result, *x.shape[axis + 1 :]], element, "resized")
+        shape = [*x.shape[:axis], places.shape[0], *x.shape[axis + 1 :]]
+        return te.compute(shape, element, "resized")
 
-    return resized
+    tables = (places, weights) if taps > 1 else (places,)
+    made = [bb.emit_te(table, as_size(result), as_size(extent)) for table in tables]
+    return bb.emit_te(resized, data, *made)
 
 
 def _coordinate(
