@@ -169,6 +169,35 @@ BODIES = {
         none = Constant<value: tensor = int64[5] {0, 0, 0, 0, 0}>()
         pads = Concat<axis = 0>(none, more)
         y = Pad(parts, pads)""",
+    "padded to a multiple": """
+        shape = Shape(x)
+        second = Constant<value: tensor = int64[1] {1}>()
+        t = Gather(shape, second)
+        four = Constant<value: tensor = int64[1] {4}>()
+        three = Constant<value: tensor = int64[1] {3}>()
+        more = Add(t, three)
+        times = Div(more, four)
+        whole = Mul(times, four)
+        behind = Sub(whole, t)
+        before = Constant<value: tensor = int64[3] {0, 1, 0}>()
+        none = Constant<value: tensor = int64[1] {0}>()
+        pads = Concat<axis = 0>(before, none, behind, none)
+        value = Constant<value: tensor = float {-1.5}>()
+        y = Pad(x, pads, value)""",
+    "limits": """
+        least = Constant<value: tensor = float {-0.5}>()
+        most = Constant<value: tensor = float {0.25}>()
+        both = Clip(x, least, most)
+        one = Clip(both, , most)
+        y = Clip(one, least)""",
+    "windows that reach beyond the end": """
+        axis = Constant<value: tensor = int64[1] {1}>()
+        image = Unsqueeze(x, axis)
+        most = MaxPool<kernel_shape = [3, 3], strides = [2, 2], ceil_mode = 1,
+                       pads = [1, 1, 1, 1]>(image)
+        half = MaxPool<kernel_shape = [2, 2], strides = [2, 2], ceil_mode = 1>(most)
+        y = AveragePool<kernel_shape = [3, 3], strides = [2, 2], ceil_mode = 1,
+                        pads = [1, 1, 1, 1]>(half)""",
     "a table cut to the batch": """
         shape = Shape(x)
         zero = Constant<value: tensor = int64[1] {0}>()

@@ -337,13 +337,27 @@ def refuse_run_time_operands(
         Constants of the graphs around this one.
     """
     constants = {*outside, *(tensor.name for tensor in graph.initializer)}
+    of_sizes = _of_sizes(graph, constants)
     for node in graph.node:
         for inner in subgraphs(node):
             refuse_run_time_operands(inner, where, constants)
         for number, what in _CONSTANTS.get(node.op_type, {}).items():
             name = node.input[number] if number < len(node.input) else ""
+            if what == "pads" and name in of_sizes:
+                # They may be formulas of open sizes.
+                continue
             if name and name not in constants:
                 raise ModelError(
                     f"{where}: {describe(node)} cannot be compiled: of its {what}, {name!r}, the "
                     "value is known only at run time; fix the inputs that decide it with constants="
                 )
+
+
+def _of_sizes(graph: onnx.GraphProto, constants: Collection[str]) -> set[str]:
+    """What is computed of shapes and constants alone."""
+    found: set[str] = set()
+    for node in graph.node:
+        read = set(filter(None, node.input)) - set(constants)
+        if node.op_type == "Shape" or (read and read <= found):
+            found.update(node.output)
+    return found

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm import relax, te, tirx
 
@@ -153,6 +154,100 @@ def _tile(
     return bb.emit_te(repeat, data, list(map(as_size, shape)))
 
 
+def _clip(
+    bb: relax.BlockBuilder, values: SizeValues, inputs: Sequence[Any], attributes: Mapping[str, Any]
+) -> relax.Expr | None:
+    """By operators, which work in any layout; a limit that is no number is none."""
+    data, least, most = [*inputs, None, None][:3]
+    if _open_shape(data) is None:
+        return None
+    dtype = str(data.ty.dtype)
+    kinds = (relax.op.maximum, least, "min", -np.inf), (relax.op.minimum, most, "max", np.inf)
+    for bounded, limit, name, none in kinds:
+        if limit is None and name in attributes:
+            limit = relax.const(attributes[name], dtype)
+        if limit is None:
+            continue
+        if isinstance(limit, tvm.ir.GenericConst) and np.isnan(limit.value.numpy()):
+            continue
+        if not isinstance(limit, tvm.ir.GenericConst) and "float" in dtype:
+            is_none = relax.op.isnan(limit)
+            limit = bb.emit(relax.op.where(is_none, relax.const(none, dtype), limit))
+        data = bb.emit(bounded(data, limit))
+    return data
+
+
+def _pad(
+    bb: relax.BlockBuilder, values: SizeValues, inputs: Sequence[Any], attributes: Mapping[str, Any]
+) -> relax.Expr | None:
+    """With a number, by as many places as sizes say."""
+    data, pads, value, axes = [*inputs, None, None, None][:4]
+    own, given = _open_shape(data), values.elements(pads) if len(inputs) > 1 else None
+    if own is None or given is None or attributes.get("mode", b"constant") != b"constant":
+        return None
+    numbers = None if axes is None else values.elements(axes)
+    known = numbers is not None or axes is None
+    if not known or not (value is None or isinstance(value, tvm.ir.GenericConst)):
+        return None
+    places = range(len(own)) if numbers is None else [axis % len(own) for axis in numbers.tolist()]
+    widths = dict(zip(places, zip(*given.reshape(2, -1).tolist(), strict=True), strict=True))
+    both = [widths.get(axis, (0, 0)) for axis in range(len(own))]
+    number = 0.0 if value is None else value.value.numpy().item()
+    flat = [width for each in both for width in each]
+    if all(isinstance(width, int) and width >= 0 for width in flat) and isinstance(number, float):
+        return relax.op.nn.pad(data, flat, "constant", number)
+    before, after = (list(map(as_size, each)) for each in zip(*both, strict=True))
+    return bb.emit_te(_padded, data, before, after, number)
+
+
+def _padded(data: te.Tensor, before: Sequence[Any], after: Sequence[Any], number: Any) -> te.Tensor:
+    sizes = [sum(each) for each in zip(before, data.shape, after, strict=True)]
+
+    def element(*places: tirx.Var) -> Any:
+        own = [place - first for place, first in zip(places, before, strict=True)]
+        inside = (
+            tirx.all(place >= 0, place < size) for place, size in zip(own, data.shape, strict=True)
+        )
+        other = tirx.const(number, str(data.dtype))
+        return tirx.if_then_else(tirx.all(*inside), data(*own), other)
+
+    return te.compute(sizes, element, "padded")
+
+
+def _pooled(name: str) -> OpenConverter:
+    """Windows that begin before the end and may reach beyond: with more padding there.
+
+    How many there are is a formula with a condition else, and whatever follows has it too.
+    """
+
+    def convert(
+        bb: relax.BlockBuilder,
+        values: SizeValues,
+        inputs: Sequence[Any],
+        attributes: Mapping[str, Any],
+    ) -> relax.Expr | None:
+        (data,) = inputs
+        sizes, kernel = _open_shape(data), attributes["kernel_shape"]
+        automatic = attributes.get("auto_pad", b"NOTSET") != b"NOTSET"
+        beyond = attributes.get("count_include_pad", 0)
+        if sizes is None or automatic or beyond or not attributes.get("ceil_mode", 0):
+            return None
+        rank = len(kernel)
+        strides = attributes.get("strides", [1] * rank)
+        dilations = attributes.get("dilations", [1] * rank)
+        pads = list(attributes.get("pads", [0] * 2 * rank))
+        windows = zip(kernel, strides, dilations, strict=True)
+        for axis, (taps, stride, dilation) in enumerate(windows):
+            if pads[rank + axis] + stride > (taps - 1) * dilation + 1:
+                # The last one may begin behind the end.
+                return None
+            pads[rank + axis] += stride - 1
+        pool = getattr(relax.op.nn, f"{name}_pool{rank}d")
+        return pool(data, kernel, strides, pads, dilations)
+
+    return convert
+
+
 def _open_shape(data: Any, *others: Any) -> list[Any] | None:
     """The sizes of a tensor, if one of them, or of other elements, is a formula."""
     sizes = open_shape(data) if isinstance(data, relax.Expr) else None
@@ -173,6 +268,10 @@ def _quotient(size: Any, divisor: Any) -> Any:
 
 
 OPEN_CONVERTERS: Mapping[str, OpenConverter] = {
+    "AveragePool": _pooled("avg"),
+    "Clip": _clip,
+    "MaxPool": _pooled("max"),
+    "Pad": _pad,
     "Range": _range,
     "Reshape": _reshape,
     "Slice": _slice,
