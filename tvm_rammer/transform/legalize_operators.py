@@ -5,7 +5,8 @@ LegalizeOps builds and schedules a tensor expression for every call, 11 seconds 
 attributes and argument types became, and leaves whatever is not a plain ``call_tir`` to
 LegalizeOps. What has no elements is nothing to compute, whereas TVM's rules divide by such sizes.
 Running sums, which TVM makes loops of only when nothing can be planned with them any
-more, become loops here, and for GPUs sums of their own. What compares floats with themselves asks
+more, become loops here, and for GPUs sums of their own. Reshapes of open sizes stay: whether they
+are other shapes of the same memory could not be told from loops. What compares floats with themselves asks
 for NaN, and a NaN is not equal to anything.
 """
 
@@ -145,6 +146,14 @@ class _Legalizer:
             return [binding]
         if operator_name(call) == "relax.concat" and static_shape(call):
             return self._concatenation(binding, inner)
+        if _is_open_reshape(call):
+            # Inside of a block it is the same tensor; what leaves it is a copy.
+            if isinstance(binding.var, relax.DataflowVar):
+                return [binding]
+            self.left_out = True
+            same = inner("reshaped", call.ty)
+            copy = self.builder.normalize(relax.op.astype(same, str(call.ty.dtype)))
+            return [relax.VarBinding(same, call), relax.VarBinding(binding.var, copy)]
         legalized = self._legalized(call)
         if legalized is None:
             self.left_out |= operator_name(call) not in ("", "relax.call_tir")
@@ -301,8 +310,21 @@ def _scatter_elements(builder: relax.BlockBuilder, call: Any) -> Any:
     return builder.call_te(scatter_elements, *call.args, axis, reduction)
 
 
+def _is_open_reshape(call: Any) -> bool:
+    """Whether a tensor gets a shape of sizes that each run decides."""
+    if operator_name(call) != "relax.reshape" or not isinstance(call.args[1], relax.ShapeExpr):
+        return False
+    return not all(isinstance(size, tirx.IntImm) for size in call.args[1].values)
+
+
+def _reshape(builder: relax.BlockBuilder, call: Any) -> Any:
+    """As TVM has it, but for one that the VM does without a copy."""
+    return call if _is_open_reshape(call) else _RESHAPE(builder, call)
+
+
+_RESHAPE = Op.get("relax.reshape").get_attr("FLegalize")
 #: In the place of TVM's.
-_OWN_RULES = {"relax.scatter_elements": _scatter_elements}
+_OWN_RULES = {"relax.reshape": _reshape, "relax.scatter_elements": _scatter_elements}
 
 
 def _has_static_shapes(ty: Any) -> bool:
