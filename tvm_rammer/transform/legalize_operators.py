@@ -4,9 +4,9 @@ LegalizeOps builds and schedules a tensor expression for every call, 11 seconds 
 25,000 operators of which 20 are distinct. This pass remembers what an operator with given
 attributes and argument types became, and leaves whatever is not a plain ``call_tir`` to
 LegalizeOps. What has no elements is nothing to compute, whereas TVM's rules divide by such sizes.
-Running sums, which TVM makes loops of only when nothing can be planned with them any
-more, become loops here, and for GPUs sums of their own. Reshapes of open sizes stay: whether they
-are other shapes of the same memory could not be told from loops. What compares floats with themselves asks
+Running sums, which TVM makes loops of only when nothing can be planned with them any more, become
+loops here, and for GPUs sums of their own. Reshapes of open sizes stay: whether they are other
+shapes of the same memory could not be told from loops. What compares floats with themselves asks
 for NaN, and a NaN is not equal to anything.
 """
 
