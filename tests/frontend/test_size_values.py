@@ -184,6 +184,61 @@ BODIES = {
         pads = Concat<axis = 0>(before, none, behind, none)
         value = Constant<value: tensor = float {-1.5}>()
         y = Pad(x, pads, value)""",
+    "padded for as many windows as strides": """
+        shape = Shape(x)
+        i1 = Constant<value: tensor = int64 {1}>()
+        t = Gather(shape, i1)
+        size = Cast<to = 1>(t)
+        three = Constant<value: tensor = float {3.0}>()
+        parts = Div(size, three)
+        count = Ceil(parts)
+        one = Constant<value: tensor = float {1.0}>()
+        others = Sub(count, one)
+        span = Mul(others, three)
+        four = Constant<value: tensor = float {4.0}>()
+        reach = Add(span, four)
+        total = Sub(reach, size)
+        zero = Constant<value: tensor = float {0.0}>()
+        more = Clip(total, zero)
+        two = Constant<value: tensor = float {2.0}>()
+        half = Div(more, two)
+        below = Floor(half)
+        above = Sub(more, below)
+        axis = Constant<value: tensor = int64[1] {0}>()
+        first = Unsqueeze(below, axis)
+        last = Unsqueeze(above, axis)
+        none = Constant<value: tensor = float[1] {0.0}>()
+        both = Concat<axis = 0>(none, first, none, none, last, none)
+        rows = Constant<value: tensor = int64[2] {2, 3}>()
+        table = Reshape(both, rows)
+        turned = Transpose<perm = [1, 0]>(table)
+        back = Transpose(turned)
+        flat = Constant<value: tensor = int64[1] {-1}>()
+        line = Reshape(back, flat)
+        pads = Cast<to = 7>(line)
+        y = Pad(x, pads)""",
+    "as much again and half": """
+        shape = Shape(x)
+        i1 = Constant<value: tensor = int64[1] {1}>()
+        t = Gather(shape, i1)
+        size = Cast<to = 1>(t)
+        factor = Constant<value: tensor = float[1] {1.5}>()
+        grown = Mul(size, factor)
+        whole = Floor(grown)
+        number = Cast<to = 7>(whole)
+        one = Constant<value: tensor = int64[1] {1}>()
+        twelve = Constant<value: tensor = int64[1] {12}>()
+        sizes = Concat<axis = 0>(number, one, twelve)
+        value = Constant<value: tensor = float {2.5}>()
+        y = Expand(value, sizes)""",
+    "cut below 0": """
+        shape = Shape(x)
+        i1 = Constant<value: tensor = int64 {1}>()
+        t = Gather(shape, i1)
+        size = Cast<to = 1>(t)
+        half = Constant<value: tensor = float {-0.5}>()
+        negative = Mul(size, half)
+        y = Cast<to = 7>(negative)""",
     "limits": """
         least = Constant<value: tensor = float {-0.5}>()
         most = Constant<value: tensor = float {0.25}>()
@@ -224,7 +279,8 @@ BODIES = {
 def model(body):
     vectors = "numbers", "sizes as a result", "a table cut to the batch"
     results = "int64[n] y" if body in vectors else "float[n] y"
-    if body in ("the product of all", "padding of what is left", "least and most"):
+    numbers = "the product of all", "padding of what is left", "least and most", "cut below 0"
+    if body in numbers:
         results = "int64 y"
     text = f"{HEAD} g (float[b, t, 12] x) => ({results}) {{ {BODIES[body]} }}"
     made = parser.parse_model(text)

@@ -16,7 +16,7 @@ OP = relax.op
 NAMES = {name: tirx.Var(name, "int64") for name in "nhw"}
 H, W = NAMES["h"], NAMES["w"]
 #: Where there are fewer places than a box has, as many, and some that it does not divide.
-SIZES = (1, 1), (2, 30), (3, 4), (4, 16), (5, 17), (9, 23), (32, 40)
+SIZES = (1, 1), (2, 30), (3, 4), (4, 16), (5, 17), (9, 23), (32, 40), (0, 5), (5, 0)
 
 
 def summed(read, height=H, width=W, *, taps=3, channels=8):

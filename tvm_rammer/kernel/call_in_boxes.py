@@ -80,7 +80,8 @@ class _Kind:
         for window in windows:
             unit, size = self.units[window.along], self.sizes[window.along]
             last = tirx.floordiv(size - self.lengths[window.along], integer(unit))
-            shape[window.axis] = last * window.stride + window.length
+            # Of no places at all there is no box, but a copy.
+            shape[window.axis] = tirx.max(last, integer(0)) * window.stride + window.length
         return tirx.decl_buffer(shape, str(given.dtype), f"{given.name}_padded")
 
     def call(self, copies: Sequence[Any]) -> KernelCall:

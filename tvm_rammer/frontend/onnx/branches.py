@@ -108,7 +108,9 @@ class _Importer(ONNXGraphImporter):
             for name in self._nodes.keys() & set(node.output):
                 self._nodes[name] = sized(self.bb, self._nodes[name], types.get(name))
             if found is not None:
-                self.sizes.note(self._nodes[node.output[0]], found[0])
+                (name,) = node.output
+                self._nodes[name] = self.bb.emit(self._nodes[name])
+                self.sizes.note(self._nodes[name], found[0])
         for value in graph.output:
             self._nodes[value.name] = as_tensor(self.bb, self._nodes[value.name])
 

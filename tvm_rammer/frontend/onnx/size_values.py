@@ -2,7 +2,8 @@
 
 Exporters write how a shape follows from other shapes as operators: a vector of sizes is cut,
 joined, multiplied. Where all sizes are known, ONNX's own tools compute it. Where some are open, the
-elements are formulas of TVM's names for them, and no operator is left of it.
+elements are formulas of TVM's names for them, and no operator is left of it. What is computed in
+floats on the way to a size is followed as ``ratios``.
 """
 
 from __future__ import annotations
@@ -18,18 +19,22 @@ import tvm
 from onnx import TensorProto
 from tvm import relax, sym, tirx
 
+from tvm_rammer.frontend.onnx import ratios
 from tvm_rammer.frontend.onnx.names import attributes_of
+from tvm_rammer.frontend.onnx.ratios import Ratio
 from tvm_rammer.frontend.sizes import FAR, as_number, as_size
 from tvm_rammer.kernel.blocks import variables
 
 #: Elements of the largest tensor that is looked at.
 _MOST = 64
 _INTEGERS = {TensorProto.INT64: "int64", TensorProto.INT32: "int32", TensorProto.BOOL: "bool"}
+_FLOATS = {TensorProto.FLOAT: "float32", TensorProto.DOUBLE: "float64"}
 
 #: Operators that compare.
 _TRUTHS = frozenset({"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
 
-#: Elements, integers or formulas of int64; the type says what they are in the model.
+#: Elements, integers or formulas of int64, or ratios of floats; the type says what they are in the
+#: model.
 Elements = np.ndarray
 
 
@@ -53,6 +58,8 @@ class SizeValues:
 
     def simplified(self, size: Any) -> Any:
         """A formula in its simplest form."""
+        if isinstance(size, Ratio):
+            return Ratio(self.simplified(size.numerator), size.denominator)
         if isinstance(size, int):
             return size
         for name in variables(size) - self._bound:
@@ -71,13 +78,7 @@ class SizeValues:
             return _filled([as_number(size) for size in value.values], (len(value.values),))
         if isinstance(value, relax.Var):
             return self._known.get(value)
-        if isinstance(value, tvm.ir.GenericConst):
-            whole = str(value.ty.dtype) in _INTEGERS.values()
-            shape = [int(size) for size in value.ty.shape.values]
-            if not whole or prod(shape) > _MOST:
-                return None
-            return _filled(value.value.numpy().astype(np.int64).ravel().tolist(), shape)
-        return None
+        return _constant(value) if isinstance(value, tvm.ir.GenericConst) else None
 
     def result(self, node: onnx.NodeProto, values: Sequence[Any]) -> tuple[Elements, str] | None:
         """The elements of a node's result and their type, given the values of the operands."""
@@ -97,12 +98,14 @@ class SizeValues:
         if found.size > _MOST:
             return None
         simplest = [self.simplified(each) for each in found.ravel().tolist()]
+        if all(isinstance(each, Ratio) and each.number is not None for each in simplest):
+            # Floats that follow from constants are rounded as they are.
+            return None
         return _filled(simplest, found.shape), _type_of(node, attributes, values)
 
-    def note(self, value: Any, elements: Elements) -> None:
+    def note(self, tensor: relax.Var, elements: Elements) -> None:
         """Remember the elements of a tensor."""
-        if isinstance(value, relax.Var):
-            self._known[value] = elements
+        self._known[tensor] = elements
 
     def decided(self, condition: Any) -> bool:
         """Whether something is so in every run; an error where runs differ."""
@@ -125,10 +128,24 @@ def as_value(elements: Elements, dtype: str) -> Any:
     return relax.ShapeExpr(elements.tolist())
 
 
+def _constant(value: tvm.ir.GenericConst) -> Elements | None:
+    """The elements of a small constant of integers, or of floats that are short fractions."""
+    dtype, shape = str(value.ty.dtype), [int(size) for size in value.ty.shape.values]
+    if prod(shape) > _MOST:
+        return None
+    items = value.value.numpy().ravel()
+    if dtype in _INTEGERS.values():
+        return _filled(items.astype(np.int64).tolist(), shape)
+    if dtype not in _FLOATS.values():
+        return None
+    found = list(map(ratios.ratio_of, items.tolist()))
+    return None if None in found else _filled(found, shape)
+
+
 def _type_of(node: onnx.NodeProto, attributes: Mapping[str, Any], values: Sequence[Any]) -> str:
     """The type of a node's result."""
     if node.op_type == "Cast":
-        return _INTEGERS[attributes["to"]]
+        return (_INTEGERS | _FLOATS)[attributes["to"]]
     if node.op_type == "ConstantOfShape":
         return _INTEGERS[attributes["value"].data_type]
     if node.op_type in _TRUTHS:
@@ -161,13 +178,27 @@ def _integers(array: Elements | None) -> list[int]:
     return items
 
 
-def _binary(function: Callable[[Any, Any], Any]) -> Any:
+def _binary(of_sizes: Callable[[Any, Any], Any], of_ratios: Callable[..., Ratio]) -> Any:
+    def function(one: Any, other: Any) -> Any:
+        return of_ratios(one, other) if isinstance(one, Ratio) else of_sizes(one, other)
+
     return lambda values, attributes, *operands: reduce(partial(_apply, function), operands)
+
+
+def _rounded(function: Callable[[Ratio], Ratio]) -> Any:
+    def each(ratio: Any) -> Ratio:
+        if not isinstance(ratio, Ratio):
+            raise UnknownError
+        return function(ratio)
+
+    return lambda values, attributes, operand: _apply(each, operand)
 
 
 def _compared(kind: Callable[[Any, Any], Any]) -> Any:
     def compare(values: SizeValues, attributes: Any, left: Elements, right: Elements) -> Elements:
         def each(one: Any, other: Any) -> int:
+            if isinstance(one, Ratio):
+                one, other = ratios.subtract(one, other).numerator, 0
             return int(values.decided(kind(as_size(one), as_size(other))))
 
         return _apply(each, left, right)
@@ -180,13 +211,24 @@ def is_number(size: Any, number: int) -> bool:
     return isinstance(size, int) and size == number
 
 
-def _extreme(of_numbers: Callable[..., Any], of_formulas: Callable[..., Any]) -> Any:
+def _extreme(
+    of_numbers: Callable[..., Any], of_formulas: Callable[..., Any], of_ratios: Callable[..., Ratio]
+) -> Any:
     def either(one: Any, other: Any) -> Any:
         if isinstance(one, int) and isinstance(other, int):
             return of_numbers(one, other)
         return of_formulas(as_size(one), as_size(other))
 
-    return _binary(either)
+    return _binary(either, of_ratios)
+
+
+def _clipped(
+    values: SizeValues, attributes: Mapping[str, Any], data: Elements, *limits: Elements | None
+) -> Elements:
+    for limit, bounded in zip(limits, ("Max", "Min"), strict=False):
+        if limit is not None:
+            data = _OPERATORS[bounded](values, {}, data, limit)
+    return data
 
 
 def _divided(divide: Callable[[Any, Any], Any]) -> Any:
@@ -194,6 +236,11 @@ def _divided(divide: Callable[[Any, Any], Any]) -> Any:
 
     def of_all(values: SizeValues, attributes: Any, left: Elements, right: Elements) -> Elements:
         def each(one: Any, other: Any) -> Any:
+            if isinstance(one, Ratio):
+                quotient = None if divide is tirx.floormod else ratios.divide(one, other)
+                if quotient is None:
+                    raise UnknownError
+                return quotient
             if not values.decided(as_size(one) >= 0) or not values.decided(as_size(other) > 0):
                 raise UnknownError
             return divide(as_size(one), as_size(other))
@@ -205,11 +252,33 @@ def _divided(divide: Callable[[Any, Any], Any]) -> Any:
 
 def _cast(values: SizeValues, attributes: Mapping[str, Any], operand: Elements) -> Elements:
     target = attributes["to"]
+
+    def whole(size: Any) -> Any:
+        if not isinstance(size, Ratio):
+            return size
+        if not values.decided(as_size(size.numerator) >= 0):
+            # Floats are cut towards 0.
+            raise UnknownError
+        return ratios.floor(size).numerator
+
+    if target in _FLOATS:
+        return _apply(lambda size: size if isinstance(size, Ratio) else Ratio(size), operand)
     if target not in _INTEGERS:
         raise UnknownError
     if _INTEGERS[target] == "bool":
-        return _apply(lambda each: int(values.decided(tirx.NE(as_size(each), 0))), operand)
-    return operand
+        return _apply(lambda size: int(values.decided(tirx.NE(as_size(size), 0))), operand)
+    return _apply(whole, operand)
+
+
+def _negated(values: SizeValues, attributes: Any, operand: Elements) -> Elements:
+    def negated(size: Any) -> Any:
+        return ratios.subtract(Ratio(0), size) if isinstance(size, Ratio) else 0 - size
+
+    return _apply(negated, operand)
+
+
+def _transposed(values: SizeValues, attributes: Mapping[str, Any], operand: Elements) -> Elements:
+    return np.transpose(operand, attributes.get("perm"))
 
 
 def _where(
@@ -299,6 +368,8 @@ def _reduced(join: Callable[[Any, Any], Any]) -> Any:
         axes: Elements | None = None,
     ) -> Elements:
         over = _axes(attributes, axes) or tuple(range(data.ndim))
+        if any(isinstance(size, Ratio) for size in data.ravel().tolist()):
+            raise UnknownError
         if data.ndim > 1 or not data.size or not over:
             raise UnknownError
         found = reduce(join, data.tolist()) if data.ndim else data.item()
@@ -308,30 +379,34 @@ def _reduced(join: Callable[[Any, Any], Any]) -> Any:
 
 
 _OPERATORS: dict[str, Callable[..., Elements]] = {
-    "Add": _binary(lambda one, other: one + other),
+    "Add": _binary(lambda one, other: one + other, ratios.add),
     "Cast": _cast,
+    "Ceil": _rounded(ratios.ceil),
+    "Clip": _clipped,
     "Concat": _joined,
     "ConstantOfShape": _filled_with,
     "Div": _divided(tirx.floordiv),
     "Equal": _compared(tirx.EQ),
     "Expand": _expanded,
+    "Floor": _rounded(ratios.floor),
     "Gather": _gathered,
     "Greater": _compared(tirx.GT),
     "GreaterOrEqual": _compared(tirx.GE),
     "Identity": lambda values, attributes, operand: operand,
     "Less": _compared(tirx.LT),
     "LessOrEqual": _compared(tirx.LE),
-    "Max": _extreme(max, tirx.max),
-    "Min": _extreme(min, tirx.min),
+    "Max": _extreme(max, tirx.max, ratios.most),
+    "Min": _extreme(min, tirx.min, ratios.least),
     "Mod": _divided(tirx.floormod),
-    "Mul": _binary(lambda one, other: one * other),
-    "Neg": lambda values, attributes, operand: _apply(lambda each: 0 - each, operand),
+    "Mul": _binary(lambda one, other: one * other, ratios.multiply),
+    "Neg": _negated,
     "ReduceProd": _reduced(lambda one, other: one * other),
     "ReduceSum": _reduced(lambda one, other: one + other),
     "Reshape": _reshaped,
     "Slice": _sliced,
     "Squeeze": _squeezed,
-    "Sub": _binary(lambda one, other: one - other),
+    "Sub": _binary(lambda one, other: one - other, ratios.subtract),
+    "Transpose": _transposed,
     "Unsqueeze": _unsqueezed,
     "Where": _where,
 }

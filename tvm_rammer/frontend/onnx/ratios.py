@@ -1,0 +1,101 @@
+"""Floats that a model computes of sizes: a size by a number, which is rounded to a size again.
+
+Half of a height, rounded up, is computed in floats by who exports ``math.ceil(height / 2)``. Sizes
+are far below 2**24, so that float32 rounds such a quotient to a whole number only where it is one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from tvm import tirx
+
+from tvm_rammer.frontend.sizes import as_number, as_size
+
+#: Of constants with more digits behind the point nothing is followed.
+_FINEST = 1 << 20
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A size, or a formula, by a number; either may be 1."""
+
+    numerator: Any
+    denominator: int = 1
+
+    @property
+    def number(self) -> float | None:
+        """Its value, if that is known."""
+        known = isinstance(self.numerator, int)
+        return self.numerator / self.denominator if known else None
+
+
+def ratio_of(value: float) -> Ratio | None:
+    """A constant; ``None`` for one that is no short fraction."""
+    try:
+        exact = Fraction(value)
+    except (OverflowError, ValueError):
+        return None
+    if exact.denominator > _FINEST or abs(exact.numerator) > _FINEST:
+        return None
+    return Ratio(exact.numerator, exact.denominator)
+
+
+def add(one: Ratio, other: Ratio) -> Ratio:
+    """Their sum."""
+    left, right, below = _together(one, other)
+    return Ratio(left + right, below)
+
+
+def subtract(one: Ratio, other: Ratio) -> Ratio:
+    """What is left."""
+    left, right, below = _together(one, other)
+    return Ratio(left - right, below)
+
+
+def multiply(one: Ratio, other: Ratio) -> Ratio:
+    """Their product."""
+    product = as_size(one.numerator) * as_size(other.numerator)
+    return Ratio(as_number(product), one.denominator * other.denominator)
+
+
+def divide(one: Ratio, other: Ratio) -> Ratio | None:
+    """Their quotient; ``None`` unless the divisor is a positive number."""
+    if not isinstance(other.numerator, int) or other.numerator <= 0:
+        return None
+    return multiply(one, Ratio(other.denominator, other.numerator))
+
+
+def least(one: Ratio, other: Ratio) -> Ratio:
+    """The smaller one."""
+    left, right, below = _together(one, other)
+    return Ratio(tirx.min(left, right), below)
+
+
+def most(one: Ratio, other: Ratio) -> Ratio:
+    """The larger one."""
+    left, right, below = _together(one, other)
+    return Ratio(tirx.max(left, right), below)
+
+
+def floor(ratio: Ratio) -> Ratio:
+    """Rounded down."""
+    below = as_size(ratio.denominator)
+    return Ratio(tirx.floordiv(as_size(ratio.numerator), below))
+
+
+def ceil(ratio: Ratio) -> Ratio:
+    """Rounded up."""
+    more = as_size(ratio.numerator) + (ratio.denominator - 1)
+    return floor(Ratio(more, ratio.denominator))
+
+
+def _together(one: Ratio, other: Ratio) -> tuple[Any, Any, int]:
+    """Their numerators over one denominator."""
+    if one.denominator == other.denominator:
+        return as_size(one.numerator), as_size(other.numerator), one.denominator
+    left = as_size(one.numerator) * other.denominator
+    right = as_size(other.numerator) * one.denominator
+    return left, right, one.denominator * other.denominator
