@@ -83,7 +83,7 @@ def test_boxes_begin_anywhere():
     boxes = run_time_boxes(summed(inside))
     assert boxes.units == (1, 1)
     assert [block.lengths for block in boxes.blocks] == [(1, 16), (1, 4), (1, 1)]
-    rows, columns = boxes.many.windows[0]
+    rows, columns = boxes.rows[0].windows[0]
     assert (rows.first, rows.length, rows.filled) == (-1, 3, True)
     assert (columns.first, columns.length, columns.filled) == (-1, 18, True)
 

@@ -27,17 +27,17 @@ def in_boxes(
     """A function of whole tensors; parameters as for :func:`~.call_in_blocks.in_blocks`."""
     first = kernels[0]
     given = []
-    for place, windows in enumerate(boxes.many.windows):
+    for place, windows in enumerate(boxes.single.windows):
         own = kernels[:1] if windows or shared[place] else kernels
         params = [kernel.params[place] for kernel in own]
         given.append([whole(each, windows) if windows else like(each) for each in params])
-    many, some, single = (
+    *wide, single = (
         _Kind(boxes, block, kernel, [each[min(number, len(each) - 1)] for each in given])
         for number, (block, kernel) in enumerate(zip(boxes.blocks, kernels, strict=True))
     )
-    rows, columns = some.lengths[-2:]
-    fit = tirx.all(some.sizes[-2] >= rows, some.sizes[-1] >= columns)
-    body = tirx.IfThenElse(fit, _covered(some, [many, some]), _covered(single, [single]))
+    rows, columns = wide[-1].lengths[-2:]
+    fit = tirx.all(single.sizes[-2] >= rows, single.sizes[-1] >= columns)
+    body = tirx.IfThenElse(fit, _covered(wide), _covered([single]))
     root = s_tir.SBlock([], [], [], "root", body)
     params = [buffer for each in given for buffer in each]
     return tirx.PrimFunc(params, s_tir.SBlockRealize([], True, root), attrs=first.attrs)
@@ -97,8 +97,9 @@ class _Kind:
         return KernelCall(windows, self.kernel, tensors)
 
 
-def _covered(kind: _Kind, kinds: Sequence[_Kind]) -> tirx.Stmt:
-    """Everything, by boxes of several widths; by ``kind``, the last one, what the others leave."""
+def _covered(kinds: Sequence[_Kind]) -> tirx.Stmt:
+    """Everything, by boxes of several widths; by the narrowest what the others leave."""
+    kind = kinds[-1]
     copies = [kind.padded(place) for place in range(len(kind.windows))]
     steps = []
     for copy, given, windows in zip(copies, kind.tensors, kind.windows, strict=True):

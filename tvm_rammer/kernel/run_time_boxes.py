@@ -19,12 +19,12 @@ from tvm_rammer.kernel.loop_nests import NotInBlocksError, nests_of
 from tvm_rammer.kernel.nodes import substitute
 from tvm_rammer.kernel.run_time_blocks import terms_of
 
-#: Places of the last axis that are computed at once, as long as there are so many, and behind them.
-_MANY, _SOME = 16, 4
+#: Places of the last axis that are computed at once, as long as there are so many left.
+_WIDTHS = 16, 4
 #: Terms of the sums of a place from which on it is worth it to read weights less often,
 _HEAVY = 1 << 16
-#: by so many rows at once.
-_ROWS = 4
+#: by so many rows at once, and by places.
+_ROWS, _HEAVY_WIDTHS = 4, (16, 8, 4)
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Boxes:
 
     Attributes
     ----------
-    many, some : Block
-        For as many rows, and more or fewer places of the last axis.
+    rows : tuple of Block
+        Of one height, and of fewer and fewer places of the last axis.
     single : Block
         One place of each axis.
     units : tuple of int
@@ -43,16 +43,15 @@ class Boxes:
         Whether boxes are so small that cores had better share the rows than each box.
     """
 
-    many: Block
-    some: Block
+    rows: tuple[Block, ...]
     single: Block
     units: tuple[int, ...]
     in_rows: bool
 
     @property
-    def blocks(self) -> tuple[Block, Block, Block]:
+    def blocks(self) -> tuple[Block, ...]:
         """All of them."""
-        return self.many, self.some, self.single
+        return *self.rows, self.single
 
 
 def run_time_boxes(func: tirx.PrimFunc) -> Boxes | None:
@@ -71,10 +70,10 @@ def run_time_boxes(func: tirx.PrimFunc) -> Boxes | None:
         units = [_unit(result.shape[axis]) for axis in axes]
         in_rows = terms_of(nests) < _HEAVY
         *outer, rows, columns = units
-        tall = rows if in_rows else rows * _ROWS
-        lengths = [*outer, tall, columns * _MANY], [*outer, tall, columns * _SOME], units
-        many, some, single = (cut(func, nests, each, units) for each in lengths)
-        return Boxes(many, some, single, tuple(units), in_rows)
+        tall, widths = (rows, _WIDTHS) if in_rows else (rows * _ROWS, _HEAVY_WIDTHS)
+        lengths = [*([*outer, tall, columns * width] for width in widths), units]
+        *made, single = (cut(func, nests, each, units) for each in lengths)
+        return Boxes(tuple(made), single, tuple(units), in_rows)
     except NotInBlocksError:
         return None
 
