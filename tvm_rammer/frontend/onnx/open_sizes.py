@@ -197,7 +197,14 @@ def _pad(
     if all(isinstance(width, int) and width >= 0 for width in flat) and isinstance(number, float):
         return relax.op.nn.pad(data, flat, "constant", number)
     before, after = (list(map(as_size, each)) for each in zip(*both, strict=True))
-    return bb.emit_te(_padded, data, before, after, number)
+    padded = bb.emit_te(_padded, data, before, after, number)
+    sizes = list(padded.ty.shape.values)
+    for axis, pair in enumerate(both):
+        if not all(isinstance(width, int) for width in pair):
+            # What follows is computed of a name: of a formula it would be a longer one each time.
+            sizes[axis] = tirx.Var(f"padded_{axis}", "int64")
+            values.is_open(sizes[axis])
+    return bb.match_cast(padded, relax.TensorType(sizes, padded.ty.dtype))
 
 
 def _padded(data: te.Tensor, before: Sequence[Any], after: Sequence[Any], number: Any) -> te.Tensor:

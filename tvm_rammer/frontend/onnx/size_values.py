@@ -256,7 +256,7 @@ def _cast(values: SizeValues, attributes: Mapping[str, Any], operand: Elements) 
     def whole(size: Any) -> Any:
         if not isinstance(size, Ratio):
             return size
-        if not values.decided(as_size(size.numerator) >= 0):
+        if size.denominator > 1 and not values.decided(as_size(size.numerator) >= 0):
             # Floats are cut towards 0.
             raise UnknownError
         return ratios.floor(size).numerator
