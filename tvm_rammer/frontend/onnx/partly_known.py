@@ -68,7 +68,9 @@ class PartlyKnown:
 
     def shaped(self, node: onnx.NodeProto, types: Types) -> dict[str, onnx.TypeProto]:
         """The type of what takes such a vector for its shape, as far as it is known."""
-        if node.op_type != "Reshape" or domain_of(node) or node.input[0] not in types:
+        is_reshape = node.op_type == "Reshape" and not domain_of(node)
+        # Its first version has the shape as an attribute.
+        if not is_reshape or len(node.input) < 2 or node.input[0] not in types:
             return {}
         pair = self._pairs.get(node.input[1])
         if pair is None:
