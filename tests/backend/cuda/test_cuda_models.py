@@ -94,8 +94,9 @@ def with_inputs(count: int) -> ModelProto:
     return graph.build()
 
 
-def test_a_region_with_hundreds_of_inputs():
-    found = run_emulated(run_onnx, with_inputs(600), num_veus=4)
+@pytest.mark.parametrize("count", [200, pytest.param(600, marks=pytest.mark.slow)])
+def test_a_region_with_hundreds_of_inputs(count):
+    found = run_emulated(run_onnx, with_inputs(count), num_veus=4)
     assert max(found.errors.values()) < TOLERANCE
 
 

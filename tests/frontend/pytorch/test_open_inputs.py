@@ -152,3 +152,46 @@ def test_a_size_without_a_name_or_a_number():
     program = exported(Rows(), (torch.randn(3, 7, 13),), ({0: B, 1: T},))
     with pytest.raises(tvm_rammer.ModelError, match="has the symbolic shape"):
         tvm_rammer.build(program)
+
+
+H, W = (torch.export.Dim(name, min=16, max=512) for name in "hw")
+NN = torch.nn
+POOLS = {
+    "maxima": NN.MaxPool2d(3, 2, 1),
+    "far maxima": NN.MaxPool2d(3, 1, 1, dilation=2, ceil_mode=True),
+    "means": NN.AvgPool2d(2, 2),
+    "means of padding": NN.AvgPool2d(3, 2, 1),
+    "means without padding": NN.AvgPool2d(3, 2, 1, count_include_pad=False),
+    "sums": NN.AvgPool2d(3, 2, 1, divisor_override=1),
+    "the mean of all": NN.AdaptiveAvgPool2d(1),
+}
+RESIZES = {
+    "nearest": {"scale_factor": 2.0, "mode": "nearest"},
+    "linear": {"scale_factor": 2.0, "mode": "bilinear", "align_corners": False},
+    "linear between corners": {"scale_factor": 2.0, "mode": "bilinear", "align_corners": True},
+    "cubic": {"scale_factor": 2.0, "mode": "bicubic", "align_corners": False},
+}
+
+
+class Resized(torch.nn.Module):
+    """Half an image as large as the whole one again, and twice as large."""
+
+    def __init__(self, options):
+        super().__init__()
+        self.options = options
+
+    def forward(self, x):
+        options = {**self.options, "scale_factor": None}
+        half = torch.nn.functional.avg_pool2d(x, 2)
+        whole = torch.nn.functional.interpolate(half, size=x.shape[2:], **options)
+        return x + whole, torch.nn.functional.interpolate(x, **self.options)
+
+
+@pytest.mark.parametrize("name", [*POOLS, *RESIZES])
+def test_images_of_any_height_and_width(name):
+    module = (POOLS[name] if name in POOLS else Resized(RESIZES[name])).eval()
+    program = exported(module, (torch.randn(1, 3, 40, 48),), ({2: H, 3: W},))
+    given = "input" if name in POOLS else "x"
+    instance = tvm_rammer.build(program, shapes={given: (1, 3, "h", "w")}).create()
+    for height, width in ((16, 17), (33, 64), (47, 30)):
+        assert agrees(module, instance, (torch.randn(1, 3, height, width),))

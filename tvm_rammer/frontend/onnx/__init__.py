@@ -27,7 +27,6 @@
 ``linear_attention``   matrices that remember keys and values
 ``split_sequence``     a tensor in parts whose sizes may be data
 ``size_values``        what is computed from sizes, as formulas
-``ratios``             floats that are computed of sizes, and rounded to sizes
 ``open_sizes``         operators whose operands are such formulas
 ``run_time_sizes``     shapes, where sizes are data at run time
 ``run_time_resize``    Resize where a size is data at run time

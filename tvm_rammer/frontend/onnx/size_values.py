@@ -19,9 +19,9 @@ import tvm
 from onnx import TensorProto
 from tvm import relax, sym, tirx
 
-from tvm_rammer.frontend.onnx import ratios
+from tvm_rammer.frontend import ratios
 from tvm_rammer.frontend.onnx.names import attributes_of
-from tvm_rammer.frontend.onnx.ratios import Ratio
+from tvm_rammer.frontend.ratios import Ratio
 from tvm_rammer.frontend.sizes import FAR, as_number, as_size
 from tvm_rammer.kernel.blocks import variables
 

@@ -16,6 +16,8 @@ import tvm
 from tvm import relax, sym, tirx
 
 from tvm_rammer.errors import ModelError
+from tvm_rammer.frontend import ratios
+from tvm_rammer.frontend.ratios import Ratio
 from tvm_rammer.frontend.sizes import FAR, as_number, as_size
 
 #: What programs compute with sizes; the results' formulas say how.
@@ -122,9 +124,27 @@ class SizeSymbols:
         if formula.is_Symbol:
             return self.of_symbol(formula)
         kind = type(formula).__name__
+        if kind in _ROUNDED:
+            rounded = _ROUNDED[kind](self._ratio(formula.args[0]))
+            return self.simplified(as_size(rounded.numerator))
         if kind not in _FORMULAS or (kind == "Pow" and not formula.exp.is_Integer):
             raise ModelError(f"a size that is computed as {formula} is not supported")
         return _FORMULAS[kind](*map(self._formula, formula.args))
+
+    def _ratio(self, formula: Any) -> Ratio:
+        """A float that is computed of sizes, which are not negative."""
+        kind = type(formula).__name__
+        if formula.is_Float:
+            found = ratios.ratio_of(float(formula))
+        elif kind == "ToFloat":
+            found = Ratio(self._formula(formula.args[0]))
+        elif kind in _OF_RATIOS:
+            found = reduce(_OF_RATIOS[kind], map(self._ratio, formula.args))
+        else:
+            found = Ratio(self._formula(formula))
+        if found is None:
+            raise ModelError(f"a size that is computed as {formula} is not supported")
+        return found
 
 
 def is_symbolic(value: Any) -> bool:
@@ -160,6 +180,12 @@ def _joined(join: Callable[[Any, Any], Any]) -> Callable[..., Size]:
     return lambda *parts: reduce(join, parts)
 
 
+#: Floats of sizes become sizes again.
+_ROUNDED = {"TruncToInt": ratios.floor, "FloorToInt": ratios.floor, "CeilToInt": ratios.ceil}
+_OF_RATIOS: dict[str, Callable[[Ratio, Ratio], Any]] = {
+    "Mul": ratios.multiply,
+    **dict.fromkeys(("FloatTrueDiv", "IntTrueDiv"), ratios.divide),
+}
 _FORMULAS: dict[str, Callable[..., Size]] = {
     "Add": lambda *parts: sum(parts),
     "Mul": _joined(mul),

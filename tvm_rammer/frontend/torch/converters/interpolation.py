@@ -8,15 +8,18 @@ same rule, its ``resize2d`` is used.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from tvm import relax
+from tvm import relax, tirx
 
+from tvm_rammer.frontend.resized_axis import ResizeRule, resized_axis
 from tvm_rammer.frontend.torch.operator_call import (
     Converter,
     OperatorCall,
+    are_numbers,
+    dtype_of,
     is_float,
     shape_of,
     table,
@@ -29,6 +32,8 @@ _FEW = 32
 
 def _nearest(call: OperatorCall, x: Any, size: Any, factors: Any = None) -> Any:
     before, after = shape_of(x)[2:], call.shape[2:]
+    if not are_numbers(*before, *after):
+        return _of_open_sizes(call, x, "nearest", _scaled, factors)
     whole = all(b % a == 0 for a, b in zip(before, after, strict=True))
     if whole and _same_factors(before, after, factors):
         return call.emit(
@@ -48,6 +53,8 @@ def _bilinear(
 ) -> Any:
     _check_floats(call)
     before, after = shape_of(x)[2:], call.shape[2:]
+    if not are_numbers(*before, *after):
+        return _of_open_sizes(call, x, "linear", _corners if align_corners else _centres, factors)
     fits = 1 not in after if align_corners else _same_factors(before, after, factors)
     # TVM computes coordinates in float32.
     if fits and call.dtype != "float64":
@@ -62,9 +69,55 @@ def _nearest_exact(call: OperatorCall, x: Any, *_: Any) -> Any:
     return _by_matrices(call, x)
 
 
+def _bicubic(
+    call: OperatorCall, x: Any, size: Any, align_corners: bool, factors: Any = None
+) -> Any:
+    _check_floats(call)
+    if not are_numbers(*shape_of(x)[2:], *call.shape[2:]):
+        return _of_open_sizes(call, x, "cubic", _corners if align_corners else _centres, factors)
+    return _by_matrices(call, x)
+
+
 def _weighted(call: OperatorCall, x: Any, *_: Any) -> Any:
     _check_floats(call)
     return _by_matrices(call, x)
+
+
+#: Where an output lies in the input, given how long a step is there.
+Coordinate = Callable[[Any, Any, Any, Any], Any]
+
+
+def _scaled(place: Any, step: Any, before: Any, after: Any) -> Any:
+    return place * step
+
+
+def _centres(place: Any, step: Any, before: Any, after: Any) -> Any:
+    return (place + 0.5) * step - 0.5
+
+
+def _corners(place: Any, step: Any, before: Any, after: Any) -> Any:
+    return place * ((before - 1.0) / tirx.max(after - 1.0, tirx.const(1.0, "float32")))
+
+
+def _of_open_sizes(
+    call: OperatorCall, x: Any, mode: str, coordinate: Coordinate, factors: Any
+) -> Any:
+    """By PyTorch's coordinates, in float32, of sizes that each run decides.
+
+    Of factors that it is given, PyTorch takes the steps.
+    """
+    dtype, given = dtype_of(x), factors or (None, None)
+    data = x if mode == "nearest" else call.cast(x, "float32")
+    for axis, factor in zip((2, 3), given, strict=True):
+
+        def at(place: Any, before: Any, after: Any, factor: Any = factor) -> Any:
+            step = before / after if factor is None else tirx.const(1.0 / factor, "float32")
+            return coordinate(place, step, before, after)
+
+        size = call.shape[axis]
+        if not call.sizes.are_equal([size], [shape_of(data)[axis]]):
+            data = resized_axis(call.builder, data, axis, size, ResizeRule(mode, at))
+    return call.cast(data, dtype)
 
 
 def _check_floats(call: OperatorCall) -> None:
@@ -156,7 +209,7 @@ def _sampled(
 CONVERTERS: dict[str, Converter] = {
     "upsample_nearest2d.vec": _nearest,
     "upsample_bilinear2d.vec": _bilinear,
-    "upsample_bicubic2d.vec": _weighted,
+    "upsample_bicubic2d.vec": _bicubic,
     "_upsample_nearest_exact2d.vec": _nearest_exact,
     "_upsample_bilinear2d_aa.default": _weighted,
     "_upsample_bicubic2d_aa.default": _weighted,

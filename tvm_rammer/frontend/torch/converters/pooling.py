@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,31 +14,46 @@ from tvm_rammer.frontend.torch.converters.convolution import each
 from tvm_rammer.frontend.torch.operator_call import (
     Converter,
     OperatorCall,
+    are_numbers,
     dtype_of,
     is_float,
     shape_of,
     table,
 )
+from tvm_rammer.frontend.torch.size_symbols import Size
 
 
 def _with_batch(call: OperatorCall, x: Any, dimensions: int) -> Any:
     return x if x.ty.ndim == dimensions + 2 else call.emit(relax.op.expand_dims(x, 0))
 
 
+def _without_batch(call: OperatorCall, pooled: Any) -> Any:
+    """A result of as many axes as PyTorch's."""
+    return call.reshape(pooled, call.shape) if pooled.ty.ndim > len(call.shape) else pooled
+
+
 def _behind(
-    shape: tuple[int, ...],
-    out: tuple[int, ...],
+    call: OperatorCall,
+    sizes: Sequence[Size],
     window: list[int],
     stride: list[int],
     padding: list[int],
+    ceil_mode: bool,
 ) -> list[int]:
     """Padding behind each axis, which makes as many windows as PyTorch has."""
-    return [
-        max((count - 1) * step + size - before - length, 0)
-        for length, count, size, step, before in zip(
-            shape, out, window, stride, padding, strict=True
-        )
-    ]
+    found = []
+    counts = call.shape[-len(sizes) :]
+    for length, count, size, step, before in zip(
+        sizes, counts, window, stride, padding, strict=True
+    ):
+        if are_numbers(length, count):
+            found.append(max((count - 1) * step + size - before - length, 0))
+            continue
+        if ceil_mode and before + step > size:
+            call.refuse("of open sizes, windows may begin behind the end")
+        # Each begins before the end, wherever that is.
+        found.append(before + (step - 1 if ceil_mode else 0))
+    return found
 
 
 def _max_pool(dimensions: int) -> Converter:
@@ -62,10 +78,10 @@ def _max_pool(dimensions: int) -> Converter:
             ]
             return _maxima(call, x, lines, sizes)
         span = [(size - 1) * gap + 1 for size, gap in zip(kernel, dilation, strict=True)]
-        behind = _behind(sizes, out, span, stride, padding)
+        behind = _behind(call, sizes, span, stride, padding, ceil_mode)
         pool = getattr(relax.op.nn, f"max_pool{dimensions}d")
         pooled = call.emit(pool(x, kernel, stride, padding + behind, dilation))
-        return [call.reshape(pooled, call.shape)]
+        return [_without_batch(call, pooled)]
 
     return convert
 
@@ -134,8 +150,20 @@ def _average_pool(dimensions: int) -> Converter:
         padding = each(padding, dimensions)
         x = call.wide(_with_batch(call, x, dimensions))
         sizes, out = shape_of(x)[2:], call.shape[-dimensions:]
-        behind = _behind(sizes, out, kernel, stride, padding)
+        behind = _behind(call, sizes, kernel, stride, padding, ceil_mode)
         pool = getattr(relax.op.nn, f"avg_pool{dimensions}d")
+        if not are_numbers(*sizes, *out):
+            counts_all = count_include_pad and any(padding)
+            if counts_all and ceil_mode:
+                call.refuse("of open sizes, padding and what lies behind it weigh differently")
+            counts_all |= divisor_override is not None
+            pooled = call.emit(
+                pool(x, kernel, stride, padding + behind, count_include_pad=counts_all)
+            )
+            if divisor_override is not None:
+                factor = relax.const(math.prod(kernel) / divisor_override, dtype_of(x))
+                pooled = call.emit(relax.op.multiply(pooled, factor))
+            return call.cast(_without_batch(call, pooled))
         pooled = call.emit(pool(x, kernel, stride, padding + behind, count_include_pad=True))
         counted = padding if count_include_pad else [0] * dimensions
         counts = [
@@ -161,9 +189,13 @@ def _average_pool(dimensions: int) -> Converter:
 def _adaptive_average_pool(call: OperatorCall, x: Any, output_size: list[int]) -> Any:
     dimensions = len(output_size)
     x = call.wide(_with_batch(call, x, dimensions))
-    pool = getattr(relax.op.nn, f"adaptive_avg_pool{dimensions}d")
-    pooled = call.emit(pool(x, list(call.shape[-dimensions:])))
-    return call.cast(call.reshape(pooled, call.shape))
+    if all(size == 1 for size in output_size):
+        axes = list(range(2, 2 + dimensions))
+        pooled = call.emit(relax.op.mean(x, axes, keepdims=True))
+    else:
+        pool = getattr(relax.op.nn, f"adaptive_avg_pool{dimensions}d")
+        pooled = call.emit(pool(x, list(call.shape[-dimensions:])))
+    return call.cast(_without_batch(call, pooled))
 
 
 CONVERTERS: dict[str, Converter] = {
