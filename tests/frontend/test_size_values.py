@@ -259,6 +259,22 @@ BODIES = {
         b = Gather(shape, zero)
         table = Constant<value: tensor = int64[6] {7, 8, 9, 10, 11, 12}>()
         y = Slice(table, zero, b)""",
+    "whether it is two": """
+        shape = Shape(x)
+        zero = Constant<value: tensor = int64[1] {0}>()
+        b = Gather(shape, zero)
+        two = Constant<value: tensor = int64[1] {2}>()
+        more = Sub(b, two)
+        is_other = Cast<to = 9>(more)
+        y = Cast<to = 7>(is_other)""",
+    "a small part": """
+        shape = Shape(x)
+        zero = Constant<value: tensor = int64[1] {0}>()
+        b = Gather(shape, zero)
+        size = Cast<to = 1>(b)
+        small = Constant<value: tensor = float[1] {0.25}>()
+        part = Mul(size, small)
+        y = Cast<to = 7>(part)""",
     "no difference": """
         shape = Shape(x)
         zero = Constant<value: tensor = int64[1] {0}>()
@@ -278,6 +294,7 @@ BODIES = {
 
 def model(body):
     vectors = "numbers", "sizes as a result", "a table cut to the batch"
+    vectors = *vectors, "whether it is two", "a small part"
     results = "int64[n] y" if body in vectors else "float[n] y"
     numbers = "the product of all", "padding of what is left", "least and most", "cut below 0"
     if body in numbers:

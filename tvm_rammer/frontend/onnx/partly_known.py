@@ -35,6 +35,8 @@ _FOLLOWED = {
     **dict.fromkeys(("Transpose", "Unsqueeze"), slice(0, 1)),
 }
 
+_WHOLE = (onnx.TensorProto.INT64, onnx.TensorProto.INT32)
+
 #: What a vector would be, with one and with another number in place of what is not known.
 Pair = tuple[onnx.TensorProto, onnx.TensorProto]
 
@@ -100,6 +102,10 @@ class PartlyKnown:
         return numpy_helper.from_array(one, name), numpy_helper.from_array(other, name)
 
     def _pair(self, node: onnx.NodeProto, values: Values) -> Pair | None:
+        kinds = [each.i for each in node.attribute if each.name == "to"]
+        if kinds and kinds[0] not in _WHOLE:
+            # Floats are cut, and whatever is not 0 is true.
+            return None
         followed = set(node.input[_FOLLOWED.get(node.op_type, slice(0))])
         if not any(name in self._pairs for name in followed):
             return None
