@@ -275,6 +275,12 @@ BODIES = {
         small = Constant<value: tensor = float[1] {0.25}>()
         part = Mul(size, small)
         y = Cast<to = 7>(part)""",
+    "no sizes at all": """
+        shape = Shape(x)
+        three = Constant<value: tensor = int64[1] {3}>()
+        rest = Slice(shape, three, three)
+        sizes = Concat<axis = 0>(shape, rest)
+        y = Reshape(x, sizes)""",
     "no difference": """
         shape = Shape(x)
         zero = Constant<value: tensor = int64[1] {0}>()

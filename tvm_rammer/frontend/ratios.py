@@ -26,10 +26,9 @@ class Ratio:
     denominator: int = 1
 
     @property
-    def number(self) -> float | None:
-        """Its value, if that is known."""
-        known = isinstance(self.numerator, int)
-        return self.numerator / self.denominator if known else None
+    def is_known(self) -> bool:
+        """Whether it is a number."""
+        return isinstance(self.numerator, int)
 
 
 def ratio_of(value: float) -> Ratio | None:
@@ -63,7 +62,7 @@ def multiply(one: Ratio, other: Ratio) -> Ratio:
 
 def divide(one: Ratio, other: Ratio) -> Ratio | None:
     """Their quotient; ``None`` unless the divisor is a positive number."""
-    if not isinstance(other.numerator, int) or other.numerator <= 0:
+    if not other.is_known or other.numerator <= 0:
         return None
     return multiply(one, Ratio(other.denominator, other.numerator))
 

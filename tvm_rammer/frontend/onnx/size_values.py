@@ -98,7 +98,8 @@ class SizeValues:
         if found.size > _MOST:
             return None
         simplest = [self.simplified(each) for each in found.ravel().tolist()]
-        if all(isinstance(each, Ratio) and each.number is not None for each in simplest):
+        ratios_are_known = [isinstance(each, Ratio) and each.is_known for each in simplest]
+        if simplest and all(ratios_are_known):
             # Floats that follow from constants are rounded as they are.
             return None
         return _filled(simplest, found.shape), _type_of(node, attributes, values)
