@@ -19,7 +19,7 @@ _FINEST = 1 << 20
 
 
 @dataclass(frozen=True)
-class Ratio:
+class SizeRatio:
     """A size, or a formula, by a number; either may be 1."""
 
     numerator: Any
@@ -31,7 +31,7 @@ class Ratio:
         return isinstance(self.numerator, int)
 
 
-def ratio_of(value: float) -> Ratio | None:
+def ratio_of(value: float) -> SizeRatio | None:
     """A constant; ``None`` for one that is no short fraction."""
     try:
         exact = Fraction(value)
@@ -39,59 +39,59 @@ def ratio_of(value: float) -> Ratio | None:
         return None
     if exact.denominator > _FINEST or abs(exact.numerator) > _FINEST:
         return None
-    return Ratio(exact.numerator, exact.denominator)
+    return SizeRatio(exact.numerator, exact.denominator)
 
 
-def add(one: Ratio, other: Ratio) -> Ratio:
+def add(one: SizeRatio, other: SizeRatio) -> SizeRatio:
     """Their sum."""
     left, right, below = _together(one, other)
-    return Ratio(left + right, below)
+    return SizeRatio(left + right, below)
 
 
-def subtract(one: Ratio, other: Ratio) -> Ratio:
+def subtract(one: SizeRatio, other: SizeRatio) -> SizeRatio:
     """What is left."""
     left, right, below = _together(one, other)
-    return Ratio(left - right, below)
+    return SizeRatio(left - right, below)
 
 
-def multiply(one: Ratio, other: Ratio) -> Ratio:
+def multiply(one: SizeRatio, other: SizeRatio) -> SizeRatio:
     """Their product."""
     product = as_size(one.numerator) * as_size(other.numerator)
-    return Ratio(as_number(product), one.denominator * other.denominator)
+    return SizeRatio(as_number(product), one.denominator * other.denominator)
 
 
-def divide(one: Ratio, other: Ratio) -> Ratio | None:
+def divide(one: SizeRatio, other: SizeRatio) -> SizeRatio | None:
     """Their quotient; ``None`` unless the divisor is a positive number."""
     if not other.is_known or other.numerator <= 0:
         return None
-    return multiply(one, Ratio(other.denominator, other.numerator))
+    return multiply(one, SizeRatio(other.denominator, other.numerator))
 
 
-def least(one: Ratio, other: Ratio) -> Ratio:
+def least(one: SizeRatio, other: SizeRatio) -> SizeRatio:
     """The smaller one."""
     left, right, below = _together(one, other)
-    return Ratio(tirx.min(left, right), below)
+    return SizeRatio(tirx.min(left, right), below)
 
 
-def most(one: Ratio, other: Ratio) -> Ratio:
+def most(one: SizeRatio, other: SizeRatio) -> SizeRatio:
     """The larger one."""
     left, right, below = _together(one, other)
-    return Ratio(tirx.max(left, right), below)
+    return SizeRatio(tirx.max(left, right), below)
 
 
-def floor(ratio: Ratio) -> Ratio:
+def floor(ratio: SizeRatio) -> SizeRatio:
     """Rounded down."""
     below = as_size(ratio.denominator)
-    return Ratio(tirx.floordiv(as_size(ratio.numerator), below))
+    return SizeRatio(tirx.floordiv(as_size(ratio.numerator), below))
 
 
-def ceil(ratio: Ratio) -> Ratio:
+def ceil(ratio: SizeRatio) -> SizeRatio:
     """Rounded up."""
     more = as_size(ratio.numerator) + (ratio.denominator - 1)
-    return floor(Ratio(more, ratio.denominator))
+    return floor(SizeRatio(more, ratio.denominator))
 
 
-def _together(one: Ratio, other: Ratio) -> tuple[Any, Any, int]:
+def _together(one: SizeRatio, other: SizeRatio) -> tuple[Any, Any, int]:
     """Their numerators over one denominator."""
     if one.denominator == other.denominator:
         return as_size(one.numerator), as_size(other.numerator), one.denominator

@@ -21,7 +21,7 @@ from tvm import relax, sym, tirx
 
 from tvm_rammer.frontend import ratios
 from tvm_rammer.frontend.onnx.names import attributes_of
-from tvm_rammer.frontend.ratios import Ratio
+from tvm_rammer.frontend.ratios import SizeRatio
 from tvm_rammer.frontend.sizes import FAR, as_number, as_size
 from tvm_rammer.kernel.blocks import variables
 
@@ -58,8 +58,8 @@ class SizeValues:
 
     def simplified(self, size: Any) -> Any:
         """A formula in its simplest form."""
-        if isinstance(size, Ratio):
-            return Ratio(self.simplified(size.numerator), size.denominator)
+        if isinstance(size, SizeRatio):
+            return SizeRatio(self.simplified(size.numerator), size.denominator)
         if isinstance(size, int):
             return size
         for name in variables(size) - self._bound:
@@ -98,7 +98,7 @@ class SizeValues:
         if found.size > _MOST:
             return None
         simplest = [self.simplified(each) for each in found.ravel().tolist()]
-        ratios_are_known = [isinstance(each, Ratio) and each.is_known for each in simplest]
+        ratios_are_known = [isinstance(each, SizeRatio) and each.is_known for each in simplest]
         if simplest and all(ratios_are_known):
             # Floats that follow from constants are rounded as they are.
             return None
@@ -179,16 +179,16 @@ def _integers(array: Elements | None) -> list[int]:
     return items
 
 
-def _binary(of_sizes: Callable[[Any, Any], Any], of_ratios: Callable[..., Ratio]) -> Any:
+def _binary(of_sizes: Callable[[Any, Any], Any], of_ratios: Callable[..., SizeRatio]) -> Any:
     def function(one: Any, other: Any) -> Any:
-        return of_ratios(one, other) if isinstance(one, Ratio) else of_sizes(one, other)
+        return of_ratios(one, other) if isinstance(one, SizeRatio) else of_sizes(one, other)
 
     return lambda values, attributes, *operands: reduce(partial(_apply, function), operands)
 
 
-def _rounded(function: Callable[[Ratio], Ratio]) -> Any:
-    def each(ratio: Any) -> Ratio:
-        if not isinstance(ratio, Ratio):
+def _rounded(function: Callable[[SizeRatio], SizeRatio]) -> Any:
+    def each(ratio: Any) -> SizeRatio:
+        if not isinstance(ratio, SizeRatio):
             raise UnknownError
         return function(ratio)
 
@@ -198,7 +198,7 @@ def _rounded(function: Callable[[Ratio], Ratio]) -> Any:
 def _compared(kind: Callable[[Any, Any], Any]) -> Any:
     def compare(values: SizeValues, attributes: Any, left: Elements, right: Elements) -> Elements:
         def each(one: Any, other: Any) -> int:
-            if isinstance(one, Ratio):
+            if isinstance(one, SizeRatio):
                 one, other = ratios.subtract(one, other).numerator, 0
             return int(values.decided(kind(as_size(one), as_size(other))))
 
@@ -213,7 +213,9 @@ def is_number(size: Any, number: int) -> bool:
 
 
 def _extreme(
-    of_numbers: Callable[..., Any], of_formulas: Callable[..., Any], of_ratios: Callable[..., Ratio]
+    of_numbers: Callable[..., Any],
+    of_formulas: Callable[..., Any],
+    of_ratios: Callable[..., SizeRatio],
 ) -> Any:
     def either(one: Any, other: Any) -> Any:
         if isinstance(one, int) and isinstance(other, int):
@@ -237,7 +239,7 @@ def _divided(divide: Callable[[Any, Any], Any]) -> Any:
 
     def of_all(values: SizeValues, attributes: Any, left: Elements, right: Elements) -> Elements:
         def each(one: Any, other: Any) -> Any:
-            if isinstance(one, Ratio):
+            if isinstance(one, SizeRatio):
                 quotient = None if divide is tirx.floormod else ratios.divide(one, other)
                 if quotient is None:
                     raise UnknownError
@@ -255,7 +257,7 @@ def _cast(values: SizeValues, attributes: Mapping[str, Any], operand: Elements) 
     target = attributes["to"]
 
     def whole(size: Any) -> Any:
-        if not isinstance(size, Ratio):
+        if not isinstance(size, SizeRatio):
             return size
         if size.denominator > 1 and not values.decided(as_size(size.numerator) >= 0):
             # Floats are cut towards 0.
@@ -263,7 +265,9 @@ def _cast(values: SizeValues, attributes: Mapping[str, Any], operand: Elements) 
         return ratios.floor(size).numerator
 
     if target in _FLOATS:
-        return _apply(lambda size: size if isinstance(size, Ratio) else Ratio(size), operand)
+        return _apply(
+            lambda size: size if isinstance(size, SizeRatio) else SizeRatio(size), operand
+        )
     if target not in _INTEGERS:
         raise UnknownError
     if _INTEGERS[target] == "bool":
@@ -273,7 +277,7 @@ def _cast(values: SizeValues, attributes: Mapping[str, Any], operand: Elements) 
 
 def _negated(values: SizeValues, attributes: Any, operand: Elements) -> Elements:
     def negated(size: Any) -> Any:
-        return ratios.subtract(Ratio(0), size) if isinstance(size, Ratio) else 0 - size
+        return ratios.subtract(SizeRatio(0), size) if isinstance(size, SizeRatio) else 0 - size
 
     return _apply(negated, operand)
 
@@ -369,7 +373,7 @@ def _reduced(join: Callable[[Any, Any], Any]) -> Any:
         axes: Elements | None = None,
     ) -> Elements:
         over = _axes(attributes, axes) or tuple(range(data.ndim))
-        if any(isinstance(size, Ratio) for size in data.ravel().tolist()):
+        if any(isinstance(size, SizeRatio) for size in data.ravel().tolist()):
             raise UnknownError
         if data.ndim > 1 or not data.size or not over:
             raise UnknownError

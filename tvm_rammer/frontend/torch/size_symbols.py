@@ -17,7 +17,7 @@ from tvm import relax, sym, tirx
 
 from tvm_rammer.errors import ModelError
 from tvm_rammer.frontend import ratios
-from tvm_rammer.frontend.ratios import Ratio
+from tvm_rammer.frontend.ratios import SizeRatio
 from tvm_rammer.frontend.sizes import FAR, as_number, as_size
 
 #: What programs compute with sizes; the results' formulas say how.
@@ -131,17 +131,17 @@ class SizeSymbols:
             raise ModelError(f"a size that is computed as {formula} is not supported")
         return _FORMULAS[kind](*map(self._formula, formula.args))
 
-    def _ratio(self, formula: Any) -> Ratio:
+    def _ratio(self, formula: Any) -> SizeRatio:
         """A float that is computed of sizes, which are not negative."""
         kind = type(formula).__name__
         if formula.is_Float:
             found = ratios.ratio_of(float(formula))
         elif kind == "ToFloat":
-            found = Ratio(self._formula(formula.args[0]))
+            found = SizeRatio(self._formula(formula.args[0]))
         elif kind in _OF_RATIOS:
             found = reduce(_OF_RATIOS[kind], map(self._ratio, formula.args))
         else:
-            found = Ratio(self._formula(formula))
+            found = SizeRatio(self._formula(formula))
         if found is None:
             raise ModelError(f"a size that is computed as {formula} is not supported")
         return found
@@ -182,7 +182,7 @@ def _joined(join: Callable[[Any, Any], Any]) -> Callable[..., Size]:
 
 #: Floats of sizes become sizes again.
 _ROUNDED = {"TruncToInt": ratios.floor, "FloorToInt": ratios.floor, "CeilToInt": ratios.ceil}
-_OF_RATIOS: dict[str, Callable[[Ratio, Ratio], Any]] = {
+_OF_RATIOS: dict[str, Callable[[SizeRatio, SizeRatio], Any]] = {
     "Mul": ratios.multiply,
     **dict.fromkeys(("FloatTrueDiv", "IntTrueDiv"), ratios.divide),
 }
