@@ -121,6 +121,12 @@ class BoundFunction:
             if (sizes := _SIZES_DIFFER.search(str(error))) is None:
                 raise
             found, expected, axis = sizes.groups()
+            if "ty=R.Shape([0])" in str(error):
+                raise InputError(
+                    "the model does not take these sizes: a check of them, which asks for a "
+                    f"range, a multiple or equal sizes, is off by {found}; give sizes that it was "
+                    "made for"
+                ) from error
             raise InputError(
                 f"the values of the inputs lead to a tensor whose dimension {axis} is {found}, "
                 f"and the model says {expected}: give values from which sizes follow that fit"

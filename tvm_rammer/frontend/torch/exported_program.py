@@ -303,12 +303,12 @@ def _examples(sizes: Set[Size]) -> dict[Size, int]:
 
 
 def _open_names(program: Any, sizes: Mapping[str, Sequence[Size]]) -> dict[str, str]:
-    """What users call the sizes that are open, by the program's symbols."""
+    """What users call the sizes that are open, by the program's symbols or formulas."""
     names: dict[str, str] = {}
     for node in program.graph.find_nodes(op="placeholder"):
         value = node.meta.get("val")
         for dim, size in zip(getattr(value, "shape", ()), sizes.get(node.name, ()), strict=False):
-            if isinstance(size, str) and not isinstance(dim, int) and dim.node.expr.is_Symbol:
+            if isinstance(size, str) and not isinstance(dim, int):
                 names[str(dim)] = size
     return names
 

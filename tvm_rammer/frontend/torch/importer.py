@@ -22,6 +22,11 @@ from tvm_rammer.frontend.loaded_model import end_blocks, one_line
 from tvm_rammer.frontend.random_numbers import key_of, normal, uniform
 from tvm_rammer.frontend.sizes import FAR, as_size, end_unless_zero
 from tvm_rammer.frontend.torch.converters import COMPLEX_CONVERTERS, CONVERTERS
+from tvm_rammer.frontend.torch.input_formulas import (
+    cast_to_formulas,
+    open_shapes,
+    symbols_of,
+)
 from tvm_rammer.frontend.torch.operator_call import (
     Converter,
     OperatorCall,
@@ -36,6 +41,7 @@ from tvm_rammer.frontend.torch.operator_call import (
 from tvm_rammer.frontend.torch.program_loops import Scan, WhileLoop
 from tvm_rammer.frontend.torch.random_definitions import DRAWN, number_of_run
 from tvm_rammer.frontend.torch.size_symbols import (
+    FEWEST,
     SIZE_OPERATORS,
     SIZE_RELATIONS,
     SizeSymbols,
@@ -62,7 +68,7 @@ def imported(program: Any, where: str, open_sizes: Mapping[str, str]) -> tvm.IRM
     where : str
         The model, for messages.
     open_sizes : mapping of str to str
-        Names of sizes that each run decides, by PyTorch's symbols.
+        Names of sizes that each run decides, by PyTorch's symbols or formulas.
 
     Raises
     ------
@@ -88,35 +94,38 @@ class _Importer(ExportedProgramImporter):
         super().__init__()
         self.program, self.where, self.draws = program, where, 0
         self.sizes = SizeSymbols(open_sizes)
-        self.ranges = {
-            symbol: limits
-            for symbol, limits in program.range_constraints.items()
-            if str(symbol) in open_sizes
-        }
+        self.input_shapes = open_shapes(program)
+        symbols = symbols_of(self.input_shapes)
+        limits = program.range_constraints
+        self.ranges = {symbol: limits[symbol] for symbol in limits if symbol in symbols}
 
     def create_input_vars(self, program: Any) -> Any:
         """The inputs, whose open sizes have the user's names."""
         weights, inputs, _ = super().create_input_vars(program)
-        places = program.graph.find_nodes(op="placeholder")
-        values = {node.name: node.meta["val"] for node in places}
-        for name, var in list(inputs.items()):
-            if not are_numbers(*shape_of(var)):
-                shape = self.sizes.shape(values[name].shape)
-                inputs[name] = relax.Var(var.name, relax.TensorType(shape, var.ty.dtype))
+        for name, shape in self.input_shapes.items():
+            ty = relax.TensorType(list(map(self.sizes.of_input, shape)), inputs[name].ty.dtype)
+            inputs[name] = relax.Var(inputs[name].name, ty)
         return weights, inputs, {}
 
-    def _translate_fx_graph(self, *arguments: Any) -> Any:
+    def _translate_fx_graph(
+        self, module: Any, nodes: Any, inputs: Mapping[str, Any], *rest: Any
+    ) -> Any:
+        shapes, self.input_shapes = self.input_shapes, {}
+        given = cast_to_formulas(self.block_builder, self.sizes, inputs, shapes)
         ranges, self.ranges = self.ranges, {}
         for symbol, limits in ranges.items():
             self._require_range(self.sizes.of_symbol(symbol), limits)
-        return super()._translate_fx_graph(*arguments)
+        return super()._translate_fx_graph(module, nodes, given, *rest)
 
     def _require_range(self, size: Any, limits: Any) -> None:
-        """End runs whose sizes are not those that the program was exported for."""
-        if limits.lower > 1:
-            end_unless_zero(self.block_builder, missing(as_size(int(limits.lower)), size))
+        """End runs whose sizes are not those that the program was exported for.
+
+        PyTorch says 2 of sizes that it knows nothing of, and runs programs with 1.
+        """
+        if limits.lower > FEWEST:
+            end_unless_zero(self.block_builder, missing(as_size(int(limits.lower)), as_size(size)))
         if limits.upper < FAR:
-            end_unless_zero(self.block_builder, missing(size, as_size(int(limits.upper))))
+            end_unless_zero(self.block_builder, missing(as_size(size), as_size(int(limits.upper))))
 
     def create_convert_map(self) -> dict[str, Callable[[Any], Any]]:
         own = {name: partial(self._convert, name) for name in CONVERTERS}
@@ -206,6 +215,8 @@ class _Importer(ExportedProgramImporter):
         call = OperatorCall(node, self.block_builder, self.sizes)
         try:
             arguments = self._arguments(node, converter)
+            if has_open_sizes(node) and _is_pointwise(node):
+                arguments = [call.fitted(x) if isinstance(x, relax.Expr) else x for x in arguments]
             if widened(name, call, arguments):
                 return in_float32(converter, call, arguments)
             note_bounds(call)
@@ -255,6 +266,13 @@ class _Importer(ExportedProgramImporter):
         if isinstance(values, list):
             return values[place] if place < len(values) else None
         return self._getitem(node)
+
+
+def _is_pointwise(node: Any) -> bool:
+    """Whether an operator computes each element of those of its operands at the same place."""
+    import torch
+
+    return torch.Tag.pointwise in getattr(node.target, "tags", ())
 
 
 def has_complex_numbers(node: Any) -> bool:

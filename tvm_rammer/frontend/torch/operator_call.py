@@ -88,9 +88,33 @@ class OperatorCall:
     def sized(self, value: Any, shape: Sequence[Size] | None = None) -> Any:
         """A tensor with names for its sizes, the result's if not given: the run checks them."""
         shape = self.shape if shape is None else shape
-        if self.sizes.are_equal(shape, shape_of(value)):
+        own = shape_of(value)
+        if self.sizes.are_equal(shape, own):
             return value
-        return self.builder.match_cast(value, relax.TensorType(shape, dtype_of(value)))
+        formulas = [
+            (size, one)
+            for size, one in zip(shape, own, strict=True)
+            if self._is_known_name(size) and one is not None and not isinstance(one, tirx.Var)
+        ]
+        if not formulas:
+            return self.builder.match_cast(value, relax.TensorType(shape, dtype_of(value)))
+        # TVM 0.27 never ends with a name that a cast says is a formula of itself.
+        for size, one in formulas:
+            self.require_equal(size, one)
+        return self.reshape(value, shape)
+
+    def _is_known_name(self, size: Size) -> bool:
+        return isinstance(size, tirx.Var) and not self.names(size)
+
+    def fitted(self, value: Any, axis: int | None = None) -> Any:
+        """An operand with the sizes of the result where it has others than 1, but for one axis.
+
+        PyTorch takes sizes for equal that are not the same formula; the run checks them.
+        """
+        result = self.shape[len(self.shape) - value.ty.ndim :]
+        pairs = enumerate(zip(shape_of(value), result, strict=True))
+        kept = [own if own == 1 or place == axis else size for place, (own, size) in pairs]
+        return self.sized(value, kept)
 
     def names(self, size: Any) -> bool:
         """Whether a size is first known where this call's result is."""
@@ -107,6 +131,11 @@ class OperatorCall:
         """End the run where a size is less than another one."""
         excess = missing(as_size(least), as_size(size))
         end_unless_zero(self.builder, self.sizes.simplified(excess))
+
+    def require_equal(self, size: Size, other: Size) -> None:
+        """End the run where two sizes differ."""
+        excess = as_size(size) - as_size(other)
+        end_unless_zero(self.builder, self.sizes.simplified(excess * excess))
 
     def counted(self, count: Size, start: Any = 0, step: Any = 1) -> Any:
         """Numbers of int64, one after the other; as many as only the run may tell."""

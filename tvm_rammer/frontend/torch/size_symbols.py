@@ -29,7 +29,7 @@ SIZE_OPERATORS = (
 #: How they compare sizes; the formula of what is compared is in what is asserted.
 SIZE_RELATIONS = ("ge", "gt", "le", "lt", "eq", "ne", "and_", "or_", "not_", "sym_not")
 #: What PyTorch takes a number of results for, at least, whose operator says nothing about it.
-_FEWEST = 2
+FEWEST = 2
 
 #: A size: a number, or what the run computes.
 Size = Any
@@ -41,7 +41,8 @@ class SizeSymbols:
     Parameters
     ----------
     names : mapping of str to str, optional
-        What users call the sizes of inputs, by PyTorch's symbols: equal names are equal sizes.
+        What users call the sizes of inputs, by PyTorch's symbols or formulas: equal names are equal
+        sizes.
     """
 
     def __init__(self, names: Mapping[str, str] | None = None) -> None:
@@ -52,6 +53,7 @@ class SizeSymbols:
         for size in called.values():
             self._analyzer.bind(size, tvm.ir.Range(as_size(1), as_size(FAR)))
         self._pretended: set[str] = set()
+        self._defined: dict[str, tuple[Any, int]] = {}
 
     def size(self, size: Any) -> Size:
         """A size as TVM has it.
@@ -65,7 +67,7 @@ class SizeSymbols:
         ModelError
             A formula has no form in TVM.
         """
-        return size if isinstance(size, int) else self._formula(size.node.expr)
+        return size if isinstance(size, int) else self.formula(size.node.expr)
 
     def shape(self, sizes: Sequence[Any]) -> tuple[Size, ...]:
         """The sizes of a tensor."""
@@ -79,8 +81,19 @@ class SizeSymbols:
             for one, size in pairs
         )
 
-    def of_symbol(self, symbol: Any) -> tirx.Var:
-        """TVM's name for one of PyTorch's."""
+    def of_input(self, size: Any) -> Size:
+        """A size of an input, by the name that users gave it."""
+        return size if isinstance(size, int) else self.of_symbol(size)
+
+    def define(self, symbol: Any, multiple: Any, factor: int) -> None:
+        """Let a symbol of inputs be what something known, a multiple of it, says."""
+        self._defined[str(symbol)] = multiple, factor
+
+    def of_symbol(self, symbol: Any) -> Size:
+        """TVM's name for one of PyTorch's, or what it was defined as."""
+        if str(symbol) in self._defined:
+            multiple, factor = self._defined[str(symbol)]
+            return self.simplified(as_size(multiple) // factor)
         name = str(symbol)
         return self._names.setdefault(name, tirx.Var(name, "int64"))
 
@@ -105,31 +118,41 @@ class SizeSymbols:
         if kind in ("BooleanTrue", "BooleanFalse"):
             return int(kind == "BooleanFalse")
         parts = relation.args
-        if kind == "GreaterThan" and str(parts[0]) in self._pretended and parts[1] == _FEWEST:
+        if kind == "GreaterThan" and str(parts[0]) in self._pretended and parts[1] == FEWEST:
             return 0
         if kind in ("And", "Or"):
             return _FORMULAS["Add" if kind == "And" else "Mul"](*map(self.excess, parts))
         if kind not in _EXCESS:
             raise ModelError(f"a check of sizes that asks for {relation} is not supported")
-        left, right = (as_size(self._formula(part)) for part in parts)
+        left, right = (as_size(self.formula(part)) for part in parts)
         return self.simplified(_EXCESS[kind](left, right))
 
     def simplified(self, size: Any) -> Size:
         """A formula in its simplest form; a number where it is known."""
         return as_number(self._analyzer.simplify(size))
 
-    def _formula(self, formula: Any) -> Size:
+    def formula(self, formula: Any) -> Size:
+        """A formula of PyTorch's symbols as TVM has it."""
         if formula.is_Integer:
             return int(formula)
         if formula.is_Symbol:
             return self.of_symbol(formula)
         kind = type(formula).__name__
+        if kind == "Mul" and (whole := self._multiple(*formula.as_coeff_Mul())) is not None:
+            return whole
         if kind in _ROUNDED:
             rounded = _ROUNDED[kind](self._ratio(formula.args[0]))
             return self.simplified(as_size(rounded.numerator))
         if kind not in _FORMULAS or (kind == "Pow" and not formula.exp.is_Integer):
             raise ModelError(f"a size that is computed as {formula} is not supported")
-        return _FORMULAS[kind](*map(self._formula, formula.args))
+        return _FORMULAS[kind](*map(self.formula, formula.args))
+
+    def _multiple(self, times: Any, symbol: Any) -> Size | None:
+        """So many times a symbol that was defined, where that takes no division."""
+        multiple, factor = self._defined.get(str(symbol), (None, 1))
+        if multiple is None or not times.is_Integer or int(times) % factor:
+            return None
+        return self.simplified(as_size(multiple) * (int(times) // factor))
 
     def _ratio(self, formula: Any) -> SizeRatio:
         """A float that is computed of sizes, which are not negative."""
@@ -137,11 +160,11 @@ class SizeSymbols:
         if formula.is_Float:
             found = ratios.ratio_of(float(formula))
         elif kind == "ToFloat":
-            found = SizeRatio(self._formula(formula.args[0]))
+            found = SizeRatio(self.formula(formula.args[0]))
         elif kind in _OF_RATIOS:
             found = reduce(_OF_RATIOS[kind], map(self._ratio, formula.args))
         else:
-            found = SizeRatio(self._formula(formula))
+            found = SizeRatio(self.formula(formula))
         if found is None:
             raise ModelError(f"a size that is computed as {formula} is not supported")
         return found

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 import numpy as np
-from tvm import relax, tirx
+from tvm import relax, te, tirx
 
 from tvm_rammer.frontend.part_of_axis import part
 from tvm_rammer.frontend.sizes import as_size
@@ -71,6 +71,7 @@ def _concatenated(call: OperatorCall, tensors: list[Any], dim: int = 0) -> Any:
     if not parts:
         return call.reshape(call.cast(tensors[0]), call.shape)
     axis = dim % len(call.shape)
+    parts = [call.fitted(part, axis) for part in parts]
     return call.emit(relax.op.concat(parts, axis)) if len(parts) > 1 else parts[0]
 
 
@@ -166,11 +167,19 @@ def _rolled(call: OperatorCall, x: Any, shifts: list[int], dims: Any = ()) -> An
     if not dims:
         x, dims = call.reshape(x, (math.prod(shape),)), [0]
     for shift, axis in zip(shifts, dims, strict=True):
+        if not are_numbers(shift, shape_of(x)[axis]):
+            rolled = call.compute(_rolled_places, as_size(shape_of(x)[axis]), as_size(shift))
+            x = call.take(x, rolled, axis)
+            continue
         cut = -shift % max(shape_of(x)[axis], 1)
         if cut:
             parts = [sliced(call, x, axis, cut), sliced(call, x, axis, 0, cut)]
             x = call.emit(relax.op.concat(parts, axis % x.ty.ndim))
     return call.reshape(x, shape)
+
+
+def _rolled_places(size: Any, shift: Any) -> te.Tensor:
+    return te.compute((size,), lambda k: tirx.floormod(k - shift, size), "rolled")
 
 
 def _padded(call: OperatorCall, x: Any, pad: list[int], value: Any = 0) -> Any:
