@@ -112,7 +112,7 @@ def test_a_size_that_tells_no_symbol():
     (node,) = program.graph.find_nodes(op="placeholder")
     rows = node.meta["val"].shape[0]
     node.meta["val"] = node.meta["val"].new_empty(rows * rows, 4)
-    with pytest.raises(ModelError, match="of its inputs do not tell what s[0-9]+ is; give numbers"):
+    with pytest.raises(ModelError, match=r"of its inputs do not tell what s[0-9]+ is; give numbers"):
         tvm_rammer.build(program, shapes={"x": ("n", 4)})
 
 
