@@ -20,6 +20,24 @@ def as_size(number: Any) -> Any:
     return tirx.IntImm("int64", number) if isinstance(number, int) else number
 
 
+def quotient(size: Any, divisor: Any) -> Any:
+    """A size divided by another, rounded down; by 0 as by 1.
+
+    The run computes sizes before it checks them, and a division by 0 would end the process.
+    """
+    return tirx.floordiv(as_size(size), _positive(divisor))
+
+
+def remainder(size: Any, divisor: Any) -> Any:
+    """What a division of sizes leaves; by 0 as by 1."""
+    return tirx.floormod(as_size(size), _positive(divisor))
+
+
+def _positive(divisor: Any) -> Any:
+    number = as_number(divisor)
+    return as_size(number) if isinstance(number, int) else tirx.max(divisor, as_size(1))
+
+
 def end_unless_zero(builder: relax.BlockBuilder, excess: Any) -> None:
     """End the run where a formula of sizes is not 0."""
     if isinstance(excess, int) and excess == 0:

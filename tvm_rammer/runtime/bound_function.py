@@ -123,9 +123,9 @@ class BoundFunction:
             found, expected, axis = sizes.groups()
             if "ty=R.Shape([0])" in str(error):
                 raise InputError(
-                    "the model does not take these sizes: a check of them, which asks for a "
-                    f"range, a multiple or equal sizes, is off by {found}; give sizes that it was "
-                    "made for"
+                    "the model does not take these inputs: a check of their sizes or values, which "
+                    f"asks for a range, a multiple or equal sizes, is off by {found}; give inputs "
+                    "that it was made for"
                 ) from error
             raise InputError(
                 f"the values of the inputs lead to a tensor whose dimension {axis} is {found}, "

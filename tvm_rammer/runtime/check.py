@@ -193,6 +193,8 @@ class _Reference:
         import torch
         from torch.utils import _pytree as pytree
 
+        from tvm_rammer.frontend.torch.size_guards import without_guards
+
         model = self.model
         program = torch.export.load(model) if isinstance(model, str | os.PathLike) else model
         leaves, tree = pytree.tree_flatten(program.example_inputs)
@@ -207,8 +209,9 @@ class _Reference:
         tensors = {**program.constants, **program.state_dict}
         own = [s.tensor.name for s in self.described.states if s.tensor.name not in self.states]
         before = {name: tensors[name].clone() for name in own}
+        free, _ = without_guards(program)
         with torch.no_grad():
-            results = pytree.tree_leaves(program.module()(*arguments, **keywords))
+            results = pytree.tree_leaves(free.module()(*arguments, **keywords))
             found = [each.clone() for each in results if isinstance(each, torch.Tensor)]
             left = {name: _array(tensors[name].clone()) for name in own}
             for name, value in before.items():

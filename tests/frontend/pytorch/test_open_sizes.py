@@ -239,7 +239,7 @@ def test_results_are_as_many_as_the_data_say(name):
 def test_sizes_that_do_not_fit_end_the_run(function, good, bad):
     instance = build(exported(function, X, good)).create()
     for wrong in bad:
-        with pytest.raises(InputError, match="lead to a tensor whose dimension"):
+        with pytest.raises(InputError, match="does not take these inputs"):
             instance(X.numpy(), wrong.numpy())
     (first, *_) = instance(X.numpy(), good.numpy())
     np.testing.assert_allclose(first.numpy(), flat(function(X, good))[0].numpy(), 1e-5)
@@ -286,8 +286,8 @@ def in_every_image(x: Any, mask: Any) -> Any:
         (
             lambda x, mask: torch.linalg.inv((y := x[mask]) @ y.T),
             (X, FOUR),
-            "its sizes depend on the data, which is not supported here; fix the inputs that decide "
-            "them with constants=, or export the model with torch.onnx.export instead",
+            "its sizes are first known in a run, which is not supported here; fix what decides "
+            "them with shapes= or constants=, or export the model with torch.onnx.export instead",
         ),
     ],
 )

@@ -90,5 +90,5 @@ def test_states_are_of_known_sizes():
         chosen = x[mask]
         return while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * 2), (ZERO, chosen))[1]
 
-    with pytest.raises(ModelError, match=r"while_loop.*its sizes depend on the data"):
+    with pytest.raises(ModelError, match=r"while_loop.*its sizes are first known in a run"):
         build(exported(body, floats(4), floats(4) > 0))

@@ -13,7 +13,7 @@ from tvm import relax, te, tirx
 from tvm_rammer.frontend.onnx.run_time_sizes import is_shape
 from tvm_rammer.frontend.onnx.size_values import SizeValues, UnknownError, is_number
 from tvm_rammer.frontend.part_of_axis import part_of_axes
-from tvm_rammer.frontend.sizes import FAR, as_size, end_unless_zero
+from tvm_rammer.frontend.sizes import FAR, as_size, end_unless_zero, quotient
 from tvm_rammer.relax_util import open_shape
 
 #: Makes an expression of a node's operands, what is known of sizes, and its attributes; ``None`` is
@@ -39,7 +39,7 @@ def _reshape(
     others = [size for size in wanted if not is_number(size, -1)]
     above, below = _without_common(values, own, others)
     if rest:
-        wanted[rest[0]] = values.simplified(_quotient(prod(above), prod(below)))
+        wanted[rest[0]] = values.simplified(quotient(prod(above), prod(below)))
     whole, made = prod(own), prod(wanted)
     if not values.are_equal(as_size(whole), as_size(made)):
         left = as_size(whole) - as_size(made)
@@ -95,7 +95,7 @@ def _slice(
 def _count(values: SizeValues, first: Any, last: Any, step: int) -> Any:
     """How many places there are from one to before another, every ``step``-th of them."""
     span = tirx.max(as_size(last) - as_size(first), as_size(0))
-    return values.simplified(_quotient(span + (step - 1), step))
+    return values.simplified(quotient(span + (step - 1), step))
 
 
 def _place(values: SizeValues, place: Any, size: Any) -> Any:
@@ -268,10 +268,6 @@ def _dtype(inputs: Sequence[Any]) -> str:
     """The type of operands that are tensors; sizes are of int64."""
     found = [str(each.ty.dtype) for each in inputs if isinstance(each, tvm.ir.GenericConst)]
     return found[0] if found else "int64"
-
-
-def _quotient(size: Any, divisor: Any) -> Any:
-    return tirx.floordiv(as_size(size), as_size(divisor))
 
 
 OPEN_CONVERTERS: Mapping[str, OpenConverter] = {

@@ -9,6 +9,7 @@
 ``converters``             from PyTorch's operators to Relax, one file for each family
 ``carried_state``          what it keeps between runs becomes inputs and outputs
 ``input_formulas``         inputs whose sizes are formulas
+``size_guards``            what a program assumes of its open sizes
 ``size_symbols``           TVM's names for sizes that only the run tells
 ``operator_call``          a call of an operator, as its converter sees it
 ``quantized_definitions``  operators of quantised programs by others of PyTorch's

@@ -25,6 +25,7 @@ from tvm_rammer.frontend.torch.mask_positions import index_by_positions
 from tvm_rammer.frontend.torch.operator_call import refusal
 from tvm_rammer.frontend.torch.quantized_definitions import quantized_definitions
 from tvm_rammer.frontend.torch.random_definitions import DRAWN, random_definitions
+from tvm_rammer.frontend.torch.size_guards import without_guards
 from tvm_rammer.frontend.torch.size_symbols import (
     SIZE_OPERATORS,
     SIZE_RELATIONS,
@@ -86,7 +87,10 @@ def prepared(
     InputError
         ``shapes`` or ``constants`` do not fit the program.
     """
+    # PyTorch would compute the guards with each step, and makes no code of those of some programs.
+    program, guards = without_guards(program)
     program, names = _specialised(program, shapes, where)
+    program, more = without_guards(program)
     _check_training(program, where)
     program = with_known_sizes(program, constants, where)
     program = decomposed(program)
@@ -101,6 +105,7 @@ def prepared(
     widen_small_floats(program, where)
     _share_equal_weights(program)
     _check_operators(program, where)
+    program._guards_code = [*guards, *more]
     return program, names
 
 
@@ -202,8 +207,12 @@ def _with_values_apart(program: Any) -> Any:
 
 def _view(x: Any, sizes: list[int]) -> Any:
     """A view, or a copy where a definition has laid out its result otherwise than the operator."""
-    known = all(isinstance(size, int) for size in x.shape)
-    return x.contiguous().view(sizes) if known and not x.is_contiguous() else NotImplemented
+    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+    try:
+        return NotImplemented if x.is_contiguous() else x.contiguous().view(sizes)
+    except GuardOnDataDependentSymNode:
+        return NotImplemented
 
 
 def _masked_select(x: Any, mask: Any) -> Any:

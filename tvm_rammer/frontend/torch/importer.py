@@ -40,6 +40,7 @@ from tvm_rammer.frontend.torch.operator_call import (
 )
 from tvm_rammer.frontend.torch.program_loops import Scan, WhileLoop
 from tvm_rammer.frontend.torch.random_definitions import DRAWN, number_of_run
+from tvm_rammer.frontend.torch.size_guards import unmet
 from tvm_rammer.frontend.torch.size_symbols import (
     FEWEST,
     SIZE_OPERATORS,
@@ -53,8 +54,8 @@ from tvm_rammer.frontend.torch.weights import weight_of
 
 #: Why an operator is refused that computes with sizes as with numbers, and what helps.
 _OPEN = (
-    "its sizes depend on the data, which is not supported here",
-    "fix the inputs that decide them with constants=, or export the model with torch.onnx.export "
+    "its sizes are first known in a run, which is not supported here",
+    "fix what decides them with shapes= or constants=, or export the model with torch.onnx.export "
     "instead",
 )
 
@@ -110,12 +111,12 @@ class _Importer(ExportedProgramImporter):
     def _translate_fx_graph(
         self, module: Any, nodes: Any, inputs: Mapping[str, Any], *rest: Any
     ) -> Any:
-        shapes, self.input_shapes = self.input_shapes, {}
-        given = cast_to_formulas(self.block_builder, self.sizes, inputs, shapes)
-        ranges, self.ranges = self.ranges, {}
-        for symbol, limits in ranges.items():
-            self._require_range(self.sizes.of_symbol(symbol), limits)
-        return super()._translate_fx_graph(module, nodes, given, *rest)
+        if module is self.program.graph_module:
+            inputs = cast_to_formulas(self.block_builder, self.sizes, inputs, self.input_shapes)
+            for symbol, limits in self.ranges.items():
+                self._require_range(self.sizes.of_symbol(symbol), limits)
+            end_unless_zero(self.block_builder, unmet(self.program, self.sizes, self.where))
+        return super()._translate_fx_graph(module, nodes, inputs, *rest)
 
     def _require_range(self, size: Any, limits: Any) -> None:
         """End runs whose sizes are not those that the program was exported for.

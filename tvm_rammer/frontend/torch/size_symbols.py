@@ -18,7 +18,7 @@ from tvm import relax, sym, tirx
 from tvm_rammer.errors import ModelError
 from tvm_rammer.frontend import ratios
 from tvm_rammer.frontend.ratios import SizeRatio
-from tvm_rammer.frontend.sizes import FAR, as_number, as_size
+from tvm_rammer.frontend.sizes import FAR, as_number, as_size, quotient, remainder
 
 #: What programs compute with sizes; the results' formulas say how.
 SIZE_OPERATORS = (
@@ -124,8 +124,7 @@ class SizeSymbols:
             return _FORMULAS["Add" if kind == "And" else "Mul"](*map(self.excess, parts))
         if kind not in _EXCESS:
             raise ModelError(f"a check of sizes that asks for {relation} is not supported")
-        left, right = (as_size(self.formula(part)) for part in parts)
-        return self.simplified(_EXCESS[kind](left, right))
+        return self.simplified(excess_of(kind, *map(self.formula, parts)))
 
     def simplified(self, size: Any) -> Size:
         """A formula in its simplest form; a number where it is known."""
@@ -215,14 +214,19 @@ _FORMULAS: dict[str, Callable[..., Size]] = {
     "Pow": lambda base, times: reduce(mul, [base] * times, 1),
     "Max": _joined(tirx.max),
     "Min": _joined(tirx.min),
-    **dict.fromkeys(("FloorDiv", "CleanDiv", "IntTrueDiv"), tirx.floordiv),
-    **dict.fromkeys(("Mod", "PythonMod"), tirx.floormod),
+    **dict.fromkeys(("FloorDiv", "CleanDiv", "IntTrueDiv"), quotient),
+    **dict.fromkeys(("Mod", "PythonMod"), remainder),
 }
 
 
 def missing(least: Any, size: Any) -> Any:
     """By how much a size is below another one."""
     return tirx.max(least - size, as_size(0))
+
+
+def excess_of(relation: str, left: Any, right: Any) -> Any:
+    """By how much two sizes miss a relation, by the name that sympy has for it."""
+    return _EXCESS[relation](as_size(left), as_size(right))
 
 
 #: By how much a relation is missed.

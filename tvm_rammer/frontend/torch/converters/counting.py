@@ -21,7 +21,7 @@ from tvm_rammer.frontend.torch.operator_call import (
 def _histogram(call: OperatorCall, x: Any, bins: int = 100, low: Any = 0, high: Any = 0) -> Any:
     """Bins of one width; the last one has its upper end too, and NaN is in none."""
     count = math.prod(shape_of(x))
-    if not count:
+    if 0 in shape_of(x):
         return call.filled(call.shape, 0)
     kind = dtype_of(x) if is_float(dtype_of(x)) else "float64"
     x = call.cast(call.reshape(x, (count, 1)), kind)

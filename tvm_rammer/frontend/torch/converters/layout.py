@@ -60,9 +60,15 @@ def _copied(call: OperatorCall, _: Any, source: Any, *__: Any) -> Any:
 def _repeated(call: OperatorCall, x: Any, repeats: list[int]) -> Any:
     if 0 in call.shape:
         return call.reshape(x, call.shape)
-    return (
-        call.emit(relax.op.tile(x, repeats)) if any(r != 1 for r in repeats) else _reshaped(call, x)
-    )
+    if are_numbers(*repeats) and any(times != 1 for times in repeats):
+        return call.emit(relax.op.tile(x, repeats))
+    own = (1,) * (len(repeats) - x.ty.ndim) + shape_of(x)
+    if all(are_numbers(times) and times == 1 for times in repeats):
+        return _reshaped(call, x)
+    # Each axis behind one for its repetitions.
+    apart = call.reshape(x, [each for size in own for each in (1, size)])
+    whole = [each for pair in zip(repeats, own, strict=True) for each in pair]
+    return _reshaped(call, call.broadcast(apart, whole))
 
 
 def _concatenated(call: OperatorCall, tensors: list[Any], dim: int = 0) -> Any:
