@@ -183,3 +183,20 @@ def test_operators_behind_a_longer_result_are_fused():
     np.testing.assert_allclose(got, run(mod, x), rtol=1e-4, atol=1e-4)
     text = library.executable.as_text()
     assert "relu" not in text.replace("conv1d_relu", "").replace("conv1d_add", "")
+
+
+def shifted(emit, x):
+    """One place less, and padded to as many as there were."""
+    fewer = emit(OP.nn.relu(emit(OP.strided_slice(x, [1], [1], [N]))))
+    return emit(OP.add(emit(OP.nn.pad(fewer, [0, 0, 0, 1])), x))
+
+
+def test_a_name_is_not_made_of_itself():
+    """TVM dies where casts say so."""
+    mod = module(shifted, (2, N))
+    named = [binding.ty.shape.values[1] for binding in casts(NameSizes()(mod))]
+    assert named and not any(size.same_as(N) for size in named)
+    x = np.random.default_rng(2).standard_normal((2, 7)).astype("float32")
+    want = np.pad(np.maximum(x[:, 1:], 0), [(0, 0), (0, 1)]) + x
+    found = tvm_rammer.build(mod).create()(x)[0].numpy()
+    np.testing.assert_array_equal(found, want)

@@ -3,10 +3,15 @@
 Where a tensor has ``8 * n`` places, a PrimFunc of it takes ``n`` as a number, and FuseTIR mixes up
 sizes that are numbers, so that nothing could be fused. A tensor of ``m`` places, which are checked
 to be ``8 * n``, is like any other: equal sizes have one name.
+
+A cast says of a name what it is, and TVM 0.27 puts that in its place until nothing changes. Where
+``m`` is ``n - 1``, a cast of ``m + 1`` to ``n`` would go round for ever, so a reshape is in its
+place.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import tvm
@@ -51,6 +56,8 @@ class _Namer(relax.PyExprMutator):
         #: Names, and what they stand for.
         self.names: list[tuple[Any, Any]] = []
         self.analyzer = sym.Analyzer()
+        #: Names, and all names that casts say they are made of.
+        self.made_of: dict[Any, set[Any]] = {}
         #: What is cast already, behind where it is made.
         self.cast: set[Any] = set()
 
@@ -75,7 +82,7 @@ class _Namer(relax.PyExprMutator):
         is_free = isinstance(binding.var, relax.DataflowVar) and binding.var not in self.cast
         if is_free and any(map(_is_formula, sizes)):
             made = self.builder_.emit(value, binding.var.name)
-            self.set_var_remap(binding.var, self.builder_.match_cast(made, self._named(value.ty)))
+            self.set_var_remap(binding.var, self._cast_to(made, self._named(value.ty)))
             return
         bind_again(self, binding, value)
 
@@ -88,7 +95,25 @@ class _Namer(relax.PyExprMutator):
             return value
         if not tvm_ffi.structural_equal(value.ty, binding.var.ty):
             value = self.builder_.match_cast(value, binding.var.ty)
+        return self._cast_to(value, named)
+
+    def _cast_to(self, value: Any, named: Any) -> Any:
+        """A tensor whose sizes are proved to be those of a type."""
+        pairs = list(zip(_sizes(value.ty), _sizes(named), strict=True))
+        if any(name in self._sources(size) for size, name in pairs if _is_formula(size)):
+            return self.builder_.emit(relax.op.reshape(value, named.shape))
+        self._note(pairs)
         return self.builder_.match_cast(value, named)
+
+    def _sources(self, size: Any) -> set[Any]:
+        """The names that a formula is made of, and what those are made of."""
+        own = set(collect(size, tirx.Var))
+        return own.union(*(self.made_of.get(name, ()) for name in own))
+
+    def _note(self, pairs: Sequence[tuple[Any, Any]]) -> None:
+        for size, name in pairs:
+            if isinstance(name, tirx.Var) and not name.same_as(size):
+                self.made_of.setdefault(name, set()).update(self._sources(size))
 
     def _named(self, ty: Any) -> Any:
         return relax.TensorType(list(map(self._name, _sizes(ty))), ty.dtype)
@@ -98,7 +123,9 @@ class _Namer(relax.PyExprMutator):
             self.set_var_remap(binding.var, self._cast_by_name(binding))
             return
         super().visit_match_cast_(binding)
-        for size, name in zip(_sizes(binding.value.ty), _sizes(binding.var.ty), strict=False):
+        pairs = list(zip(_sizes(binding.value.ty), _sizes(binding.var.ty), strict=False))
+        self._note(pairs)
+        for size, name in pairs:
             if _is_formula(size) and isinstance(name, tirx.Var):
                 self.names.append((name, self._meaning(size)))
 

@@ -1,5 +1,7 @@
 """Programs of PyTorch whose inputs have formulas for sizes, and sizes that only equal others."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -145,3 +147,59 @@ def test_open_axes_repeat():
     instance = built(module, examples, ({0: ANY, 1: ANY},), {"x": ("n", "m")})
     for shape in ((3, 5), (1, 2), (7, 4)):
         assert_agrees(module, instance, torch.randn(*shape))
+
+
+class Scaled(NN.Module):
+    """Floats of sizes, which become sizes again, and one that does not."""
+
+    def forward(self, x):
+        height, part = math.ceil(x.shape[2] / 2) * 2, math.floor(x.shape[2] / 3)
+        resized = NN.functional.interpolate(x, size=(height, 15))
+        return resized, x * (x.shape[2] / 7), x[:, :, :part]
+
+
+def test_floats_of_sizes():
+    module, examples = Scaled(), (torch.randn(1, 2, 16, 10),)
+    instance = built(module, examples, ({2: ANY},), {"x": (1, 2, "h", 10)})
+    for height in (16, 7, 31):
+        assert_agrees(module, instance, torch.randn(1, 2, height, 10))
+
+
+class ChannelsLast(NN.Module):
+    """PyTorch's mean of all is a view in the layout that it works in."""
+
+    def forward(self, x):
+        mean = NN.functional.adaptive_avg_pool2d(x.permute(0, 3, 1, 2), 1)
+        return mean, torch.histc(x, 4, -1, 1)
+
+
+def test_means_and_histograms_of_open_sizes():
+    module, examples = ChannelsLast(), (torch.rand(2, 8, 9, 5),)
+    dims = ({0: ANY, 1: ANY, 2: ANY},)
+    instance = built(module, examples, dims, {"x": ("b", "h", "w", 5)})
+    for shape in ((2, 8, 9, 5), (1, 3, 2, 5), (4, 5, 7, 5)):
+        assert_agrees(module, instance, torch.rand(*shape) * 2 - 1)
+
+
+class Experts(NN.Module):
+    """Rows that are sorted by their expert, as transformers has it; whole numbers are exact."""
+
+    def __init__(self):
+        super().__init__()
+        self.weights = NN.Parameter(torch.randint(-3, 4, (3, 8, 8)).bfloat16())
+
+    def forward(self, x, chosen):
+        counts = torch.histc(chosen.float(), 3, 0, 2)
+        ends = counts.cumsum(0).to(torch.int32)
+        order = chosen.argsort(stable=True)
+        rows = x[order].bfloat16()
+        return (NN.functional.grouped_mm(rows, self.weights, offs=ends).float(),)
+
+
+def test_experts_of_any_number_of_rows():
+    module, examples = Experts(), (torch.ones(9, 8), torch.randint(0, 3, (9,)))
+    shapes = {"x": ("n", 8), "chosen": ("n",)}
+    instance = built(module, examples, ({0: ANY}, {0: ANY}), shapes)
+    for count in (9, 2, 1, 50):
+        rows, chosen = torch.randint(-3, 4, (count, 8)).float(), torch.randint(0, 3, (count,))
+        assert_agrees(module, instance, rows, chosen)

@@ -11,6 +11,7 @@ import tvm
 from tvm import relax, te, tirx
 
 from tvm_rammer.errors import ModelError
+from tvm_rammer.frontend.ratios import SizeRatio
 from tvm_rammer.frontend.sizes import as_number, as_size, end_unless_zero
 from tvm_rammer.frontend.torch.size_symbols import (
     Size,
@@ -73,6 +74,9 @@ class OperatorCall:
         takes ``x > -1`` of bytes for ``x > 255``.
         """
         dtype = dtype or self.dtype
+        if isinstance(value, SizeRatio):
+            above = self.cast(as_size(value.numerator), dtype)
+            return self.emit(relax.op.divide(above, relax.const(value.denominator, dtype)))
         if tvm.ir.is_prim_expr(value):
             value = size_as_tensor(self.builder, value)
         if isinstance(value, int) and "int" in dtype:

@@ -24,6 +24,7 @@ from tvm_rammer.frontend.sizes import FAR, as_number, as_size, quotient, remaind
 SIZE_OPERATORS = (
     *("sym_size.int", "sym_numel.default", "sym_max", "sym_min", "sym_sum", "add", "sub", "mul"),
     *("floordiv", "mod", "neg", "pow"),
+    *("truediv", "sym_float", "ceil", "floor", "trunc"),
 )
 
 #: How they compare sizes; the formula of what is compared is in what is asserted.
@@ -56,18 +57,23 @@ class SizeSymbols:
         self._defined: dict[str, tuple[Any, int]] = {}
 
     def size(self, size: Any) -> Size:
-        """A size as TVM has it.
+        """A size as TVM has it; of a float of sizes, the quotient that it is.
 
         Parameters
         ----------
-        size : int or torch.SymInt
+        size : int, torch.SymInt or torch.SymFloat
 
         Raises
         ------
         ModelError
             A formula has no form in TVM.
         """
-        return size if isinstance(size, int) else self.formula(size.node.expr)
+        import torch
+
+        if isinstance(size, int):
+            return size
+        formula = size.node.expr
+        return self.formula(formula) if isinstance(size, torch.SymInt) else self._ratio(formula)
 
     def shape(self, sizes: Sequence[Any]) -> tuple[Size, ...]:
         """The sizes of a tensor."""
@@ -205,6 +211,7 @@ def _joined(join: Callable[[Any, Any], Any]) -> Callable[..., Size]:
 #: Floats of sizes become sizes again.
 _ROUNDED = {"TruncToInt": ratios.floor, "FloorToInt": ratios.floor, "CeilToInt": ratios.ceil}
 _OF_RATIOS: dict[str, Callable[[SizeRatio, SizeRatio], Any]] = {
+    "Add": ratios.add,
     "Mul": ratios.multiply,
     **dict.fromkeys(("FloatTrueDiv", "IntTrueDiv"), ratios.divide),
 }

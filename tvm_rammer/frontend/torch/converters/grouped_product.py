@@ -13,6 +13,7 @@ import numpy as np
 from tvm import relax, te
 
 from tvm_rammer.frontend.row_blocks import most_blocks, rows_of_block
+from tvm_rammer.frontend.sizes import as_size
 from tvm_rammer.frontend.torch.converters.product import product
 from tvm_rammer.frontend.torch.operator_call import (
     Converter,
@@ -45,7 +46,7 @@ def _of_rows(call: OperatorCall, rows: Any, matrices: Any, ends: Any) -> Any:
     if 0 in (*shape_of(rows), *shape_of(matrices)):
         return call.filled((shape_of(rows)[0], shape_of(matrices)[2]), 0)
     count, groups = shape_of(rows)[0], shape_of(matrices)[0]
-    ends, places = call.cast(ends, "int64"), table(np.arange(count))
+    ends, places = call.cast(ends, "int64"), call.counted(count)
     group = _group(call, places, ends)
     size = rows_of_block(count, groups)
     if size == 1:
@@ -62,7 +63,7 @@ def _in_blocks(
 ) -> Any:
     """The rows are taken into their blocks, and the results out of them."""
     count, groups = shape_of(rows)[0], shape_of(matrices)[0]
-    blocks = most_blocks(count, groups, size)
+    blocks = call.sizes.simplified(as_size(most_blocks(count, groups, size)))
     starts = call.take(
         call.emit(relax.op.concat([table([0]), ends], 0)), table(np.arange(groups)), 0
     )
@@ -74,13 +75,13 @@ def _in_blocks(
     # From a row's place among all to that in the blocks.
     shifts = call.emit(relax.op.subtract(block_starts, starts))
 
-    block_group = _group(call, table(np.arange(blocks)), block_ends)
+    block_group = _group(call, call.counted(blocks), block_ends)
     back = call.reshape(call.take(shifts, block_group, 0), (blocks, 1))
-    slots = table(np.arange(blocks * size).reshape(blocks, size))
+    slots = call.reshape(call.counted(blocks * size), (blocks, size))
     taken = call.reshape(call.emit(relax.op.subtract(slots, back)), (blocks * size,))
     products = _products(call, call.take(rows, taken, 0), matrices, block_group, size)
     shift = call.take(shifts, group, 0)
-    return call.take(products, call.emit(relax.op.add(table(np.arange(count)), shift)), 0)
+    return call.take(products, call.emit(relax.op.add(call.counted(count), shift)), 0)
 
 
 def _group(call: OperatorCall, places: Any, ends: Any) -> Any:
