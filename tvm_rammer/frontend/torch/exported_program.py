@@ -87,7 +87,6 @@ def prepared(
     InputError
         ``shapes`` or ``constants`` do not fit the program.
     """
-    # PyTorch would compute the guards with each step, and makes no code of those of some programs.
     program, guards = without_guards(program)
     program, names = _specialised(program, shapes, where)
     program, more = without_guards(program)
@@ -125,11 +124,12 @@ def decomposed(program: Any) -> Any:
     definitions[torch.ops.aten.view.default] = _view
     definitions.update(_without_checks() | quantized_definitions() | random_definitions())
     definitions[torch.ops.aten.masked_select.default] = _masked_select
-    program = _with_buffers_once(program)
+    program, _ = without_guards(_with_buffers_once(program))
     try:
         return program.run_decompositions(definitions)
     except SpecViolationError:
-        return _with_values_apart(program).run_decompositions(definitions)
+        apart, _ = without_guards(_with_values_apart(program))
+        return apart.run_decompositions(definitions)
 
 
 def _without_checks() -> dict[Any, Any]:

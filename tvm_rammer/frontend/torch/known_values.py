@@ -16,6 +16,7 @@ import numpy as np
 from tvm_rammer.frontend.input_constants import Constants, as_constant
 from tvm_rammer.frontend.torch.mask_positions import index_by_positions
 from tvm_rammer.frontend.torch.operator_call import tvm_dtype
+from tvm_rammer.frontend.torch.size_guards import without_guards
 from tvm_rammer.frontend.torch.size_symbols import has_open_sizes
 from tvm_rammer.frontend.torch.weights import new_constant, weight_of
 
@@ -39,7 +40,7 @@ def with_known_sizes(program: Any, constants: Constants, where: str) -> Any:
     """
     if not any(map(has_open_sizes, program.graph.nodes)):
         return program
-    functional = program.run_decompositions({})
+    functional = without_guards(program)[0].run_decompositions({})
     index_by_positions(functional.graph)
     computed = _computed(functional, constants, where)
     return _replaced(functional, computed) if computed else program

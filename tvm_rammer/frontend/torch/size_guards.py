@@ -29,7 +29,11 @@ _FLAT = "flat_args"
 
 
 def without_guards(program: Any) -> tuple[Any, list[str]]:
-    """A program that checks nothing of its sizes, and what it would check."""
+    """A program that checks nothing of its sizes, and what it would check.
+
+    Where PyTorch decomposes or runs a program, it makes code of its guards, and fails to for those
+    of variable keyword arguments. Programs that it makes of others have guards again.
+    """
     free = copy.copy(program)
     free._guards_code = []
     return free, list(getattr(program, "_guards_code", None) or ())
