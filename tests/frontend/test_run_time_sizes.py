@@ -6,6 +6,7 @@ import itertools
 import random
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper
@@ -231,3 +232,26 @@ def test_what_needs_unknown_shapes_is_named():
         "reads: let them follow from the shapes of the inputs, or give what decides on them as "
         "`constants`"
     )
+
+
+def test_sizes_that_would_be_divided_by_nothing_end_the_run():
+    """A division by 0 would end the process."""
+    model = onnx.parser.parse_model(
+        """
+        <ir_version: 8, opset_import: ["" : 17]>
+        quarters (float[n, 4] x) => (float[q, r] y)
+        <int64 zero = {0}, int64 four = {4}, int64[1] first = {0}, int64[1] rest = {-1}> {
+            sizes = Shape (x)
+            rows = Gather (sizes, zero)
+            quarter = Div (rows, four)
+            one = Unsqueeze (quarter, first)
+            shape = Concat <axis = 0> (one, rest)
+            y = Reshape (x, shape)
+        }
+        """
+    )
+    module = tvm_rammer.build(model, "llvm", shapes={"x": ("n", 4)}, **OPTIONS).create()
+    for rows, shape in ((8, (2, 16)), (9, (2, 18)), (12, (3, 16))):
+        assert module(np.ones((rows, 4), "float32"))[0].numpy().shape == shape
+    with pytest.raises(InputError, match="does not take these inputs"):
+        module(np.ones((3, 4), "float32"))
