@@ -17,6 +17,7 @@ from tvm_rammer.frontend.torch.size_symbols import (
     Size,
     SizeSymbols,
     bind_size,
+    excess_of,
     missing,
     size_as_tensor,
 )
@@ -138,8 +139,8 @@ class OperatorCall:
 
     def require_equal(self, size: Size, other: Size) -> None:
         """End the run where two sizes differ."""
-        excess = as_size(size) - as_size(other)
-        end_unless_zero(self.builder, self.sizes.simplified(excess * excess))
+        excess = excess_of("Equality", size, other)
+        end_unless_zero(self.builder, self.sizes.simplified(excess))
 
     def counted(self, count: Size, start: Any = 0, step: Any = 1) -> Any:
         """Numbers of int64, one after the other; as many as only the run may tell."""

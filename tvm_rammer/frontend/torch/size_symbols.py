@@ -238,8 +238,8 @@ def excess_of(relation: str, left: Any, right: Any) -> Any:
 
 #: By how much a relation is missed.
 _EXCESS: dict[str, Callable[[Any, Any], Any]] = {
-    "Equality": lambda left, right: (left - right) * (left - right),
-    "Unequality": lambda left, right: missing(as_size(1), (left - right) * (left - right)),
+    "Equality": lambda left, right: tirx.max(left - right, right - left),
+    "Unequality": lambda left, right: missing(as_size(1), tirx.max(left - right, right - left)),
     "GreaterThan": lambda left, right: missing(right, left),
     "LessThan": lambda left, right: missing(left, right),
     "StrictGreaterThan": lambda left, right: missing(right + 1, left),
