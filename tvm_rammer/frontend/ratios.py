@@ -61,10 +61,11 @@ def multiply(one: SizeRatio, other: SizeRatio) -> SizeRatio:
 
 
 def divide(one: SizeRatio, other: SizeRatio) -> SizeRatio | None:
-    """Their quotient; ``None`` unless the divisor is a positive number."""
-    if not other.is_known or other.numerator <= 0:
+    """Their quotient; ``None`` unless the divisor is a number, and not 0."""
+    if not other.is_known or other.numerator == 0:
         return None
-    return multiply(one, SizeRatio(other.denominator, other.numerator))
+    sign = 1 if other.numerator > 0 else -1
+    return multiply(one, SizeRatio(sign * other.denominator, abs(other.numerator)))
 
 
 def least(one: SizeRatio, other: SizeRatio) -> SizeRatio:

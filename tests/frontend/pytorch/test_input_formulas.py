@@ -203,3 +203,16 @@ def test_experts_of_any_number_of_rows():
     for count in (9, 2, 1, 50):
         rows, chosen = torch.randint(-3, 4, (count, 8)).float(), torch.randint(0, 3, (count,))
         assert_agrees(module, instance, rows, chosen)
+
+
+class Counted(NN.Module):
+    def forward(self, x):
+        count = x.shape[0]
+        down = torch.arange(count, -count, -1.0)
+        return down, torch.arange(0.5, count, 0.25), torch.arange(count / 2, count, 1)
+
+
+def test_numbers_up_to_open_sizes():
+    instance = built(Counted(), (torch.randn(6, 2),), ({0: ANY},), {"x": ("n", 2)})
+    for count in (6, 2, 9):
+        assert_agrees(Counted(), instance, torch.randn(count, 2))

@@ -6,6 +6,7 @@ from typing import Any
 
 from tvm import relax
 
+from tvm_rammer.frontend.ratios import SizeRatio
 from tvm_rammer.frontend.torch.operator_call import Converter, OperatorCall
 
 
@@ -23,9 +24,11 @@ def _in_steps(call: OperatorCall, start: Any, end: Any, step: Any = 1, *_: Any) 
     """``arange``; its length is the result's."""
     if all(isinstance(each, int | float) for each in (start, end, step)):
         return _evaluated(call)
-    if isinstance(start, float) or isinstance(step, float):
-        call.refuse("it ends at a size that the run tells, and has fractions", "scale it instead")
-    return call.cast(call.counted(call.shape[0], start, step))
+    if not isinstance(start, float | SizeRatio) and not isinstance(step, float | SizeRatio):
+        return call.cast(call.counted(call.shape[0], start, step))
+    number = call.cast(call.counted(call.shape[0]), "float64")
+    passed = call.emit(relax.op.multiply(number, call.cast(step, "float64")))
+    return call.cast(call.emit(relax.op.add(passed, call.cast(start, "float64"))))
 
 
 def _identity(call: OperatorCall, *sizes: Any) -> Any:
