@@ -64,7 +64,7 @@ def unmet(program: Any, sizes: SizeSymbols, where: str) -> Any:
         try:
             tree, formulas = _parsed(guard, names, shapes)
             excess = sizes.simplified(_excess(tree, list(map(sizes.size, formulas))))
-        except (_OtherGuardError, SyntaxError):
+        except (_OtherGuardError, SyntaxError, RecursionError):
             continue
         if isinstance(excess, int) and excess:
             raise InputError(
