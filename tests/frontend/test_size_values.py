@@ -253,6 +253,15 @@ BODIES = {
         half = MaxPool<kernel_shape = [2, 2], strides = [2, 2], ceil_mode = 1>(most)
         y = AveragePool<kernel_shape = [3, 3], strides = [2, 2], ceil_mode = 1,
                         pads = [1, 1, 1, 1]>(half)""",
+    "padding that follows from sizes": """
+        axis = Constant<value: tensor = int64[1] {1}>()
+        image = Unsqueeze(x, axis)
+        w = Constant<value: tensor = float[1, 1, 3, 2] {1, -2, 3, 0.5, 2, -1}>()
+        bias = Constant<value: tensor = float[1] {0.25}>()
+        upper = Conv<auto_pad = "SAME_UPPER", strides = [2, 3]>(image, w, bias)
+        lower = Conv<auto_pad = "SAME_LOWER", strides = [1, 2]>(upper, w)
+        most = MaxPool<auto_pad = "SAME_UPPER", kernel_shape = [3, 3], strides = [2, 2]>(lower)
+        y = MaxPool<auto_pad = "SAME_LOWER", kernel_shape = [2, 3], strides = [2, 1]>(most)""",
     "a table cut to the batch": """
         shape = Shape(x)
         zero = Constant<value: tensor = int64[1] {0}>()

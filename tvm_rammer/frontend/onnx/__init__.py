@@ -28,6 +28,7 @@
 ``split_sequence``     a tensor in parts whose sizes may be data
 ``size_values``        what is computed from sizes, as formulas
 ``open_sizes``         operators whose operands are such formulas
+``open_windows``       padding and windows over axes of such sizes
 ``run_time_sizes``     shapes, where sizes are data at run time
 ``run_time_resize``    Resize where a size is data at run time
 ``recurrent``          LSTM, GRU and RNN as operators for each step

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -10,17 +10,15 @@ import numpy as np
 import tvm
 from tvm import relax, te, tirx
 
+from tvm_rammer.frontend.onnx.open_windows import (
+    WINDOW_CONVERTERS,
+    OpenConverter,
+    open_shape_of,
+)
 from tvm_rammer.frontend.onnx.run_time_sizes import is_shape
 from tvm_rammer.frontend.onnx.size_values import SizeValues, UnknownError, is_number
 from tvm_rammer.frontend.part_of_axis import part_of_axes
 from tvm_rammer.frontend.sizes import FAR, as_size, end_unless_zero, quotient
-from tvm_rammer.relax_util import open_shape
-
-#: Makes an expression of a node's operands, what is known of sizes, and its attributes; ``None`` is
-#: for who knows no open sizes.
-OpenConverter = Callable[
-    [relax.BlockBuilder, SizeValues, Sequence[Any], Mapping[str, Any]], relax.Expr | None
-]
 
 
 def _reshape(
@@ -29,7 +27,7 @@ def _reshape(
     """To sizes of which one may follow from the others; the run ends where they do not fit."""
     data, target = inputs
     elements = values.elements(target)
-    own = _open_shape(data, elements)
+    own = open_shape_of(data, elements)
     if elements is None or own is None:
         return None
     wanted = elements.tolist()
@@ -71,7 +69,7 @@ def _slice(
         found is None for found, each in zip(elements, given, strict=True) if each is not None
     ):
         return None
-    own = _open_shape(data, *elements)
+    own = open_shape_of(data, *elements)
     if own is None:
         return None
     starts, ends, axes, steps = (
@@ -136,7 +134,7 @@ def _tile(
     """Repeated as often as sizes say."""
     data, repeats = inputs
     elements = values.elements(repeats)
-    own = _open_shape(data, elements)
+    own = open_shape_of(data, elements)
     if elements is None or own is None:
         return None
     shape = [
@@ -159,7 +157,7 @@ def _clip(
 ) -> relax.Expr | None:
     """By operators, which work in any layout; a limit that is no number is none."""
     data, least, most = [*inputs, None, None][:3]
-    if _open_shape(data) is None:
+    if open_shape_of(data) is None:
         return None
     dtype = str(data.ty.dtype)
     kinds = (relax.op.maximum, least, "min", -np.inf), (relax.op.minimum, most, "max", np.inf)
@@ -177,93 +175,6 @@ def _clip(
     return data
 
 
-def _pad(
-    bb: relax.BlockBuilder, values: SizeValues, inputs: Sequence[Any], attributes: Mapping[str, Any]
-) -> relax.Expr | None:
-    """With a number, by as many places as sizes say."""
-    data, pads, value, axes = [*inputs, None, None, None][:4]
-    own, given = _open_shape(data), values.elements(pads) if len(inputs) > 1 else None
-    if own is None or given is None or attributes.get("mode", b"constant") != b"constant":
-        return None
-    numbers = None if axes is None else values.elements(axes)
-    known = numbers is not None or axes is None
-    if not known or not (value is None or isinstance(value, tvm.ir.GenericConst)):
-        return None
-    places = range(len(own)) if numbers is None else [axis % len(own) for axis in numbers.tolist()]
-    widths = dict(zip(places, zip(*given.reshape(2, -1).tolist(), strict=True), strict=True))
-    both = [widths.get(axis, (0, 0)) for axis in range(len(own))]
-    number = 0.0 if value is None else value.value.numpy().item()
-    flat = [width for each in both for width in each]
-    if all(isinstance(width, int) and width >= 0 for width in flat) and isinstance(number, float):
-        return relax.op.nn.pad(data, flat, "constant", number)
-    before, after = (list(map(as_size, each)) for each in zip(*both, strict=True))
-    padded = bb.emit_te(_padded, data, before, after, number)
-    sizes = list(padded.ty.shape.values)
-    for axis, pair in enumerate(both):
-        if not all(isinstance(width, int) for width in pair):
-            # What follows is computed of a name: of a formula it would be a longer one each time.
-            sizes[axis] = tirx.Var(f"padded_{axis}", "int64")
-            values.is_open(sizes[axis])
-    return bb.match_cast(padded, relax.TensorType(sizes, padded.ty.dtype))
-
-
-def _padded(data: te.Tensor, before: Sequence[Any], after: Sequence[Any], number: Any) -> te.Tensor:
-    sizes = [sum(each) for each in zip(before, data.shape, after, strict=True)]
-
-    def element(*places: tirx.Var) -> Any:
-        own = [place - first for place, first in zip(places, before, strict=True)]
-        inside = (
-            tirx.all(place >= 0, place < size) for place, size in zip(own, data.shape, strict=True)
-        )
-        other = tirx.const(number, str(data.dtype))
-        return tirx.if_then_else(tirx.all(*inside), data(*own), other)
-
-    return te.compute(sizes, element, "padded")
-
-
-def _pooled(name: str) -> OpenConverter:
-    """Windows that begin before the end and may reach beyond: with more padding there.
-
-    How many there are is a formula with a condition else, and whatever follows has it too.
-    """
-
-    def convert(
-        bb: relax.BlockBuilder,
-        values: SizeValues,
-        inputs: Sequence[Any],
-        attributes: Mapping[str, Any],
-    ) -> relax.Expr | None:
-        (data,) = inputs
-        sizes, kernel = _open_shape(data), attributes["kernel_shape"]
-        automatic = attributes.get("auto_pad", b"NOTSET") != b"NOTSET"
-        beyond = attributes.get("count_include_pad", 0)
-        if sizes is None or automatic or beyond or not attributes.get("ceil_mode", 0):
-            return None
-        rank = len(kernel)
-        strides = attributes.get("strides", [1] * rank)
-        dilations = attributes.get("dilations", [1] * rank)
-        pads = list(attributes.get("pads", [0] * 2 * rank))
-        windows = zip(kernel, strides, dilations, strict=True)
-        for axis, (taps, stride, dilation) in enumerate(windows):
-            if pads[rank + axis] + stride > (taps - 1) * dilation + 1:
-                # The last one may begin behind the end.
-                return None
-            pads[rank + axis] += stride - 1
-        pool = getattr(relax.op.nn, f"{name}_pool{rank}d")
-        return pool(data, kernel, strides, pads, dilations)
-
-    return convert
-
-
-def _open_shape(data: Any, *others: Any) -> list[Any] | None:
-    """The sizes of a tensor, if one of them, or of other elements, is a formula."""
-    sizes = open_shape(data) if isinstance(data, relax.Expr) else None
-    if sizes is None:
-        return None
-    known = [each for other in others if other is not None for each in other.ravel().tolist()]
-    return None if all(isinstance(each, int) for each in (*sizes, *known)) else list(sizes)
-
-
 def _dtype(inputs: Sequence[Any]) -> str:
     """The type of operands that are tensors; sizes are of int64."""
     found = [str(each.ty.dtype) for each in inputs if isinstance(each, tvm.ir.GenericConst)]
@@ -271,10 +182,8 @@ def _dtype(inputs: Sequence[Any]) -> str:
 
 
 OPEN_CONVERTERS: Mapping[str, OpenConverter] = {
-    "AveragePool": _pooled("avg"),
+    **WINDOW_CONVERTERS,
     "Clip": _clip,
-    "MaxPool": _pooled("max"),
-    "Pad": _pad,
     "Range": _range,
     "Reshape": _reshape,
     "Slice": _slice,

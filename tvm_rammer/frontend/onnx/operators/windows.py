@@ -97,7 +97,10 @@ def max_pool(node: OperatorNode, nodes: Nodes) -> tuple[str, ...] | None:
     kernel = node.attributes["kernel_shape"]
     strides = node.attributes.get("strides", [1] * len(kernel))
     dilations = node.attributes.get("dilations", [1] * len(kernel))
-    sizes = node.shape(node.inputs[0])[2:]
+    shape = node.known_shape(node.inputs[0])
+    if shape is None:
+        return None
+    sizes = shape[2:]
     if not any(size % stride for size, stride in zip(sizes, strides, strict=True)):
         return None
     # As many windows as strides begin, the odd element of the padding before the first.
