@@ -14,7 +14,7 @@
 ``random_numbers``          a generator that counts, for both importers
 ``run_time_steps``          loops whose steps only the run counts, for both importers
 ``suppression``             the boxes of detections that are left, for both importers
-``part_of_axis``            of a tensor, as long as only the run tells, for both importers
+``part_of_axis``            of a tensor, and what is around, for both importers
 ``resized_axis``            images of such sizes made larger, for both importers
 ``ratios``                  floats that are computed of sizes, for both importers
 ``sizes``                   numbers or formulas, and checks of them, for both importers

@@ -1,4 +1,4 @@
-"""Parts of tensors that begin, or are as long, as only the run tells; for both importers."""
+"""Parts of tensors, and what is around them, as only the run tells; for both importers."""
 
 from __future__ import annotations
 
@@ -32,3 +32,20 @@ def part_of_axes(
         return x(*moved)
 
     return te.compute(sizes, element, "part")
+
+
+def surrounded(
+    data: te.Tensor, before: Sequence[Any], after: Sequence[Any], number: Any
+) -> te.Tensor:
+    """With so many places of a number before and behind each axis; fewer than none are cut off."""
+    sizes = [sum(each) for each in zip(before, data.shape, after, strict=True)]
+
+    def element(*places: tirx.Var) -> Any:
+        own = [place - first for place, first in zip(places, before, strict=True)]
+        inside = (
+            tirx.all(place >= 0, place < size) for place, size in zip(own, data.shape, strict=True)
+        )
+        other = tirx.const(number, str(data.dtype))
+        return tirx.if_then_else(tirx.all(*inside), data(*own), other)
+
+    return te.compute(sizes, element, "padded")

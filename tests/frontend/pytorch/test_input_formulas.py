@@ -216,3 +216,21 @@ def test_numbers_up_to_open_sizes():
     instance = built(Counted(), (torch.randn(6, 2),), ({0: ANY},), {"x": ("n", 2)})
     for count in (6, 2, 9):
         assert_agrees(Counted(), instance, torch.randn(count, 2))
+
+
+class Windows(NN.Module):
+    """Windows of four by four, as Swin has them: padding up to them is cut off again."""
+
+    def forward(self, x):
+        height, width = x.shape[2:]
+        padded = NN.functional.pad(x, (0, -width % 4, 0, -height % 4), value=2.0)
+        rows, columns = padded.shape[2] // 4, padded.shape[3] // 4
+        windows = padded.reshape(x.shape[0], -1, rows, 4, columns, 4).mean((3, 5))
+        return windows, (padded * 2)[:, :, :height, :width]
+
+
+def test_padding_up_to_windows():
+    module, examples = Windows(), (torch.randn(1, 3, 18, 21),)
+    instance = built(module, examples, ({2: ANY, 3: ANY},), {"x": (1, 3, "h", "w")})
+    for height, width in ((18, 21), (13, 9), (27, 30)):
+        assert_agrees(module, instance, torch.randn(1, 3, height, width))

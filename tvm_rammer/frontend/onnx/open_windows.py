@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import tvm
-from tvm import relax, te, tirx
+from tvm import relax, tirx
 
 from tvm_rammer.frontend.onnx.size_values import SizeValues
+from tvm_rammer.frontend.part_of_axis import surrounded
 from tvm_rammer.frontend.sizes import as_size, quotient
 from tvm_rammer.relax_util import open_shape
 
@@ -59,7 +60,7 @@ def _surrounded(
     if all(isinstance(width, int) and width >= 0 for width in flat) and isinstance(number, float):
         return relax.op.nn.pad(data, flat, "constant", number)
     before, after = (list(map(as_size, each)) for each in zip(*both, strict=True))
-    padded = bb.emit_te(_padded, data, before, after, number)
+    padded = bb.emit_te(surrounded, data, before, after, number)
     sizes = list(padded.ty.shape.values)
     for axis, pair in enumerate(both):
         if not all(isinstance(width, int) for width in pair):
@@ -67,20 +68,6 @@ def _surrounded(
             sizes[axis] = tirx.Var(f"padded_{axis}", "int64")
             values.is_open(sizes[axis])
     return bb.match_cast(padded, relax.TensorType(sizes, padded.ty.dtype))
-
-
-def _padded(data: te.Tensor, before: Sequence[Any], after: Sequence[Any], number: Any) -> te.Tensor:
-    sizes = [sum(each) for each in zip(before, data.shape, after, strict=True)]
-
-    def element(*places: tirx.Var) -> Any:
-        own = [place - first for place, first in zip(places, before, strict=True)]
-        inside = (
-            tirx.all(place >= 0, place < size) for place, size in zip(own, data.shape, strict=True)
-        )
-        other = tirx.const(number, str(data.dtype))
-        return tirx.if_then_else(tirx.all(*inside), data(*own), other)
-
-    return te.compute(sizes, element, "padded")
 
 
 def _are_known(sizes: Sequence[Any]) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from tvm import relax, te, tirx
 
-from tvm_rammer.frontend.part_of_axis import part
+from tvm_rammer.frontend.part_of_axis import part, surrounded
 from tvm_rammer.frontend.sizes import as_size
 from tvm_rammer.frontend.torch.operator_call import (
     Converter,
@@ -194,6 +194,9 @@ def _padded(call: OperatorCall, x: Any, pad: list[int], value: Any = 0) -> Any:
     pairs = [(0, 0)] * (rank - len(pad) // 2) + [
         (pad[k], pad[k + 1]) for k in range(len(pad) - 2, -1, -2)
     ]
+    if not are_numbers(*pad):
+        sides = (list(map(as_size, side)) for side in zip(*pairs, strict=True))
+        return call.compute(surrounded, x, *sides, value or 0)
     for axis, (before, after) in enumerate(pairs):
         end = shape_of(x)[axis] + min(after, 0)
         x = sliced(call, x, axis, -min(before, 0), end)
