@@ -101,7 +101,7 @@ def test_a_size_and_the_next():
     instance = built(module, examples, ({0: ANY}, {0: ANY}), {"x": ("n", 6), "y": ("m", 6)})
     for count in (11, 2):
         assert_agrees(module, instance, torch.randn(count + 1, 6), torch.randn(count, 6))
-    with pytest.raises(InputError, match=REFUSED):
+    with pytest.raises(InputError):
         instance(np.zeros((12, 6), "float32"), np.zeros((12, 6), "float32"))
 
 

@@ -98,7 +98,10 @@ def test_inputs_inside_of_others():
 def keyword_program():
     dims = {"given": {"x": {0: ANY}}}
     x = {"x": torch.randn(8, 4)}
-    return torch.export.export(Keywords(), (), x, dynamic_shapes=dims, strict=False)
+    try:
+        return torch.export.export(Keywords(), (), x, dynamic_shapes=dims, strict=False)
+    except AssertionError:
+        pytest.skip("this version of PyTorch exports no variable keyword arguments")
 
 
 def test_variable_keyword_arguments():
