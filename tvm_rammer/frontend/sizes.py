@@ -38,6 +38,11 @@ def _positive(divisor: Any) -> Any:
     return as_size(number) if isinstance(number, int) else tirx.max(divisor, as_size(1))
 
 
+def distance(size: Any, other: Any) -> Any:
+    """By how much two sizes differ; a square of that may be 0 in 64 bits."""
+    return tirx.max(as_size(size) - as_size(other), as_size(other) - as_size(size))
+
+
 def end_unless_zero(builder: relax.BlockBuilder, excess: Any) -> None:
     """End the run where a formula of sizes is not 0."""
     if isinstance(excess, int) and excess == 0:

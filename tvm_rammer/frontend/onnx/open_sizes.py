@@ -18,7 +18,7 @@ from tvm_rammer.frontend.onnx.open_windows import (
 from tvm_rammer.frontend.onnx.run_time_sizes import is_shape
 from tvm_rammer.frontend.onnx.size_values import SizeValues, UnknownError, is_number
 from tvm_rammer.frontend.part_of_axis import part_of_axes
-from tvm_rammer.frontend.sizes import FAR, as_size, end_unless_zero, quotient
+from tvm_rammer.frontend.sizes import FAR, as_size, distance, end_unless_zero, quotient
 
 
 def _reshape(
@@ -40,8 +40,7 @@ def _reshape(
         wanted[rest[0]] = values.simplified(quotient(prod(above), prod(below)))
     whole, made = prod(own), prod(wanted)
     if not values.are_equal(as_size(whole), as_size(made)):
-        left = as_size(whole) - as_size(made)
-        end_unless_zero(bb, values.simplified(left * left))
+        end_unless_zero(bb, values.simplified(distance(whole, made)))
     return relax.op.reshape(data, relax.ShapeExpr(list(map(as_size, wanted))))
 
 

@@ -78,6 +78,12 @@ def _are_known(sizes: Sequence[Any]) -> bool:
 _SAME = {b"SAME_UPPER": False, b"SAME_LOWER": True}
 
 
+def _steps(attributes: Mapping[str, Any], rank: int) -> tuple[Sequence[int], Sequence[int]]:
+    """Strides and dilations."""
+    ones = [1] * rank
+    return attributes.get("strides", ones), attributes.get("dilations", ones)
+
+
 def _same_pads(
     values: SizeValues, sizes: Sequence[Any], attributes: Mapping[str, Any], kernel: Sequence[int]
 ) -> list[tuple[Any, Any]] | None:
@@ -85,9 +91,8 @@ def _same_pads(
     lower = _SAME.get(attributes.get("auto_pad", b"NOTSET"))
     if lower is None:
         return None
-    ones = [1] * len(kernel)
-    steps = attributes.get("strides", ones), attributes.get("dilations", ones)
     pads = []
+    steps = _steps(attributes, len(kernel))
     for size, taps, stride, dilation in zip(sizes, kernel, *steps, strict=True):
         count = quotient(as_size(size) + (stride - 1), stride)
         reach = (count - 1) * stride + (taps - 1) * dilation + 1
@@ -125,15 +130,9 @@ def _convolved(
     if pads is None or rank not in _CONVOLUTIONS:
         return None
     data, left = _padded_for(bb, values, data, pads, 0.0)
-    steps = {name: attributes.get(name + "s", [1] * rank) for name in ("stride", "dilation")}
-    found = _CONVOLUTIONS[rank](
-        data,
-        weight,
-        strides=steps["stride"],
-        padding=left,
-        dilation=steps["dilation"],
-        groups=attributes.get("group", 1),
-    )
+    strides, dilations = _steps(attributes, rank)
+    groups = attributes.get("group", 1)
+    found = _CONVOLUTIONS[rank](data, weight, strides, left, dilations, groups)
     if bias is None:
         return found
     return relax.op.add(bb.emit(found), relax.op.reshape(bias, [1, shape[0], *[1] * rank]))
@@ -159,8 +158,7 @@ def _pooled(name: str) -> OpenConverter:
         if sizes is None:
             return None
         rank = len(kernel)
-        strides = attributes.get("strides", [1] * rank)
-        dilations = attributes.get("dilations", [1] * rank)
+        strides, dilations = _steps(attributes, rank)
         pool = getattr(relax.op.nn, f"{name}_pool{rank}d")
         same = _same_pads(values, sizes[2:], attributes, kernel)
         is_float = "float" in str(data.ty.dtype)

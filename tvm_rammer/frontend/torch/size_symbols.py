@@ -18,7 +18,7 @@ from tvm import relax, sym, tirx
 from tvm_rammer.errors import ModelError
 from tvm_rammer.frontend import ratios
 from tvm_rammer.frontend.ratios import SizeRatio
-from tvm_rammer.frontend.sizes import FAR, as_number, as_size, quotient, remainder
+from tvm_rammer.frontend.sizes import FAR, as_number, as_size, distance, quotient, remainder
 
 #: What programs compute with sizes; the results' formulas say how.
 SIZE_OPERATORS = (
@@ -238,8 +238,8 @@ def excess_of(relation: str, left: Any, right: Any) -> Any:
 
 #: By how much a relation is missed.
 _EXCESS: dict[str, Callable[[Any, Any], Any]] = {
-    "Equality": lambda left, right: tirx.max(left - right, right - left),
-    "Unequality": lambda left, right: missing(as_size(1), tirx.max(left - right, right - left)),
+    "Equality": distance,
+    "Unequality": lambda left, right: missing(as_size(1), distance(left, right)),
     "GreaterThan": lambda left, right: missing(right, left),
     "LessThan": lambda left, right: missing(left, right),
     "StrictGreaterThan": lambda left, right: missing(right + 1, left),

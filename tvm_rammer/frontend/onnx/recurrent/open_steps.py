@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from tvm import relax, sym, tirx
+from tvm import relax, sym
 from tvm.relax import op
 
 from tvm_rammer.errors import ModelError
@@ -23,7 +23,7 @@ from tvm_rammer.frontend.onnx.recurrent.node import (
     directions_of,
 )
 from tvm_rammer.frontend.onnx.recurrent.steps_kernel import StepsKernel
-from tvm_rammer.frontend.sizes import end_unless_zero
+from tvm_rammer.frontend.sizes import distance, end_unless_zero
 
 #: Operands of a node, in order.
 _OPERANDS = ("x", "w", "r", "b", "lengths", "state", "memory", "peepholes")
@@ -153,8 +153,7 @@ class _Recurrence:
         sizes = list(value.ty.shape.values)
         if sym.Analyzer().can_prove_equal(sizes[axis], batch):
             return value
-        excess = tirx.Sub(sizes[axis], batch)
-        end_unless_zero(self.bb, excess * excess)
+        end_unless_zero(self.bb, distance(sizes[axis], batch))
         sizes[axis] = batch
         return self._emit(op.reshape(value, relax.ShapeExpr(sizes)))
 
