@@ -154,6 +154,29 @@ def test_a_size_without_a_name_or_a_number():
         tvm_rammer.build(program)
 
 
+def test_a_definition_that_asks_for_a_number():
+    """Not all that PyTorch exports with a size left open can be decomposed so."""
+    asks = []
+
+    @torch.library.custom_op("tvm_rammer_tests::asking", mutates_args=())
+    def asking(x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    @asking.register_fake
+    def _(x):
+        return x.new_empty(int(x.shape[1])) if asks else torch.empty_like(x)
+
+    class Asking(torch.nn.Module):
+        def forward(self, x):
+            return asking(x)
+
+    program = exported(Asking(), (torch.randn(3, 7),), ({0: B, 1: T},))
+    asks.append(True)
+    said = r"size 'm' \(axis 1 of input 'x'\) cannot stay open: in this program .* takes it for 7"
+    with pytest.raises(tvm_rammer.ModelError, match=said):
+        tvm_rammer.build(program, shapes={"x": ("n", "m")})
+
+
 H, W = (torch.export.Dim(name, min=16, max=512) for name in "hw")
 NN = torch.nn
 POOLS = {
@@ -164,6 +187,8 @@ POOLS = {
     "means without padding": NN.AvgPool2d(3, 2, 1, count_include_pad=False),
     "sums": NN.AvgPool2d(3, 2, 1, divisor_override=1),
     "the mean of all": NN.AdaptiveAvgPool2d(1),
+    "so many means": NN.AdaptiveAvgPool2d((7, None)),
+    "so many maxima": NN.AdaptiveMaxPool2d((5, 3)),
 }
 RESIZES = {
     "nearest": {"scale_factor": 2.0, "mode": "nearest"},

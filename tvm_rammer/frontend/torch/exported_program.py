@@ -88,11 +88,13 @@ def prepared(
         ``shapes`` or ``constants`` do not fit the program.
     """
     program, guards = without_guards(program)
-    program, names = _specialised(program, shapes, where)
+    program, sizes = _specialised(program, shapes, where)
+    names = _open_names(program, sizes)
     program, more = without_guards(program)
     _check_training(program, where)
     program = with_known_sizes(program, constants, where)
     program = decomposed(program)
+    _check_open(program, sizes, where)
     for graph in _graphs(program):
         index_by_positions(graph)
     # Some versions of PyTorch give it the tables of the user's program.
@@ -250,10 +252,12 @@ def _check_inputs(program: Any, where: str) -> None:
         )
 
 
-def _specialised(program: Any, shapes: Shapes, where: str) -> tuple[Any, dict[str, str]]:
+def _specialised(
+    program: Any, shapes: Shapes, where: str
+) -> tuple[Any, Mapping[str, Sequence[Size]]]:
     """The program for given sizes, exported again if some are fixed that may change.
 
-    And names by the symbols of those that stay open.
+    And the sizes of its inputs.
     """
     dims = dict(_inputs(program, where))
     sizes = resolved_shapes(dims, shapes, where)
@@ -267,7 +271,7 @@ def _specialised(program: Any, shapes: Shapes, where: str) -> tuple[Any, dict[st
     ]
     if any(isinstance(size, int) for size in changing):
         program = _exported_again(program, sizes, values, where)
-    return program, _open_names(program, sizes)
+    return program, sizes
 
 
 def _exported_again(
@@ -313,13 +317,29 @@ def _examples(sizes: Set[Size]) -> dict[Size, int]:
 
 def _open_names(program: Any, sizes: Mapping[str, Sequence[Size]]) -> dict[str, str]:
     """What users call the sizes that are open, by the program's symbols or formulas."""
-    names: dict[str, str] = {}
+    named = _named_sizes(program, sizes)
+    return {str(dim): name for _, _, dim, name in named if not isinstance(dim, int)}
+
+
+def _check_open(program: Any, sizes: Mapping[str, Sequence[Size]], where: str) -> None:
+    """Refuse names for what follows from known sizes, or is a number in PyTorch's definitions."""
+    for node, axis, dim, name in _named_sizes(program, sizes):
+        if str(dim).isdigit():
+            raise ModelError(
+                f"{where}: size {name!r} (axis {axis} of input {node.name!r}) cannot stay open: "
+                f"in this program PyTorch takes it for {dim}; give that number in shapes="
+            )
+
+
+def _named_sizes(
+    program: Any, sizes: Mapping[str, Sequence[Size]]
+) -> Iterator[tuple[Any, int, Any, str]]:
+    """Inputs, axes, what the program says of their sizes, and names that are given for them."""
     for node in program.graph.find_nodes(op="placeholder"):
-        value = node.meta.get("val")
-        for dim, size in zip(getattr(value, "shape", ()), sizes.get(node.name, ()), strict=False):
-            if isinstance(size, str) and not isinstance(dim, int):
-                names[str(dim)] = size
-    return names
+        dims = getattr(node.meta.get("val"), "shape", ())
+        for axis, (dim, size) in enumerate(zip(dims, sizes.get(node.name, ()), strict=False)):
+            if isinstance(size, str):
+                yield node, axis, dim, size
 
 
 def _user_inputs(program: Any) -> list[str]:

@@ -217,7 +217,7 @@ class _Importer(ExportedProgramImporter):
         try:
             arguments = self._arguments(node, converter)
             if has_open_sizes(node) and _is_pointwise(node):
-                arguments = [call.fitted(x) if isinstance(x, relax.Expr) else x for x in arguments]
+                arguments = [call.fitted(x) if _is_tensor(x) else x for x in arguments]
             if widened(name, call, arguments):
                 return in_float32(converter, call, arguments)
             note_bounds(call)
@@ -267,6 +267,11 @@ class _Importer(ExportedProgramImporter):
         if isinstance(values, list):
             return values[place] if place < len(values) else None
         return self._getitem(node)
+
+
+def _is_tensor(argument: Any) -> bool:
+    """Whether an argument is no number, and no formula of sizes (which Relax takes for both)."""
+    return isinstance(argument, relax.Expr) and not tvm.ir.is_prim_expr(argument)
 
 
 def _is_pointwise(node: Any) -> bool:

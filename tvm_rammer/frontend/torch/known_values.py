@@ -40,10 +40,18 @@ def with_known_sizes(program: Any, constants: Constants, where: str) -> Any:
     """
     if not any(map(has_open_sizes, program.graph.nodes)):
         return program
-    functional = without_guards(program)[0].run_decompositions({})
+    functional = without_guards(program)[0].run_decompositions(_fourier_definitions())
     index_by_positions(functional.graph)
     computed = _computed(functional, constants, where)
     return _replaced(functional, computed) if computed else program
+
+
+def _fourier_definitions() -> dict[Any, Any]:
+    """PyTorch takes the roots of these operators' sizes, as numbers, where they stay operators."""
+    import torch
+
+    definitions = torch.export.default_decompositions().items()
+    return {op: how for op, how in definitions if op.__name__.startswith("fft_")}
 
 
 def _computed(program: Any, constants: Constants, where: str) -> dict[Any, Any]:

@@ -19,7 +19,14 @@ from tvm_rammer.frontend.torch.converters.arithmetic import INTEGER_POWERS, inte
 from tvm_rammer.frontend.torch.converters.elementwise import sign_bit
 from tvm_rammer.frontend.torch.converters.layout import sliced
 from tvm_rammer.frontend.torch.converters.product import product
-from tvm_rammer.frontend.torch.operator_call import Converter, OperatorCall, dtype_of, shape_of
+from tvm_rammer.frontend.torch.operator_call import (
+    Converter,
+    OperatorCall,
+    are_numbers,
+    dtype_of,
+    shape_of,
+)
+from tvm_rammer.frontend.torch.size_symbols import Size
 
 #: Of which on the hyperbolic tangent is 1, in doubles too.
 _ONE_BEYOND = 20.0
@@ -304,10 +311,9 @@ def _evaluated(call: OperatorCall, *_: Any) -> Complex:
     return Complex(*parts)
 
 
-def _scale(call: OperatorCall, normalization: int, sizes: list[int]) -> float:
+def _scale(normalization: int, sizes: list[Size]) -> dict[str, Any]:
     """Of a transform, by PyTorch's number: by nothing, the root of the size, the size."""
-    count = math.prod(sizes)
-    return (1.0, 1 / math.sqrt(count), 1 / count)[normalization]
+    return {"divisor": math.prod(sizes) if normalization else 1, "by_root": normalization == 1}
 
 
 def _along(
@@ -316,9 +322,10 @@ def _along(
     """The results of a transform of the last axis, done along another axis."""
     order = [k for k in range(parts[0].ty.ndim) if k != axis] + [axis]
     back = sorted(range(len(order)), key=order.__getitem__)
-    if shape_of(parts[0])[axis] > MOST_ELEMENTS:
+    size = shape_of(parts[0])[axis]
+    if are_numbers(size) and size > MOST_ELEMENTS:
         call.refuse(f"it transforms more than {MOST_ELEMENTS} elements of an axis")
-    results = transform(call.emit, *(call.permute(part, order) for part in parts))
+    results = transform(call.builder, *(call.permute(part, order) for part in parts))
     return tuple(call.permute(part, back) for part in results)
 
 
@@ -337,11 +344,11 @@ def _transformed(
     scaled: list[int] | tuple[int, ...] = (),
 ) -> Complex:
     shape = shape_of(x.real)
-    scale = _scale(call, normalization, [shape[axis] for axis in scaled])
+    scale = _scale(normalization, [shape[axis] for axis in scaled])
     parts: tuple[Any, ...] = x.real, x.imaginary
     for number, axis in enumerate(dim):
         size = shape[axis]
-        fourier = Fourier(size, not forward, scale if number == 0 else 1.0)
+        fourier = Fourier(size, not forward, **(scale if number == 0 else {}))
         transform = partial(fourier.of_complex, kept=size)
         parts = _along(call, axis % len(shape), transform, *parts)
     return Complex(*parts)
@@ -352,21 +359,21 @@ def _transform_of_real(
 ) -> Complex:
     shape, last = shape_of(x), dim[-1]
     size = shape[last]
-    fourier = Fourier(size, False, _scale(call, normalization, [shape[axis] for axis in dim]))
+    fourier = Fourier(size, **_scale(normalization, [shape[axis] for axis in dim]))
     transform = partial(fourier.of_real, kept=size // 2 + 1 if onesided else size)
     parts = _along(call, last % len(shape), transform, call.cast(x))
     return _transformed(call, Complex(*parts), dim[:-1], True)
 
 
 def _transform_to_real(
-    call: OperatorCall, x: Complex, dim: list[int], normalization: int, size: int
+    call: OperatorCall, x: Complex, dim: list[int], normalization: int, size: Size
 ) -> Any:
     x = _transformed(call, x, dim[:-1], False)
-    scale = _scale(call, normalization, [call.shape[axis] for axis in dim])
-    fourier = Fourier(size, True, scale)
+    scale = _scale(normalization, [call.shape[axis] for axis in dim])
+    fourier = Fourier(size, True, **scale)
 
-    def transform(emit: Callable[[Any], Any], *parts: Any) -> tuple[Any]:
-        return (fourier.to_real(emit, *parts),)
+    def transform(builder: relax.BlockBuilder, *parts: Any) -> tuple[Any]:
+        return (fourier.to_real(builder, *parts),)
 
     (result,) = _along(call, dim[-1] % len(call.shape), transform, x.real, x.imaginary)
     return result

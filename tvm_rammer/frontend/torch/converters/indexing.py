@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from tvm import relax
+from tvm import relax, te
 
+from tvm_rammer.frontend.sizes import as_size
 from tvm_rammer.frontend.torch.operator_call import (
     Converter,
     OperatorCall,
+    are_numbers,
     dtype_of,
     shape_of,
     table,
@@ -116,11 +120,37 @@ def _strided(
     """Elements by their places in memory, whose order the operand's strides tell."""
     if _is_operand(call):
         return x
+    if not are_numbers(*size, *stride, offset, *shape_of(x)):
+        return _strided_by_formulas(call, x, size, stride, offset)
     elements = _elements(call, size, stride, offset)
     if not elements.size:
         return call.reshape(x, size)
     flat = call.reshape(x, (math.prod(shape_of(x)),))
     return call.take(flat, table(elements), 0)
+
+
+def _strided_by_formulas(
+    call: OperatorCall, x: Any, size: list[Size], stride: list[Size], offset: Any
+) -> Any:
+    """Elements at places that the run computes, such as overlapping windows of a signal."""
+    operand = call.node.args[0].meta["val"]
+    own = [*zip(operand.shape, operand.stride(), strict=True)]
+    behind = itertools.accumulate((count for count, _ in reversed(own)), operator.mul, initial=1)
+    in_rows = zip(reversed(own), behind, strict=False)
+    if any(str(step) != str(row) for (count, step), row in in_rows if count != 1):
+        call.refuse("its operand is a view of open sizes", "make it contiguous() before")
+    start = call.sizes.size(operand.storage_offset())
+    first = as_size(0 if offset is None else offset - start)
+    flat = call.reshape(x, (math.prod(shape_of(x)),))
+    return call.compute(_at_places, flat, [*map(as_size, size)], [*map(as_size, stride)], first)
+
+
+def _at_places(flat: te.Tensor, size: list[Any], stride: list[Any], first: Any) -> te.Tensor:
+    def element(*at: Any) -> Any:
+        steps = (place * step for place, step in zip(at, stride, strict=True))
+        return flat[sum(steps, first)]
+
+    return te.compute(size, element, "strided")
 
 
 def _is_operand(call: OperatorCall) -> bool:

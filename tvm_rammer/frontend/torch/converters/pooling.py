@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from tvm import relax
+from tvm import relax, topi
 
+from tvm_rammer.frontend.sizes import as_size
 from tvm_rammer.frontend.torch.converters.convolution import each
 from tvm_rammer.frontend.torch.operator_call import (
     Converter,
@@ -128,8 +129,17 @@ def _adaptive_max_pool(call: OperatorCall, x: Any, output_size: list[int]) -> li
     dimensions = len(output_size)
     x = _with_batch(call, x, dimensions)
     sizes = shape_of(x)[2:]
+    if not _uses_positions(call):
+        return [_without_batch(call, _adaptive_pool(call, x, dimensions, "max"))]
     lines = [_adaptive_line(n, out) for n, out in zip(sizes, call.shape[-dimensions:], strict=True)]
     return _maxima(call, x, lines, sizes)
+
+
+def _adaptive_pool(call: OperatorCall, x: Any, dimensions: int, kind: str) -> Any:
+    """Averages or maxima of the windows that cut each axis in as many parts as it shall have."""
+    pool = {2: topi.nn.adaptive_pool, 3: topi.nn.adaptive_pool3d}[dimensions]
+    out = [as_size(size) for size in call.shape[-dimensions:]]
+    return call.compute(lambda x, out: pool(x, out, kind), x, out)
 
 
 def _average_pool(dimensions: int) -> Converter:
@@ -193,8 +203,7 @@ def _adaptive_average_pool(call: OperatorCall, x: Any, output_size: list[int]) -
         axes = list(range(2, 2 + dimensions))
         pooled = call.emit(relax.op.mean(x, axes, keepdims=True))
     else:
-        pool = getattr(relax.op.nn, f"adaptive_avg_pool{dimensions}d")
-        pooled = call.emit(pool(x, list(call.shape[-dimensions:])))
+        pooled = _adaptive_pool(call, x, dimensions, "avg")
     return call.cast(_without_batch(call, pooled))
 
 
