@@ -59,6 +59,22 @@ class Joined(torch.nn.Module):
         return whole, whole.sum(1)
 
 
+class OfWindows(torch.nn.Module):
+    """Windows of 3 x 3 of an image; the sizes of windows are formulas to PyTorch."""
+
+    def __init__(self):
+        super().__init__()
+        self.mix, self.bias = torch.nn.Linear(8, 9), torch.nn.Parameter(torch.randn(9, 9))
+
+    def forward(self, x):
+        b, h, w, c = x.shape
+        windows = x.view(b, h // 3, 3, w // 3, 3, c).permute(0, 1, 3, 2, 4, 5)
+        scores = self.mix(windows.reshape(-1, 9, c)) + self.bias
+        mixed = scores.softmax(-1) @ windows.reshape(-1, 9, c)
+        whole = mixed.view(b, h // 3, w // 3, 3, 3, c).permute(0, 1, 3, 2, 4, 5)
+        return whole.reshape(b, h, w, c)
+
+
 def exported(module, arguments, dims):
     return torch.export.export(module.eval(), arguments, dynamic_shapes=dims)
 
@@ -152,6 +168,17 @@ def test_a_size_without_a_name_or_a_number():
     program = exported(Rows(), (torch.randn(3, 7, 13),), ({0: B, 1: T},))
     with pytest.raises(tvm_rammer.ModelError, match="has the symbolic shape"):
         tvm_rammer.build(program)
+
+
+def test_sizes_that_views_give_as_numbers():
+    module = OfWindows()
+    dims = ({axis: torch.export.Dim.AUTO for axis in range(3)},)
+    program = exported(module, (torch.randn(2, 6, 9, 8),), dims)
+    instance = tvm_rammer.build(program, shapes={"x": ("b", "h", "w", 8)}).create()
+    for shape in ((2, 6, 9, 8), (1, 12, 6, 8)):
+        assert agrees(module, instance, (torch.randn(shape),)), shape
+    with pytest.raises(InputError, match="a check of their sizes"):
+        instance(np.zeros((1, 7, 9, 8), "float32"))
 
 
 def test_a_definition_that_asks_for_a_number():

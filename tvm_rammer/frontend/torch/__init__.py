@@ -11,6 +11,7 @@
 ``input_formulas``         inputs whose sizes are formulas
 ``size_guards``            what a program assumes of its open sizes
 ``size_symbols``           TVM's names for sizes that only the run tells
+``numbers_of_views``       sizes that are numbers where PyTorch has formulas
 ``operator_call``          a call of an operator, as its converter sees it
 ``quantized_definitions``  operators of quantised programs by others of PyTorch's
 ``program_loops``          loops whose steps only the run counts

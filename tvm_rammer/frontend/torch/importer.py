@@ -27,6 +27,7 @@ from tvm_rammer.frontend.torch.input_formulas import (
     open_shapes,
     symbols_of,
 )
+from tvm_rammer.frontend.torch.numbers_of_views import missed_numbers
 from tvm_rammer.frontend.torch.operator_call import (
     Converter,
     OperatorCall,
@@ -115,7 +116,9 @@ class _Importer(ExportedProgramImporter):
             inputs = cast_to_formulas(self.block_builder, self.sizes, inputs, self.input_shapes)
             for symbol, limits in self.ranges.items():
                 self._require_range(self.sizes.of_symbol(symbol), limits)
-            end_unless_zero(self.block_builder, unmet(self.program, self.sizes, self.where))
+            missed = missed_numbers(self.program, self.sizes, symbols_of(self.input_shapes))
+            missed = missed + unmet(self.program, self.sizes, self.where)
+            end_unless_zero(self.block_builder, self.sizes.simplified(missed))
         return super()._translate_fx_graph(module, nodes, inputs, *rest)
 
     def _require_range(self, size: Any, limits: Any) -> None:

@@ -53,6 +53,7 @@ class SizeSymbols:
         self._analyzer = sym.Analyzer()
         for size in called.values():
             self._analyzer.bind(size, tvm.ir.Range(as_size(1), as_size(FAR)))
+        self._numbers: dict[Any, Any] = {}
         self._pretended: set[str] = set()
         self._defined: dict[str, tuple[Any, int]] = {}
 
@@ -72,7 +73,7 @@ class SizeSymbols:
 
         if isinstance(size, int):
             return size
-        formula = size.node.expr
+        formula = self._with_numbers(size)
         return self.formula(formula) if isinstance(size, torch.SymInt) else self._ratio(formula)
 
     def shape(self, sizes: Sequence[Any]) -> tuple[Size, ...]:
@@ -90,6 +91,20 @@ class SizeSymbols:
     def of_input(self, size: Any) -> Size:
         """A size of an input, by the name that users gave it."""
         return size if isinstance(size, int) else self.of_symbol(size)
+
+    def learn(self, size: Any, number: int) -> Size:
+        """Let a size be a number that the program says it is; gives by how much it misses that."""
+        import sympy
+
+        formula = self._with_numbers(size)
+        if formula.is_Integer:
+            return 0
+        missed = distance(self.formula(formula), number)
+        self._numbers[formula] = sympy.Integer(number)
+        return missed
+
+    def _with_numbers(self, size: Any) -> Any:
+        return size.node.expr.xreplace(self._numbers)
 
     def define(self, symbol: Any, multiple: Any, factor: int) -> None:
         """Let a symbol of inputs be what something known, a multiple of it, says."""

@@ -137,6 +137,8 @@ def _adaptive_max_pool(call: OperatorCall, x: Any, output_size: list[int]) -> li
 
 def _adaptive_pool(call: OperatorCall, x: Any, dimensions: int, kind: str) -> Any:
     """Averages or maxima of the windows that cut each axis in as many parts as it shall have."""
+    if shape_of(x)[2:] == call.shape[-dimensions:]:
+        return x
     pool = {2: topi.nn.adaptive_pool, 3: topi.nn.adaptive_pool3d}[dimensions]
     out = [as_size(size) for size in call.shape[-dimensions:]]
     return call.compute(lambda x, out: pool(x, out, kind), x, out)
