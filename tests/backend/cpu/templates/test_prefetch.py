@@ -57,11 +57,11 @@ def prefetched_rows(statement, loops=()):
     return [[value(turn) for turn in turns]]
 
 
-def convolution(kernel, channels, layout="NHWC"):
+def convolution(kernel, channels, layout="NHWC", columns=16):
     x = numbers((1, 7, 7, channels) if layout == "NHWC" else (1, channels, 7, 7))
-    weight = constant(numbers((16, kernel, kernel, channels)))
-    bias = constant(numbers((16,) if layout == "NHWC" else (16, 1, 1), seed=1))
-    more = numbers((1, 7, 7, 16) if layout == "NHWC" else (1, 16, 7, 7), seed=2)
+    weight = constant(numbers((columns, kernel, kernel, channels)))
+    bias = constant(numbers((columns,) if layout == "NHWC" else (columns, 1, 1), seed=1))
+    more = numbers((1, 7, 7, columns) if layout == "NHWC" else (1, columns, 7, 7), seed=2)
 
     def build(x, more):
         options = {"data_layout": layout, "kernel_layout": "OHWI", "padding": kernel // 2}
@@ -114,11 +114,19 @@ def test_a_matrix_by_a_vector_has_no_rows_to_prefetch():
 @pytest.mark.parametrize("l2_bytes", [1 << 12, 1 << 30])
 def test_rows_of_data_that_no_near_cache_holds(l2_bytes):
     """The data of the next rows, while a tile of rows is summed up."""
-    func = convolution(1, 64)
+    func = convolution(1, 64, columns=32)
     data = [k for k, param in enumerate(func.params) if int(param.shape[-1]) == 64]
     reads = {number for number, store in fetched(func, replace(WIDE, l2_bytes=l2_bytes))}
     image = next(k for k in data if int(func.params[k].shape[1]) == 7)
     assert (image in reads) == (l2_bytes < 1 << 20)
+
+
+def test_steps_of_few_sums_have_no_time_to_prefetch_rows():
+    """With 16 registers of 8 elements a step has 12 sums at most."""
+    func, device = convolution(1, 64, columns=32), VDEVICES[1]
+    assert device.vector_registers == 16
+    near, far = (replace(device, l2_bytes=l2_bytes) for l2_bytes in (1 << 30, 1 << 12))
+    assert fetched(func, far) == fetched(func, near)
 
 
 @settings(max_examples=8)

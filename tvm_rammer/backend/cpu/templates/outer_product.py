@@ -51,6 +51,8 @@ from tvm_rammer.rprogram import dtype_bytes
 _FEW_ROWS = 4
 #: Rows of so many elements are worth prefetching.
 _LONG_ROW = 64
+#: Vectors of sums of a tile whose steps have time for a prefetch each: more than 16 registers hold.
+_MANY_SUMS = 14
 #: So many tasks share out evenly on any device, and so many for each vEU of a large one.
 _FEW_TASKS, _TASKS_OF_A_VEU = 64, 8
 #: So few vEUs share out the tiles of an image evenly as they are.
@@ -293,11 +295,13 @@ def _emit(found: OuterProduct, cuts: Sequence[Cut], origin: str) -> Scheduled:
 def _far_data(nest: Nest, vdevice: VDevice) -> Axis | None:
     """The axis of the reduction where data are too large for the near caches, else ``None``.
 
-    Prefetchers follow the long rows of a plain product only after a start of their own in each.
+    Prefetchers follow the long rows of a plain product only after a start of their own in each. But
+    to bring a line takes a step with few sums half as long again (on Zen 3, of 6 x 2 vectors).
     """
     axes = [axis for axis in nest.reduction.axes if axis.extent > 1]
     if (
         nest.rows is None
+        or nest.tile.rows * nest.tile.vectors < _MANY_SUMS
         or nest.columns.elementwise
         or nest.reduction.data.guards
         or len(axes) != 1
