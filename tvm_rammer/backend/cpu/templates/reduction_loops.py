@@ -21,7 +21,7 @@ from tvm.tirx import ForKind
 from tvm_rammer.backend.cpu.templates.columns import Columns
 from tvm_rammer.kernel.contraction import Axis, Contraction
 from tvm_rammer.kernel.guards import Guarded, everywhere, guarded, mentions
-from tvm_rammer.kernel.loops import for_each, number, sequence, turn_of
+from tvm_rammer.kernel.loops import for_each, number, rolled, sequence, turn_of
 from tvm_rammer.kernel.nodes import all_of, substitute
 
 #: A chain of additions is at most this long: with sums of thousands, a third of the error is left
@@ -173,8 +173,10 @@ class ReductionLoops:
                 return steps_of(axis.extent, number(0), whole)
             length = _block_length(axis.extent, inner)
             full, ragged = divmod(axis.extent, length)
+            # LLVM copies the body of each of four blocks, and their sums leave the registers.
+            every = rolled if full > 1 else for_each
             blocks = [
-                for_each("block", full, lambda b: block(steps_of(length, b * length, False))),
+                every("block", full, lambda b: block(steps_of(length, b * length, False))),
                 *([block(steps_of(ragged, number(full * length), False))] if ragged else []),
             ]
             return sequence(blocks)
