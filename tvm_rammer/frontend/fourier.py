@@ -53,7 +53,7 @@ class Fourier:
         """Real results for the first half of elements, whose other half is their conjugates."""
         both = bb.emit(relax.op.concat([x, y], -1))
         half = self.size // 2 + 1
-        if tvm.ir.is_prim_expr(self.size):
+        if self._is_open:
             matrix = self._run_time_matrix(bb, (2 * half, self.size), _entry_to_real)
         else:
             cosines, sines = self._waves(half)
@@ -65,9 +65,13 @@ class Fourier:
             matrix = np.concatenate([times * cosines.T, -times * sines.T])
         return _multiplied(bb, both, matrix)
 
+    @property
+    def _is_open(self) -> bool:
+        return any(map(tvm.ir.is_prim_expr, (self.size, self.divisor)))
+
     def _product(self, bb: relax.BlockBuilder, x: Any, rows: Any, kept: Any) -> Any:
         """Real parts and behind them imaginary parts, for the rows of ``x``."""
-        if tvm.ir.is_prim_expr(self.size):
+        if self._is_open:
             return _multiplied(bb, x, self._run_time_matrix(bb, (rows, 2 * kept), _entry))
         cosines, sines = self._waves(kept)
         matrix = np.block([[cosines, sines], [-sines, cosines]])
@@ -82,8 +86,9 @@ class Fourier:
 
     def _run_time_matrix(self, bb: relax.BlockBuilder, shape: tuple[Any, Any], entry: Any) -> Any:
         """The matrix of a size that the run tells, whose entries are ``entry``'s."""
-        size = self.size
-        end_unless_zero(bb, tirx.max(size - MOST_ELEMENTS, as_size(0)))
+        size = as_size(self.size)
+        if not isinstance(self.size, int):
+            end_unless_zero(bb, tirx.max(size - MOST_ELEMENTS, as_size(0)))
         given = size, as_size(self.divisor), self.by_root
         waves = bb.emit_te(_cosines, *given), bb.emit_te(_sines, *given, self.inverse)
         return bb.emit_te(entry, *waves, size, *map(as_size, shape))

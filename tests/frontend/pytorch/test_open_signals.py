@@ -65,6 +65,11 @@ class TransformOfTwoAxes(NN.Module):
         return torch.fft.fftn(x, dim=(0, 1), norm="ortho").real
 
 
+class TransformBesideAKnownSize(NN.Module):
+    def forward(self, x):
+        return torch.fft.fft2(x[:, :, None] * torch.arange(4), norm="ortho").imag
+
+
 class TransformToReal(NN.Module):
     def forward(self, x):
         return torch.fft.irfft(torch.view_as_complex(x), dim=1)
@@ -87,6 +92,7 @@ CASES = {
     "of real numbers, by the root": (Transform(torch.fft.rfft, norm="ortho"), LINES),
     "of real numbers, by the size": (Transform(torch.fft.fft, norm="forward"), LINES),
     "of two axes": (TransformOfTwoAxes(), LINES),
+    "of an open and a known axis": (TransformBesideAKnownSize(), LINES),
     "to real numbers": (TransformToReal(), PARTS),
 }
 

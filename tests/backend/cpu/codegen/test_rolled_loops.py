@@ -5,11 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tvm
-from tvm import tirx
+from kernel_runs import legalized_func
+from tvm import relax, tirx
 from tvm.ir import GlobalVar
 
 from tvm_rammer.backend import resolve_target
-from tvm_rammer.backend.cpu.codegen.lowering import lowering_pipeline
+from tvm_rammer.backend.cpu.codegen.lowering import build_operators, lowering_pipeline
+from tvm_rammer.backend.cpu.templates.select import schedule
+from tvm_rammer.backend.registry import vdevice_for
 from tvm_rammer.kernel.loops import ROLLED, buffer, loop, rolled, vector
 
 STEPS = 5
@@ -64,3 +67,19 @@ def test_functions_of_a_module_share_the_text():
         result = tvm.runtime.tensor(np.zeros_like(data))
         module[name](tvm.runtime.tensor(data), result)
         np.testing.assert_array_equal(result.numpy(), 2 * data)
+
+
+@pytest.mark.parametrize("processor", ["core-avx2", "skylake-avx512"])
+@pytest.mark.parametrize("steps", [1024, 2048, 3072])
+def test_blocks_of_a_long_sum_are_the_same_code(processor, steps):
+    """However many there are: LLVM would copy few, and keep their sums in memory."""
+    target = resolve_target({"kind": "llvm", "mcpu": processor})
+
+    def multiply_adds(steps):
+        x, weights = np.zeros((24, steps), "float32"), np.zeros((steps, 64), "float32")
+        func = legalized_func(relax.op.matmul, x, weights)
+        made = schedule(func, frozenset({1}), vdevice_for(target))
+        (module,) = build_operators({"product": made.func}, target)
+        return module.inspect_source("asm").count("vfmadd")
+
+    assert multiply_adds(steps) == multiply_adds(16 * 512)
