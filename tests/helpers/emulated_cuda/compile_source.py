@@ -18,7 +18,7 @@ import tvm_ffi
 from emulated_cuda.inline_ptx import translate_inline_ptx
 
 HERE = Path(__file__).parent
-FLAGS = ("-std=c++17", "-O2", "-fPIC", "-w", "-U_FORTIFY_SOURCE", "-fno-strict-aliasing")
+FLAGS = ("-std=c++17", "-O1", "-fPIC", "-w", "-U_FORTIFY_SOURCE", "-fno-strict-aliasing")
 #: A GPU loads and stores vectors only where they are aligned.
 ALIGNED = ("-fsanitize=alignment", "-fsanitize-undefined-trap-on-error")
 #: Every load and store of a kernel calls what looks for races.
