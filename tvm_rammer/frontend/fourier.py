@@ -54,16 +54,14 @@ class Fourier:
         both = bb.emit(relax.op.concat([x, y], -1))
         half = self.size // 2 + 1
         if self._is_open:
-            matrix = self._run_time_matrix(bb, (2 * half, self.size), _entry_to_real)
-        else:
-            cosines, sines = self._waves(half)
-            # All but the first element, and the one in the middle, stand for two.
-            times = np.full((half, 1), 2.0)
-            times[0] = 1
-            if self.size % 2 == 0:
-                times[-1] = 1
-            matrix = np.concatenate([times * cosines.T, -times * sines.T])
-        return _multiplied(bb, both, matrix)
+            return self._by_run_time_matrix(bb, both, (2 * half, self.size), _entry_to_real)
+        cosines, sines = self._waves(half)
+        # All but the first element, and the one in the middle, stand for two.
+        times = np.full((half, 1), 2.0)
+        times[0] = 1
+        if self.size % 2 == 0:
+            times[-1] = 1
+        return _multiplied(bb, both, np.concatenate([times * cosines.T, -times * sines.T]))
 
     @property
     def _is_open(self) -> bool:
@@ -72,7 +70,7 @@ class Fourier:
     def _product(self, bb: relax.BlockBuilder, x: Any, rows: Any, kept: Any) -> Any:
         """Real parts and behind them imaginary parts, for the rows of ``x``."""
         if self._is_open:
-            return _multiplied(bb, x, self._run_time_matrix(bb, (rows, 2 * kept), _entry))
+            return self._by_run_time_matrix(bb, x, (rows, 2 * kept), _entry)
         cosines, sines = self._waves(kept)
         matrix = np.block([[cosines, sines], [-sines, cosines]])
         return _multiplied(bb, x, matrix[:rows])
@@ -84,32 +82,35 @@ class Fourier:
         scale = self.divisor ** (-0.5 if self.by_root else -1)
         return scale * np.cos(angles), scale * np.sin(angles) * (1 if self.inverse else -1)
 
-    def _run_time_matrix(self, bb: relax.BlockBuilder, shape: tuple[Any, Any], entry: Any) -> Any:
-        """The matrix of a size that the run tells, whose entries are ``entry``'s."""
+    def _by_run_time_matrix(
+        self, bb: relax.BlockBuilder, x: Any, shape: tuple[Any, Any], entry: Any
+    ) -> Any:
+        """The product with a matrix of a size that the run tells, whose entries are ``entry``'s."""
         size = as_size(self.size)
         if not isinstance(self.size, int):
             end_unless_zero(bb, tirx.max(size - MOST_ELEMENTS, as_size(0)))
-        given = size, as_size(self.divisor), self.by_root
+        given = size, as_size(self.divisor), self.by_root, str(x.ty.dtype)
         waves = bb.emit_te(_cosines, *given), bb.emit_te(_sines, *given, self.inverse)
-        return bb.emit_te(entry, *waves, size, *map(as_size, shape))
+        matrix = bb.emit_te(entry, *waves, size, *map(as_size, shape))
+        return bb.emit(relax.op.matmul(x, matrix))
 
 
-def _cosines(size: Any, divisor: Any, by_root: bool) -> te.Tensor:
-    return _wave(tirx.cos, size, divisor, by_root)
+def _cosines(size: Any, divisor: Any, by_root: bool, dtype: str) -> te.Tensor:
+    return _wave(tirx.cos, size, divisor, by_root, dtype)
 
 
-def _sines(size: Any, divisor: Any, by_root: bool, inverse: bool) -> te.Tensor:
-    return _wave(lambda x: tirx.sin(x if inverse else -x), size, divisor, by_root)
+def _sines(size: Any, divisor: Any, by_root: bool, dtype: str, inverse: bool) -> te.Tensor:
+    return _wave(lambda x: tirx.sin(x if inverse else -x), size, divisor, by_root, dtype)
 
 
-def _wave(function: Any, size: Any, divisor: Any, by_root: bool) -> te.Tensor:
+def _wave(function: Any, size: Any, divisor: Any, by_root: bool, dtype: str) -> te.Tensor:
     """One turn in so many steps; what each is divided by is in it."""
     scale = divisor.astype("float64")
     scale = tirx.sqrt(scale) if by_root else scale
 
     def value(k: Any) -> Any:
         angle = tirx.const(2 * math.pi, "float64") * k.astype("float64") / size.astype("float64")
-        return (function(angle) / scale).astype("float32")
+        return (function(angle) / scale).astype(dtype)
 
     return te.compute((size,), value, "wave")
 
@@ -139,27 +140,22 @@ def _entry_to_real(
         element = tirx.Select(row < half, row, row - half)
         at = remainder(element * column, size)
         is_single = tirx.any(tirx.EQ(element, as_size(0)), tirx.EQ(2 * element, size))
-        times = tirx.Select(is_single, tirx.const(1, "float32"), tirx.const(2, "float32"))
+        once, twice = (tirx.const(times, str(cosines.dtype)) for times in (1, 2))
+        times = tirx.Select(is_single, once, twice)
         return times * tirx.Select(row < half, cosines[at], -sines[at])
 
     return te.compute((rows, columns), entry, "transform_to_real")
 
 
 def _multiplied(bb: relax.BlockBuilder, x: Any, matrix: Any) -> Any:
-    kind = str(x.ty.dtype)
-    if not isinstance(matrix, relax.Expr):
-        matrix = relax.const(matrix, kind)
-    elif kind != "float32":
-        matrix = relax.op.astype(matrix, kind)
-    return bb.emit(relax.op.matmul(x, matrix))
+    return bb.emit(relax.op.matmul(x, relax.const(matrix, str(x.ty.dtype))))
 
 
 def _halves(bb: relax.BlockBuilder, both: Any, size: Any) -> tuple[Any, Any]:
     """The two halves of the last axis."""
     axis = both.ty.ndim - 1
     if tvm.ir.is_prim_expr(size):
-        halves = (bb.emit_te(part, both, axis, first, size, 1) for first in (as_size(0), size))
-        first, second = halves
-        return first, second
+        first = bb.emit_te(part, both, axis, as_size(0), size, 1)
+        return first, bb.emit_te(part, both, axis, size, size, 1)
     first = bb.emit(relax.op.strided_slice(both, [axis], [0], [size]))
     return first, bb.emit(relax.op.strided_slice(both, [axis], [size], [2 * size]))

@@ -133,3 +133,13 @@ def test_windows_of_a_transposed_signal():
     )
     with pytest.raises(tvm_rammer.ModelError, match=r"a view of open sizes; make it contiguous"):
         tvm_rammer.build(program, shapes={"x": ("t", "b")})
+
+
+def test_doubles_stay_doubles():
+    module, dims = Transform(torch.fft.rfft), ({0: ANY, 1: ANY},)
+    given = (torch.randn(2, 64).double(),)
+    program = torch.export.export(module, given, dynamic_shapes=dims)
+    instance = tvm_rammer.build(program, shapes={"x": ("b", "t")}).create()
+    x = torch.randn(1, 75).double()
+    (found,) = instance(x.numpy())
+    np.testing.assert_allclose(found.numpy(), torch.view_as_real(torch.fft.rfft(x)), atol=1e-12)

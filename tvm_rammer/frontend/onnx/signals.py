@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -68,8 +67,10 @@ def stft(
 def _transformed(
     bb: relax.BlockBuilder, fourier: Fourier, parts: Sequence[Any], kept: Any
 ) -> tuple[Any, Any]:
-    transform = fourier.of_real if len(parts) == 1 else fourier.of_complex
-    return partial(transform, bb)(*parts, kept=kept)
+    if len(parts) == 1:
+        return fourier.of_real(bb, parts[0], kept)
+    real, imaginary = parts
+    return fourier.of_complex(bb, real, imaginary, kept)
 
 
 def _parts(bb: relax.BlockBuilder, x: Any) -> list[Any]:
